@@ -1,0 +1,121 @@
+"""Time of one gradient step, relative to the two matrix products it cannot do without.
+
+The reference is the bare float32 pair ``X @ W`` and ``X.T @ Z`` with the BLAS
+library's own threads; for a batch, on rows already gathered into one block.
+Rounds alternate between all cases and the shortest time of each counts, since
+other work on the machine only ever adds time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from tacit.data.rows import as_rows
+from tacit.losses import get_loss
+from tacit.trainers.engine import Engine
+
+PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning
+
+
+def shortest(call: Callable[[], object], times: int) -> float:
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def measure(options: argparse.Namespace) -> dict[str, float]:
+    """Shortest time of every case, in seconds."""
+    rng = np.random.default_rng(0)
+    n, d, outputs = options.rows, options.features, options.outputs
+    rows = rng.random((n, d), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    loss = get_loss("softmax" if outputs > 1 else "logistic")
+    targets = loss.targets(rng.integers(0, max(outputs, 2), n), outputs)
+    batch = np.flatnonzero(rng.random(n) < options.batch / n)
+    narrow = rng.normal(size=(d, outputs)).astype(np.float32)
+    residuals = rng.normal(size=(n, outputs)).astype(np.float32)
+    gathered, some = rows[batch], residuals[batch]
+    weights = rng.normal(size=(1, d + 1, outputs))
+    many = rng.normal(size=(options.settings, d + 1, outputs))
+
+    best: dict[str, float] = {}
+
+    def record(name: str, call: Callable[[], object], times: int) -> None:
+        best[name] = min(best.get(name, float("inf")), shortest(call, times))
+
+    engines = {
+        arithmetic: Engine(
+            as_rows(rows, bound=1.0),
+            targets,
+            loss,
+            intercept=1.0,
+            arithmetic=arithmetic,
+            threads=options.threads,
+        )
+        for arithmetic in ("exact", "fast")
+    }
+    for _ in range(options.rounds):
+        record("bare full", lambda: (rows @ narrow, rows.T @ residuals), 3)
+        record("bare batch", lambda: (gathered @ narrow, gathered.T @ some), 20)
+        for name, engine in engines.items():
+            time.sleep(PAUSE)
+            with engine:
+                record(f"{name} full", lambda e=engine: e.gradient_sum(weights, 1.0), 3)
+                record(
+                    f"{name} batch", lambda e=engine: e.gradient_sum(weights, 1.0, batch=batch), 20
+                )
+                if options.settings > 1:
+                    record(f"{name} settings", lambda e=engine: e.gradient_sum(many, 1.0), 1)
+    return best
+
+
+def ratios(best: dict[str, float]) -> dict[str, float]:
+    """Times relative to the bare products; of several settings, relative to one."""
+    result = {}
+    for name, seconds in best.items():
+        arithmetic, kind = name.split()
+        if arithmetic == "bare":
+            continue
+        reference = f"{arithmetic} full" if kind == "settings" else f"bare {kind}"
+        result[name] = seconds / best[reference]
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--features", type=int, default=784)
+    parser.add_argument("--outputs", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=4096, help="expected size of a Poisson batch")
+    parser.add_argument("--settings", type=int, default=16, help="settings in one step; 1 to skip")
+    parser.add_argument("--threads", type=int, default=None, help="workers of the engine")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    best = measure(options)
+    relative = ratios(best)
+    if options.json:
+        shape = {k: v for k, v in vars(options).items() if k != "json"}
+        print(json.dumps({"shape": shape, "seconds": best, "ratio": relative}, indent=2))
+        return
+    print(f"{'case':<16}{'ms':>10}{'ratio':>10}")
+    for name, seconds in best.items():
+        note = f"{relative[name]:>10.2f}" if name in relative else ""
+        print(f"{name:<16}{seconds * 1e3:>10.2f}{note}")
+    print(f"settings: {options.settings} settings relative to one; the rest: to the bare products")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Differentially private linear learning in which the whole pipeline is counted.
+
+>>> from tacit import DPLinearClassifier
+>>> DPLinearClassifier(epsilon=1.0, delta=1e-5)
+DPLinearClassifier()
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.estimators import DPLinearClassifier, DPLinearRegressor
+    from tacit.models import load, save
+    from tacit.privacy import Budget, Certificate
+    from tacit.recipes import recipe
+
+__version__ = "0.1.0"
+
+# Loaded when first used: `import tacit` stays as light as a script that only reads a certificate.
+_HOMES = {
+    "Budget": "tacit.privacy",
+    "Certificate": "tacit.privacy",
+    "DPLinearClassifier": "tacit.estimators",
+    "DPLinearRegressor": "tacit.estimators",
+    "load": "tacit.models",
+    "recipe": "tacit.recipes",
+    "save": "tacit.models",
+}
+
+__all__ = [
+    "Budget",
+    "Certificate",
+    "DPLinearClassifier",
+    "DPLinearRegressor",
+    "load",
+    "recipe",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in ("stages", "trainers", "losses", "privacy", "mechanisms", "data", "report"):
+        return import_module(f"tacit.{name}")
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,16 @@
+"""Rows and tables, however they are stored."""
+
+from tacit.data.rows import Rows, as_rows
+from tacit.data.schema import CategoryColumn, NumberColumn, Schema
+from tacit.data.tables import Table, as_table, read_table
+
+__all__ = [
+    "CategoryColumn",
+    "NumberColumn",
+    "Rows",
+    "Schema",
+    "Table",
+    "as_rows",
+    "as_table",
+    "read_table",
+]

@@ -1,0 +1,161 @@
+"""One protocol for rows: read chunk by chunk, through row-wise maps.
+
+A map sees one chunk and returns one chunk of as many rows, each row a function
+of that row alone. So a pipeline of stages never copies the table, and whoever
+sums over rows needs only ``for span, chunk in rows.chunks()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.exceptions import InputError
+
+__all__ = ["Chunk", "RowMap", "Rows", "as_rows"]
+
+Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
+CHUNK_ROWS = 4096
+
+
+class RowMap(Protocol):
+    """What a fitted stage is to the rows: a row-wise map with public constants."""
+
+    def apply(self, chunk: Chunk) -> Chunk: ...
+
+
+class Source(Protocol):
+    """Rows as they are stored."""
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def sparse(self) -> bool: ...
+
+    def slice(self, start: int, stop: int) -> Chunk: ...
+
+
+@dataclass(frozen=True)
+class DenseSource:
+    array: np.ndarray
+
+    n = property(lambda self: self.array.shape[0])
+    d = property(lambda self: self.array.shape[1])
+    sparse = False
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        return np.asarray(self.array[start:stop], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class SparseSource:
+    matrix: sp.csr_array
+
+    n = property(lambda self: self.matrix.shape[0])
+    d = property(lambda self: self.matrix.shape[1])
+    sparse = True
+
+    def slice(self, start: int, stop: int) -> sp.csr_array:
+        return self.matrix[start:stop].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows behind maps, with the public facts that travel along.
+
+    Attributes
+    ----------
+    source : Source
+        Where chunks come from.
+    maps : tuple of RowMap
+        Applied to every chunk, in order.
+    d : int
+        Columns after the maps.
+    bound : float or None
+        Public bound on the norm of every row after the maps; None if unknown.
+    """
+
+    source: Any
+    maps: tuple[RowMap, ...] = ()
+    d: int = 0
+    bound: float | None = None
+
+    @property
+    def n(self) -> int:
+        return int(self.source.n)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the source holds sparse rows (maps may still densify chunks)."""
+        return bool(self.source.sparse)
+
+    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[tuple[slice, Chunk]]:
+        for start in range(0, self.n, size):
+            stop = min(start + size, self.n)
+            chunk = self.source.slice(start, stop)
+            for row_map in self.maps:
+                chunk = row_map.apply(chunk)
+            yield slice(start, stop), chunk
+
+    def through(self, row_map: RowMap, *, d: int, bound: float | None) -> Rows:
+        """The same rows seen through one more map."""
+        return replace(self, maps=(*self.maps, row_map), d=d, bound=bound)
+
+    def hidden(self) -> Rows:
+        """The same shape and bound without a single row: what a free or public stage is shown."""
+        return replace(self, source=as_rows(self.source.slice(0, 0)).source)
+
+    def collect(self) -> np.ndarray | sp.csr_array:
+        """All rows at once: sparse if their chunks are, dense otherwise."""
+        parts = [chunk for _, chunk in self.chunks()]
+        if not parts:
+            return np.empty((0, self.d))
+        if all(sp.issparse(part) for part in parts):
+            return sp.csr_array(sp.vstack(parts, format="csr"))
+        return np.concatenate(parts)
+
+
+def as_rows(data: Any, *, bound: float | None = None) -> Rows:
+    """Rows of an array, a sparse matrix, a table, or rows already.
+
+    Finite values are checked where numbers first appear; what to do about
+    missing cells of a table is the schema's business (`tacit.stages.Encode`).
+    """
+    if isinstance(data, Rows):
+        return data if bound is None else replace(data, bound=bound)
+    if sp.issparse(data):
+        matrix = sp.csr_array(data)
+        _require_finite(matrix.data)
+        return Rows(SparseSource(matrix), d=matrix.shape[1], bound=bound)
+    if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
+        return Rows(data, d=len(data.column_names), bound=None)
+    array = np.asarray(data)
+    if array.ndim != 2:
+        raise InputError(f"rows must be a table of two dimensions, not {array.ndim}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(
+            f"rows of dtype {array.dtype} are not numbers; describe the table in a schema "
+            "and start the stages with Encode(schema)"
+        )
+    _require_finite(array)
+    return Rows(DenseSource(array), d=array.shape[1], bound=bound)
+
+
+def _require_finite(values: np.ndarray, block: int = 1 << 22) -> None:
+    if values.dtype.kind != "f":
+        return
+    flat = values.reshape(-1)
+    for start in range(0, values.size, block):
+        if not np.isfinite(flat[start : start + block]).all():
+            raise InputError(
+                "rows contain NaN or infinity; impute them first, or give a table with a "
+                "schema that says what a missing cell becomes"
+            )

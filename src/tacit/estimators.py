@@ -1,0 +1,445 @@
+"""scikit-learn estimators: thin shells over a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.data.rows import Rows, as_rows
+from tacit.data.tables import as_table
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import Loss, get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import Fit, Plan, apply_stages
+from tacit.privacy.budget import Budget
+from tacit.progress import Progress, progress_bar, silent
+from tacit.stages import Encode, Normalize, PrivateCenter, Stage
+from tacit.trainers import DPGD, GradientTrainer
+
+__all__ = ["DPLinearClassifier", "DPLinearRegressor"]
+
+
+class _DPLinear(BaseEstimator):
+    """What classifier and regressor share."""
+
+    _task: str
+    _default_loss: str
+
+    def _plan(self, loss: Loss) -> Plan:
+        stages: Any = self.stages
+        if isinstance(stages, str):
+            if stages != "auto":
+                raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
+            stages = (Normalize(), PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
+        elif isinstance(stages, Stage):
+            stages = (stages,)
+        trainer: Any = self.trainer
+        if isinstance(trainer, str):
+            if trainer != "auto":
+                raise InputError(f"trainer={trainer!r} must be 'auto' or one of tacit.trainers")
+            trainer = DPGD()
+        if not isinstance(trainer, GradientTrainer):
+            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
+        neighbors = "replace_special" if self.neighbors == "auto" else self.neighbors
+        return Plan(
+            Budget(self.epsilon, self.delta),
+            tuple(stages),
+            trainer,
+            loss,
+            neighbors,
+            bool(self.fit_intercept),
+            self.arithmetic,
+        )
+
+    def _size(self, neighbors: str, n: int) -> int:
+        """The public normaliser."""
+        if neighbors != "add_or_remove_one":
+            if self.size is not None and self.size != n:
+                raise InputError(f"size={self.size}, but there are {n} rows, a public number")
+            return n
+        if self.size is None:
+            raise MissingBound(
+                "neighbors='add_or_remove_one' keeps the number of rows private and",
+                "size=, a public guess of it",
+            )
+        if isinstance(self.size, bool) or int(self.size) != self.size or self.size < 1:
+            raise InputError(f"size={self.size!r} must be a whole number of at least 1")
+        return int(self.size)
+
+    def _key(self) -> Key:
+        state = self.random_state
+        if state is None:
+            return Key.fresh()
+        if isinstance(state, np.random.RandomState):
+            state = state.randint(np.iinfo(np.int32).max)
+        elif isinstance(state, np.random.Generator):
+            state = state.integers(np.iinfo(np.int64).max)
+        return Key.from_seed(int(state))
+
+    def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
+        """Rows of X, checked; a table stays one if the stages begin with Encode."""
+        if _takes_tables(self.stages if reset else self.stages_):
+            table = as_table(X)
+            if reset:
+                self.n_features_in_ = table.d
+                self.feature_names_in_ = np.asarray(table.column_names, dtype=object)
+            if table.n == 0:
+                raise InputError("there are no rows")
+            return as_rows(table), y
+        options: dict[str, Any] = {"accept_sparse": "csr", "reset": reset, "dtype": "numeric"}
+        if isinstance(y, str) and y == "no_validation":
+            X = validate_data(self, X, **options)
+        else:
+            X, y = validate_data(self, X, y, multi_output=False, **options)
+        if sp.issparse(X):
+            X = sp.csr_array(X)
+        return as_rows(X), y
+
+    def _fit_rows(
+        self, plan: Plan, rows: Rows, targets: np.ndarray, classes: int, assumptions: Sequence[str]
+    ) -> Fit:
+        calibrated = plan.calibrate(
+            size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
+        )
+        with progress_bar() if self.verbose else nullcontext(silent) as progress:
+            show: Progress = progress
+            return calibrated.run(
+                rows, targets, key=self._key(), assumptions=assumptions, progress=show
+            )
+
+    def _keep(self, fit: Fit) -> None:
+        self.plan_ = fit.plan
+        self.certificate_ = fit.certificate
+        self.stages_ = fit.stages
+        self.coef_ = fit.coef
+        self.intercept_ = fit.intercept
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """coef_ · stages_(row) + intercept_, for every row: (n, K)."""
+        check_is_fitted(self, "coef_")
+        rows, _ = self._rows(X, reset=False)
+        coef = np.atleast_2d(self.coef_)
+        seen = apply_stages(rows, self.stages_)
+        if seen.d != coef.shape[1]:
+            raise InputError(f"rows have {seen.d} features, the model {coef.shape[1]}")
+        parts = [np.asarray(chunk @ coef.T) for _, chunk in seen.chunks()]
+        return np.concatenate(parts) + self.intercept_
+
+    def get_feature_names_out(self) -> np.ndarray:
+        """Names of the columns of ``coef_``."""
+        check_is_fitted(self, "coef_")
+        for stage in self.stages_:
+            if isinstance(stage, Encode):
+                return np.asarray(stage.feature_names, dtype=object)
+        names = getattr(self, "feature_names_in_", None)
+        count = np.atleast_2d(self.coef_).shape[1]
+        if names is not None and len(names) == count:
+            return np.asarray(names)
+        return np.asarray([f"x{i}" for i in range(count)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class DPLinearClassifier(ClassifierMixin, _DPLinear):
+    """A linear classifier whose whole pipeline is (ε, δ)-differentially private.
+
+    By default every row is scaled to unit norm, a private mean is subtracted,
+    and noisy gradient descent is run on all rows; one guarantee covers it all.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget for everything that touches the rows.
+    stages : "auto" or list of stages
+        What happens to the rows before training; see `tacit.stages`.
+    loss : "auto", str or Loss
+        ``"auto"`` is logistic for two classes and softmax for more.
+    trainer : "auto" or trainer
+        See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
+    neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
+        What it means for two data sets to differ in one row. ``"auto"`` is
+        ``"replace_special"``: one row is blanked out, their number is public.
+    classes : sequence, optional
+        The labels that may occur. If None they are read from ``y`` and taken as
+        public, which the certificate says.
+    fit_intercept : bool
+        Whether to fit an intercept.
+    size : int, optional
+        Public stand-in for the number of rows, needed with
+        ``"add_or_remove_one"``.
+    arithmetic : {"exact", "fast"}
+        ``"exact"`` proves the noise on real computers; ``"fast"`` uses float32
+        and writes "ideal arithmetic assumed" into the certificate.
+    random_state : int, optional
+        Makes a run repeatable *and not private*: for tests. The certificate
+        then says "seeded: not for release".
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray
+        In the original feature space: scores are ``stages_(row) @ coef_.T +
+        intercept_``, where ``stages_`` holds only what works row by row, such as
+        scaling to a norm. Shapes as in scikit-learn.
+    classes_ : ndarray
+        Labels.
+    certificate_ : Certificate
+        What was spent, on what, under which assumptions.
+    plan_ : CalibratedPlan
+        What was run; ``plan_.explain()`` says it in words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 5000)
+    >>> X = rng.normal(size=(5000, 5)) + 2.0 * y[:, None]
+    >>> clf = DPLinearClassifier(epsilon=1.0, delta=1e-6).fit(X, y)
+    >>> clf.score(X, y) > 0.8
+    True
+    >>> clf.certificate_.verify().holds
+    True
+    """
+
+    _task = "classification"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        stages: Any = "auto",
+        loss: str | Loss = "auto",
+        trainer: Any = "auto",
+        neighbors: str = "auto",
+        classes: Any = None,
+        fit_intercept: bool = True,
+        size: int | None = None,
+        arithmetic: str = "exact",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.stages = stages
+        self.loss = loss
+        self.trainer = trainer
+        self.neighbors = neighbors
+        self.classes = classes
+        self.fit_intercept = fit_intercept
+        self.size = size
+        self.arithmetic = arithmetic
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on private rows and labels, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of n rows
+        y : sequence of n labels
+        """
+        Budget(self.epsilon, self.delta)
+        rows, y = self._rows(X, reset=True, y=y)
+        labels = _labels(y, rows.n)
+        check_classification_targets(labels)
+        classes, index, assumption = self._classes(labels)
+        loss = self._loss(len(classes))
+        plan = self._plan(loss)
+        targets = loss.targets(index, loss.outputs(len(classes)))
+        fit = self._fit_rows(plan, rows, targets, len(classes), [assumption])
+        self.classes_ = classes
+        self._keep(fit)
+        return self
+
+    def _classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+        if self.classes is None:
+            classes, index = np.unique(labels, return_inverse=True)
+            if len(classes) < 2:
+                raise InputError(
+                    "Classifier can't train when only one class is present. If others exist, "
+                    "pass all of them as classes="
+                )
+            return classes, index, "the set of labels was read from the data and is taken as public"
+        classes = np.unique(np.asarray(self.classes))
+        if len(classes) < 2:
+            raise InputError("classes= must name at least two labels")
+        try:
+            index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
+            known = classes[index] == labels
+        except TypeError:
+            known = np.zeros(1, dtype=bool)
+        if not np.all(known):
+            raise InputError("y holds a label that is not in classes=; add it or drop those rows")
+        return classes, index, "the set of labels was given in advance"
+
+    def _loss(self, classes: int) -> Loss:
+        name = self.loss
+        if isinstance(name, str) and name == "auto":
+            name = "logistic" if classes == 2 else "softmax"
+        loss = get_loss(name)
+        if loss.task != "classification":
+            raise InputError(f"loss={loss.name!r} is for regression; use DPLinearRegressor")
+        return loss
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores: (n,) for two classes, (n, classes) for more."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label with the highest score."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[index]
+
+    def _has_probabilities(self) -> bool:
+        try:
+            self._loss(len(getattr(self, "classes_", (0, 1)))).probabilities(np.zeros((1, 1)))
+        except (InputError, AttributeError, TypeError):
+            return False
+        except (IndexError, ValueError):
+            return True
+        return True
+
+    @available_if(lambda self: self._has_probabilities())
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of every class, where the loss defines one."""
+        scores = self._scores(X)
+        return self._loss(len(self.classes_)).probabilities(scores)
+
+
+class DPLinearRegressor(RegressorMixin, _DPLinear):
+    """A linear regressor whose whole pipeline is (ε, δ)-differentially private.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget for everything that touches the rows.
+    target_bounds : (float, float)
+        Public limits of the target. They set its scale: targets are mapped to
+        [-1, 1] and clamped there. They are needed; reading them from ``y``
+        would leak the smallest and the largest value.
+    loss : {"squared", "huber", "absolute"} or Loss
+        On the mapped target.
+    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, verbose
+        As for `DPLinearClassifier`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+    intercept_ : float
+    certificate_, plan_
+        As for `DPLinearClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20000, 3))
+    >>> y = X @ [1.0, -1.0, 0.5] / np.linalg.norm(X, axis=1)
+    >>> model = DPLinearRegressor(epsilon=1.0, target_bounds=(-1.5, 1.5)).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    _task = "regression"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        target_bounds: tuple[float, float] | None = None,
+        stages: Any = "auto",
+        loss: str | Loss = "squared",
+        trainer: Any = "auto",
+        neighbors: str = "auto",
+        fit_intercept: bool = True,
+        size: int | None = None,
+        arithmetic: str = "exact",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.target_bounds = target_bounds
+        self.stages = stages
+        self.loss = loss
+        self.trainer = trainer
+        self.neighbors = neighbors
+        self.fit_intercept = fit_intercept
+        self.size = size
+        self.arithmetic = arithmetic
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _target_scale(self) -> tuple[float, float]:
+        """Middle and half-width of the target's public range."""
+        if self.target_bounds is None:
+            raise MissingBound("DPLinearRegressor", "target_bounds=(low, high)")
+        try:
+            low, high = (float(value) for value in self.target_bounds)
+        except (TypeError, ValueError):
+            raise InputError(f"target_bounds={self.target_bounds!r} must be two numbers") from None
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
+        return (low + high) / 2, (high - low) / 2
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on private rows and targets, spending the budget."""
+        Budget(self.epsilon, self.delta)
+        loss = get_loss(self.loss)
+        if loss.task != "regression":
+            raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
+        rows, y = self._rows(X, reset=True, y=y)
+        middle, half = self._target_scale()
+        targets = _labels(y, rows.n)
+        try:
+            targets = targets.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputError("the target must be numbers") from None
+        if not np.isfinite(targets).all():
+            raise InputError("the target contains NaN or infinity")
+        scaled = np.clip((targets - middle) / half, -1.0, 1.0)
+        bounded = "the limits of the target were given in advance"
+        fit = self._fit_rows(self._plan(loss), rows, loss.targets(scaled, 1), 0, [bounded])
+        self._keep(fit)
+        self.coef_ = fit.coef[0] * half
+        self.intercept_ = float(fit.intercept[0] * half + middle)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The predicted target."""
+        return self._scores(X)[:, 0]
+
+
+def _takes_tables(stages: Any) -> bool:
+    return not isinstance(stages, str) and any(
+        isinstance(s, Encode) for s in (stages if isinstance(stages, list | tuple) else [stages])
+    )
+
+
+def _labels(y: Any, n: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != n:
+        raise InputError(f"y must hold one value for each row: {n}, not shape {labels.shape}")
+    return labels

@@ -1,0 +1,17 @@
+"""What was spent, and on what: events, accountants, budgets, certificates."""
+
+from tacit.privacy.budget import Budget
+from tacit.privacy.calibrate import calibrate
+from tacit.privacy.certificate import Certificate, Expense, Verification
+from tacit.privacy.events import Event, Gaussian, PoissonGaussian
+
+__all__ = [
+    "Budget",
+    "Certificate",
+    "Event",
+    "Expense",
+    "Gaussian",
+    "PoissonGaussian",
+    "Verification",
+    "calibrate",
+]

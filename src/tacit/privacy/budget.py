@@ -1,0 +1,39 @@
+"""A budget: the (ε, δ) that everything together may spend."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+from tacit.exceptions import InputError
+
+__all__ = ["Budget"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a plan may spend in all.
+
+    Examples
+    --------
+    >>> Budget(1.0, 1e-5)
+    Budget(epsilon=1.0, delta=1e-05)
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InputError(f"{name} must be a number, not {value!r}")
+            object.__setattr__(self, name, float(value))
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"epsilon must be positive and finite, not {self.epsilon!r}")
+        if not 0 < self.delta < 1:
+            raise InputError(
+                f"delta must lie strictly between 0 and 1, not {self.delta!r}; "
+                "well below one over the number of rows is customary"
+            )

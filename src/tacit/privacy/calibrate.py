@@ -1,0 +1,96 @@
+"""The one unknown of a plan: the trainer's noise multiplier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from scipy.optimize import brentq
+
+from tacit.exceptions import BudgetError
+from tacit.privacy.accountants import (
+    COARSE_GRID,
+    FINE_GRID,
+    accountant_for,
+    epsilon,
+    gaussian_mu,
+)
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event, sensitivity
+
+__all__ = ["calibrate"]
+
+# Exact Gaussian DP leaves no slack at all, and a sceptic's discretised accountant
+# rounds up: this much less ε keeps the claim above any recomputation on a 1e-4 grid.
+MARGIN = 1e-5
+PRECISION = 5e-4  # of the noise multiplier, where each trial costs a convolution
+
+
+def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: str) -> float:
+    """The least noise multiplier whose events fit the budget.
+
+    Parameters
+    ----------
+    events : callable
+        All events of the plan as a function of the trainer's noise multiplier.
+    budget : Budget
+        What they may spend together.
+    neighbors : str
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        A noise multiplier that was *checked* to satisfy the budget, on the fine
+        grid where a grid is involved.
+
+    Examples
+    --------
+    >>> from tacit.privacy.events import Gaussian
+    >>> z = calibrate(lambda z: [Gaussian(z, count=100)], Budget(1.0, 1e-5), "replace_special")
+    >>> round(z, 2)
+    37.31
+    """
+    target = budget.epsilon * (1 - MARGIN)
+
+    def excess(log_noise: float, grid: float) -> float:
+        spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
+        return math.log(max(spent, 1e-12) / target)
+
+    # Grids in proportion to the answer: as fine as it takes, and no finer than a sceptic's.
+    coarse, fine = (max(FINE_GRID, budget.epsilon * step) for step in (COARSE_GRID, FINE_GRID))
+    if accountant_for(events(1.0)) == "gaussian-dp":
+        return math.exp(_least(lambda x: excess(x, fine), 0.0, 1.0, 1e-12, budget))
+    guess = _central_limit(events(1.0)[-1], budget, neighbors)
+    start = _least(lambda x: excess(x, coarse), guess, 0.2, PRECISION, budget)
+    return math.exp(_least(lambda x: excess(x, fine), start, 0.003, PRECISION, budget))
+
+
+def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
+    """Where to begin: subsampled noise is nearly Gaussian, μ = q·√T·sensitivity/noise."""
+    rate = getattr(event, "sampling_probability", 1.0) * math.sqrt(event.count)
+    mu = gaussian_mu(budget.epsilon, budget.delta)
+    return math.log(max(0.5, rate * sensitivity(neighbors) / mu))
+
+
+def _least(
+    excess: Callable[[float], float], start: float, step: float, precision: float, budget: Budget
+) -> float:
+    """The least x with excess(x) ≤ 0, to ``precision``; it was itself tried and fits."""
+    low = high = start
+    while excess(high) > 0:
+        low, high, step = high, high + step, step * 2
+        if high > math.log(1e9):
+            raise BudgetError(
+                f"epsilon={budget.epsilon:g}, delta={budget.delta:g} is not enough: the stages "
+                "before training alone spend it. Lower their shares or raise the budget.",
+                remaining=0.0,
+            )
+    while low == high or excess(low) <= 0:
+        high, low, step = low, low - step, step * 2
+        if low < math.log(1e-2):
+            return high
+    root = float(brentq(excess, low, high, xtol=precision / 2, rtol=1e-14))
+    while excess(root) > 0:
+        root += precision / 2
+    return root

@@ -1,0 +1,242 @@
+"""What was spent, on what, under which assumptions: as immutable data.
+
+A certificate is a claim that anyone can recompute: it lists the events, and
+`Certificate.verify` composes them again by two routes that share no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from tacit.exceptions import CertificateError, TacitError
+from tacit.files import read_text, write_bytes
+from tacit.privacy import accountants, recheck
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event, sensitivity
+
+__all__ = ["FORMAT", "Certificate", "Expense", "Verification"]
+
+FORMAT = "tacit-certificate/1"
+
+
+@dataclass(frozen=True)
+class Expense:
+    """An event, the part of the plan that caused it, and its size in the whole.
+
+    ``epsilon_alone`` is what the event would cost by itself at the
+    certificate's δ; ``share`` is its part of the squared Gaussian budget, and
+    shares sum to one. Both are for reading, not for composing.
+    """
+
+    stage: str
+    event: Event
+    epsilon_alone: float = 0.0
+    share: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        extra = {"epsilon_alone": self.epsilon_alone, "share": self.share}
+        return {"stage": self.stage, **self.event.to_dict(), **extra}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Expense:
+        return Expense(
+            stage=str(data["stage"]),
+            event=Event.from_dict(data),
+            epsilon_alone=float(data.get("epsilon_alone", 0.0)),
+            share=float(data.get("share", 0.0)),
+        )
+
+    @staticmethod
+    def weigh(spent: Sequence[tuple[str, Event]], delta: float, neighbors: str) -> list[Expense]:
+        """Expenses with their sizes filled in."""
+        grid = accountants.COARSE_GRID
+        alone = [accountants.epsilon([e], delta, neighbors, grid=grid) for _, e in spent]
+        squares = [accountants.gaussian_mu(max(a, 1e-9), delta) ** 2 for a in alone]
+        total = math.fsum(squares) or 1.0
+        return [
+            Expense(stage, event, a, s / total)
+            for (stage, event), a, s in zip(spent, alone, squares, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of recomputing a certificate.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether no route contradicts the claim.
+    claimed : float
+        The certificate's ε.
+    recomputed : mapping of str to float
+        ε by route: ``dp-accounting`` is an upper bound, ``recheck`` an estimate.
+    problems : tuple of str
+        What does not hold, in words.
+    """
+
+    holds: bool
+    claimed: float
+    recomputed: Mapping[str, float]
+    problems: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "holds": self.holds,
+            "claimed": self.claimed,
+            "recomputed": dict(self.recomputed),
+            "problems": list(self.problems),
+        }
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An (ε, δ) claim about one fitted model, with everything needed to check it.
+
+    Examples
+    --------
+    >>> from tacit.privacy.events import Gaussian
+    >>> spent = [Expense("DPGD", Gaussian(40.0, count=100))]
+    >>> certificate = Certificate(1.0, 1e-5, "replace_special", events=tuple(spent))
+    >>> certificate.verify().holds
+    True
+    >>> Certificate.from_json(certificate.to_json()) == certificate
+    True
+    """
+
+    epsilon: float
+    delta: float
+    neighbors: str
+    events: tuple[Expense, ...]
+    releasable: bool = True
+    reasons: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    accountant: str = "gaussian-dp"
+    numerical_delta: float = 0.0
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        sensitivity(self.neighbors)
+        for name in ("events", "reasons", "assumptions", "warnings", "plan", "versions"):
+            object.__setattr__(self, name, _freeze(getattr(self, name)))
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"format": FORMAT}
+        for item in fields(self):
+            data[item.name] = _thaw(getattr(self, item.name))
+        data["events"] = [expense.to_dict() for expense in self.events]
+        data["digest"] = _digest(data)
+        return data
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the content: shows damage and careless edits, not forgery."""
+        return str(self.to_dict()["digest"])
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Certificate:
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise CertificateError(f"this is not a certificate of format {FORMAT}")
+        known = {item.name for item in fields(cls)}
+        missing = known - data.keys()
+        if missing or "digest" not in data:
+            lost = ", ".join(sorted(missing | ({"digest"} - data.keys())))
+            raise CertificateError(f"the certificate lacks {lost}")
+        if _digest(data) != data["digest"]:
+            raise CertificateError("the certificate was changed after it was issued: wrong digest")
+        try:
+            values = {name: data[name] for name in known}
+            values["events"] = tuple(Expense.from_dict(event) for event in data["events"])
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CertificateError(f"the certificate cannot be read: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        try:
+            return cls.from_dict(json.loads(text))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise CertificateError(f"the certificate is not valid JSON: {error}") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        write_bytes(path, self.to_json().encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        return cls.from_json(read_text(path))
+
+    def verify(self) -> Verification:
+        """Recompute ε from the events, by two routes that share no code.
+
+        dp-accounting's pessimistic loss distributions on the fine grid give an
+        upper bound: it must not exceed the claim. `tacit.privacy.recheck`
+        composes the same events by its own numerics: its lower bound must not
+        exceed the claim either.
+        """
+        delta = self.delta - self.numerical_delta
+        events = [expense.event for expense in self.events]
+        problems = []
+        if not events:
+            problems.append("no events are listed, so nothing can be recomputed")
+        if delta <= 0:
+            problems.append("the numerical error alone exceeds delta")
+        recomputed: dict[str, float] = {}
+        if not problems:
+            try:
+                pld = accountants.loss_distribution(events, self.neighbors, accountants.FINE_GRID)
+                recomputed["dp-accounting"] = float(pld.get_epsilon(delta))
+                steps = [(e.kind, dict(e.to_dict()["parameters"])) for e in events]
+                second = recheck.epsilon(steps, delta, self.neighbors)
+            except (TacitError, ArithmeticError, MemoryError) as error:
+                problems.append(f"the events cannot be composed: {error}")
+            else:
+                recomputed["recheck"] = second.epsilon
+                if recomputed["dp-accounting"] > self.epsilon:
+                    problems.append(_exceeds("dp-accounting", recomputed, self.epsilon))
+                if second.lower > self.epsilon:
+                    problems.append(_exceeds("recheck", recomputed, self.epsilon))
+        return Verification(not problems, self.epsilon, recomputed, tuple(problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only mappings do not pickle; JSON does, and is checked on the way in.
+        return (Certificate.from_json, (self.to_json(),))
+
+
+def _exceeds(route: str, recomputed: Mapping[str, float], claim: float) -> str:
+    return f"{route} finds epsilon = {recomputed[route]:.6g}, above the claimed {claim:.6g}"
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    content = {key: value for key, value in data.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({str(key): _freeze(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(_freeze(item) for item in value)
+    return value
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _thaw(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_thaw(item) for item in value]
+    return value

@@ -1,0 +1,96 @@
+"""Randomised steps as frozen data.
+
+An event says what noise was added to a sum in which one row contributes a
+vector of norm at most one unit; how far two neighbouring sums lie apart is for
+the neighbouring relation to say (`sensitivity`). Accountants read events;
+events know nothing of accountants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
+
+from tacit.exceptions import InputError
+
+__all__ = ["EVENTS", "NEIGHBORS", "Event", "Gaussian", "PoissonGaussian", "sensitivity"]
+
+#: Neighbouring relations, by dp-accounting's names, with how far one row moves a
+#: sum of contributions of norm at most one.
+NEIGHBORS: Mapping[str, float] = {
+    "replace_special": 1.0,  # one row swapped for a null row that contributes nothing
+    "add_or_remove_one": 1.0,
+    "replace_one": 2.0,  # any row for any other: one contribution leaves, another enters
+}
+
+
+def sensitivity(neighbors: str) -> float:
+    """How far neighbouring sums of unit contributions can lie apart."""
+    try:
+        return NEIGHBORS[neighbors]
+    except KeyError:
+        allowed = ", ".join(NEIGHBORS)
+        raise InputError(f"neighbors={neighbors!r} is not a relation; choose {allowed}") from None
+
+
+@dataclass(frozen=True)
+class Event:
+    """A randomised step, repeated ``count`` times with fresh noise."""
+
+    kind: ClassVar[str]
+    noise_multiplier: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+            raise InputError(f"noise_multiplier must be positive, not {self.noise_multiplier!r}")
+        if isinstance(self.count, bool) or int(self.count) != self.count or self.count < 1:
+            raise InputError(f"count must be a whole number of at least 1, not {self.count!r}")
+
+    def times(self, count: int) -> Self:
+        """The same step, ``count`` times as often."""
+        return replace(self, count=self.count * count)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "parameters": asdict(self)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Event:
+        """The event of ``{"kind": ..., "parameters": {...}}``."""
+        kind = data.get("kind")
+        if kind not in EVENTS:
+            raise InputError(f"unknown kind of event {kind!r}; known are {', '.join(EVENTS)}")
+        parameters = data.get("parameters")
+        if not isinstance(parameters, Mapping):
+            raise InputError(f"event {kind!r} has no parameters")
+        try:
+            return EVENTS[kind](**parameters)
+        except TypeError as error:
+            raise InputError(f"event {kind!r}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """Gaussian noise of ``noise_multiplier`` row contributions, on a sum over all rows."""
+
+    kind: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True)
+class PoissonGaussian(Event):
+    """Gaussian noise on a sum over rows drawn independently with ``sampling_probability``."""
+
+    kind: ClassVar[str] = "poisson-gaussian"
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.sampling_probability <= 1:
+            raise InputError(
+                f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
+            )
+
+
+EVENTS: dict[str, type[Event]] = {event.kind: event for event in (Gaussian, PoissonGaussian)}

@@ -1,0 +1,476 @@
+"""A second accountant, on NumPy and SciPy alone, so that a claim can be checked by two routes.
+
+A step is a dominating pair on the line, P = Σ pᵢ N(sᵢ, 1) against Q = Σ qⱼ N(tⱼ, 1) with every
+sᵢ ≥ every tⱼ, so that the privacy loss ln dP/dQ increases. With Y the sum of the losses of all
+steps under P, δ(ε) = E(1 − e^(ε−Y))₊ (Gopi, Lee & Wutschitz 2021, who compose by FFT).
+
+*From above.* Each loss Y is moved to Y′, one of the two multiples of h around it, such that
+E e^(Y−Y′) = 1: "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022), a pair
+that dominates. Its error is of second order in h.
+
+*From below.* Given Y, the error Y′ − Y lies in an interval of length h and E e^(−(Y′−Y)) = 1. By
+Hoeffding's lemma its mean is at most h²/8, and by his inequality T independent errors exceed
+r = T·h²/8 + h·√(T·ln(1/η)/2) together with probability at most η. Hence δ(ε) ≥ δ′(ε+r) − η.
+
+*The sum* is taken by FFT of the law tilted by e^(λy), λ near the saddle point of the ε in question.
+Rounding and wrap-around are then small against the Chernoff bound e^(K(λ)−λε). Without the tilt
+they are small against 1 only, about 1e-16·T, which drowns a δ of 1e-12. They are bounded, not
+guessed, and part of the result, as are truncated tails and the rounding of every mass. Taken on
+trust: that SciPy's exp, log and Φ are good to a few units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import minimize_scalar
+from scipy.special import erfcx, ndtr, ndtri
+
+from tacit.exceptions import InputError
+
+__all__ = ["Recheck", "delta", "epsilon"]
+
+Array = NDArray[np.float64]
+Mixture = tuple[tuple[float, float], ...]  # (weight, mean) of each N(mean, 1)
+Pair = tuple[Mixture, Mixture]
+Steps = Sequence[tuple[str, Mapping[str, Any]]]
+
+_UNIT = 2.0**-53
+_TOLERANCE = 1e-3  # wanted distance between the bounds, relative to ε
+_LARGEST = 2**21  # cells of one step, and points of the sum: about a second
+_STRAY = math.log(1e-10)  # of the tilted mass that may leave the window, at either end
+_WIDEST = 600.0  # exponents that neither overflow nor vanish
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """An estimate, and rigorous bounds around it.
+
+    Attributes
+    ----------
+    epsilon : float
+        The best estimate: of ε from `epsilon`, of δ from `delta`.
+    upper, lower : float
+        Between these the true value lies.
+    """
+
+    epsilon: float
+    upper: float
+    lower: float
+
+
+def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
+    """ε of all steps together at ``delta``.
+
+    Parameters
+    ----------
+    steps : sequence of (kind, parameters)
+        ``("gaussian", {"noise_multiplier": z, "count": T})``, or ``"poisson-gaussian"`` with
+        ``sampling_probability`` as well; z is relative to the contribution bound of one row.
+    delta : float
+        Between 0 and 1.
+    neighbors : str
+        ``"replace_special"``, ``"add_or_remove_one"`` or ``"replace_one"``.
+
+    Examples
+    --------
+    >>> found = epsilon([("gaussian", {"noise_multiplier": 5.0})], 1e-5, "replace_one")
+    >>> round(found.epsilon, 3)
+    1.555
+    """
+    if not 0 < delta < 1:
+        raise InputError(f"delta must lie between 0 and 1, not {delta!r}")
+    return _worst([_epsilon(pairs, delta) for pairs in _directions(steps, neighbors)])
+
+
+def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
+    """δ of all steps together at ``epsilon``; the rest as for `epsilon`.
+
+    Examples
+    --------
+    >>> step = ("poisson-gaussian", {"noise_multiplier": 1.0, "sampling_probability": 0.5})
+    >>> round(delta([step], 1.0, "replace_special").epsilon, 4)
+    0.0464
+    """
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
+    return _worst([_delta(pairs, epsilon) for pairs in _directions(steps, neighbors)])
+
+
+def _worst(found: Sequence[Recheck]) -> Recheck:
+    rows = [(0.0, 0.0, 0.0), *((f.epsilon, f.upper, f.lower) for f in found)]
+    return Recheck(*map(max, *rows)) if found else Recheck(*rows[0])
+
+
+# --- steps as pairs --------------------------------------------------------------------------
+
+
+def _gaussian(z: float, _: float, neighbors: str) -> list[Pair]:
+    return [(((1.0, (2.0 if neighbors == "replace_one" else 1.0) / z),), ((1.0, 0.0),))]
+
+
+def _poisson_gaussian(z: float, q: float, neighbors: str) -> list[Pair]:
+    """Add or remove: Zhu, Dong & Wang 2022, Thm 11, each order of the neighbours by itself.
+
+    Replace: given which other rows were drawn, two mixtures (1−q)N(0) + qN(u) and
+    (1−q)N(0) + qN(v) with ‖u‖, ‖v‖ ≤ 1/z; opposite u and v dominate, in both orders.
+    """
+    if q == 1:
+        return _gaussian(z, q, neighbors)
+    null, up, down = ((1.0, 0.0),), ((1 - q, 0.0), (q, 1 / z)), ((1 - q, 0.0), (q, -1 / z))
+    if neighbors == "replace_one":
+        return [(up, down)]
+    return [(up, null), (null, down)]  # "remove"; "add", reflected so that the loss increases
+
+
+_PAIRS: Mapping[str, Callable[[float, float, str], list[Pair]]] = {
+    "gaussian": _gaussian,
+    "poisson-gaussian": _poisson_gaussian,
+}
+_NEIGHBORS = ("replace_special", "add_or_remove_one", "replace_one")
+
+
+def _directions(steps: Steps, neighbors: str) -> list[dict[Pair, int]]:
+    """Pairs and their counts, for each order of the neighbours that has a curve of its own."""
+    if neighbors not in _NEIGHBORS:
+        raise InputError(f"neighbors={neighbors!r}: choose one of {', '.join(_NEIGHBORS)}")
+    totals: list[dict[Pair, int]] = [{}, {}]
+    squares: list[float] = []
+    for kind, given in steps:
+        if kind not in _PAIRS:
+            raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
+        z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
+        q = float(given.get("sampling_probability", 1.0 if kind == "gaussian" else 0.0))
+        if not (0 < z < math.inf and 0 < q <= 1 and count == given.get("count", 1) and count > 0):
+            raise InputError(
+                f"{kind} with {dict(given)}: needs noise_multiplier > 0, a whole count >= 1 and, "
+                "if rows are drawn, 0 < sampling_probability <= 1"
+            )
+        pairs = _PAIRS[kind](z, q, neighbors)
+        (first, second) = pairs[0]
+        if len(first) == len(second) == 1:  # Gaussians compose exactly: μ² = Σ μᵢ²
+            squares.append(count * (first[0][1] - second[0][1]) ** 2)
+            continue
+        for total, pair in zip(totals, (pairs[0], pairs[-1]), strict=True):
+            total[pair] = total.get(pair, 0) + count
+    if squares:
+        whole: Pair = (((1.0, math.sqrt(math.fsum(squares))),), ((1.0, 0.0),))
+        totals = [{whole: 1, **total} for total in totals]
+    return [total for i, total in enumerate(totals) if total and total not in totals[:i]]
+
+
+def _only_gaussian(pairs: Mapping[Pair, int]) -> float | None:
+    """μ, if there is one Gaussian pair and nothing else."""
+    ((p, q), count), *others = pairs.items()
+    return p[0][1] - q[0][1] if count == len(p) == len(q) == 1 and not others else None
+
+
+# --- Gaussian steps alone: closed form -------------------------------------------------------
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
+    """δ(ε) = Φ(a) − e^ε·Φ(b), a, b = −ε/μ ± μ/2 (Balle & Wang 2018, Thm 8), and its rounding.
+
+    As ε − b²/2 = −a²/2, it is ½e^(−a²/2)·(erfcx(−a/√2) − erfcx(−b/√2)), for any a ≤ 0.
+    """
+    a, b = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
+    weight = math.exp(-a * a / 2) / 2
+    one = weight * float(erfcx(-a / math.sqrt(2))) if a <= 0 else float(ndtr(a))
+    two = weight * float(erfcx(-b / math.sqrt(2)))
+    return one - two, 8 * _UNIT * (1 + a * a + epsilon + mu * mu) * (one + two)
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> Recheck:
+    def root(sign: int) -> float:
+        """Where δ(ε), moved by ``sign`` roundings, falls below δ; rounded that way."""
+
+        def exceeds(at: float) -> bool:
+            value, error = _gaussian_delta(mu, at)
+            return value + sign * error > delta
+
+        low, high = 0.0, 1.0
+        if not exceeds(low):
+            return 0.0
+        while exceeds(high):
+            low, high = high, 2 * high
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (middle, high) if exceeds(middle) else (low, middle)
+        return high if sign > 0 else low
+
+    return Recheck(root(0), root(1), root(-1))
+
+
+# --- one step on the grid --------------------------------------------------------------------
+
+
+def _loss(pair: Pair, x: Array) -> tuple[Array, Array]:
+    """ln dP/dQ at ``x``, and its slope."""
+    value, slope = np.zeros_like(x), np.zeros_like(x)
+    for sign, mixture in zip((1, -1), pair, strict=True):
+        terms = [math.log(w) + s * x - s * s / 2 for w, s in mixture]
+        top = np.maximum.reduce(terms)
+        parts = [np.exp(term - top) for term in terms]
+        total = np.add.reduce(parts)
+        value += sign * (top + np.log(total))
+        slope += sign * sum(s * part for (_, s), part in zip(mixture, parts, strict=True)) / total
+    return value, slope
+
+
+def _masses(mixture: Mixture, edges: Array) -> Array:
+    """Mass between consecutive edges, to a *relative* error of 4e-14·(1 + x²).
+
+    Narrow cells by three-point Gauss–Legendre, whose error 5e-7·Δ⁷·φ⁽⁶⁾ is below 6e-15 of the
+    mass since |φ⁽⁶⁾| ≤ 15(1+|x|)⁶φ; wide ones by Φ(b) − Φ(a), reflected into the lower tail.
+    """
+    width = np.diff(edges)
+    total = np.zeros_like(width)
+    for weight, s in mixture:
+        a, b = edges[:-1] - s, edges[1:] - s
+        mass = np.zeros_like(width)
+        for node, c in ((0.5 - math.sqrt(0.15), 5), (0.5, 8), (0.5 + math.sqrt(0.15), 5)):
+            mass += c * np.exp(-0.5 * (a + node * width) ** 2)
+        mass *= width / (18 * math.sqrt(2 * math.pi))
+        wide = width * (1 + np.maximum(np.abs(a), np.abs(b))) > 0.03
+        a, b = a[wide], b[wide]
+        mass[wide] = np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+        total += weight * mass
+    return total
+
+
+class _Step(NamedTuple):
+    """A step's loss: log-masses at h·first, h·(first+1), …, rounded up, and what is left out."""
+
+    first: int
+    log_mass: Array
+    above: float  # mass of larger losses: infinite for the upper bound, nothing for the lower
+    below: float  # mass of smaller losses: moved up into the grid
+    edge: float  # ζ, how far a cell's edge may lie from its multiple of h
+    kappa: float  # κ, relative error of a mass
+    extra: float  # largest part of a cell that rounding, not connecting dots, has moved up
+
+    def cumulant(self, h: float, tilt: float) -> float:
+        """K(λ) = ln E e^(λY′)."""
+        return _log_sum(tilt * h * (self.first + np.arange(len(self.log_mass))) + self.log_mass)
+
+
+def _log_sum(terms: Array) -> float:
+    top = float(terms.max())
+    return top + math.log(float(np.exp(terms - top).sum()))
+
+
+def _ends(pair: Pair, reach: float) -> tuple[float, float]:
+    means = [s for _, s in pair[0]]
+    return min(means) - reach, max(means) + reach
+
+
+def _discretise(pair: Pair, h: float, reach: float) -> _Step:
+    """Connect the dots cell by cell, in the x for which the loss crosses a multiple of h."""
+    low, high = _ends(pair, reach)
+    table = np.linspace(low, high, 2**15)
+    losses = np.maximum.accumulate(_loss(pair, table)[0])
+    if np.max(np.abs(losses)) > _WIDEST:
+        raise InputError("privacy losses beyond 600: far too little noise for a recheck")
+    first = math.floor(losses[0] / h)
+    last = max(math.ceil(losses[-1] / h), first + 1)
+    inner = h * np.arange(first + 1, last)
+    x = np.interp(inner, losses, table)
+    value, slope = _loss(pair, x)
+    step = table[1] - table[0]
+    with np.errstate(divide="ignore", invalid="ignore"):  # Newton, one step, where it is sane
+        x += np.nan_to_num(np.clip((inner - value) / slope, -step, step))
+    x = np.clip(np.maximum.accumulate(x), low, high)
+    mean = max(abs(s) for mixture in pair for _, s in mixture)
+    weight = min(w for mixture in pair for w, _ in mixture)
+    far = max(abs(low), abs(high)) + mean
+    edge = float(np.max(np.abs(_loss(pair, x)[0] - inner), initial=0.0))
+    edge += 8 * _UNIT * (1 + mean * far - math.log(weight))  # rounding of the loss itself
+    kappa = 4e-14 * (1 + far**2)
+    edges = np.concatenate([[low], x, [high]])
+    p, q = _masses(pair[0], edges), _masses(pair[1], edges)
+    # The masses P′ at both ends of a cell satisfy Σ P′ = p and Σ P′e^(−Y′) = q.
+    with np.errstate(invalid="ignore"):  # empty cells
+        kept = np.exp(h * np.arange(first, last)) * q / p * (1 - 3 * kappa - edge)
+    up = np.clip(np.nan_to_num((1 - kept) / -math.expm1(-h), nan=1.0), 0.0, 1.0)
+    below = sum(w * float(ndtr(low - s)) for w, s in pair[0])
+    above = sum(w * float(ndtr(s - high)) for w, s in pair[0])
+    mass = np.append(p * (1 - up), 0.0)
+    mass[1:] += p * up
+    mass[1] += below
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(mass) + kappa
+    extra = min(1.0, 2 * (3 * kappa + edge) / -math.expm1(-h))
+    return _Step(first, log_mass, above, below, edge, kappa, extra)
+
+
+# --- planning: tilt, window and grid, from a rough cumulant ----------------------------------
+
+
+class _Plan(NamedTuple):
+    reach: float  # where tails are cut, in standard deviations from the means
+    tilt: float  # λ
+    fall: float  # Chernoff exponents for the ends of the tilted law
+    rise: float
+    window: float  # how far apart those ends are
+    spread: float  # standard deviation of the sum
+    span: float  # widest range of one step's loss
+    epsilon: float  # Rényi bounds on what is sought
+    log_delta: float
+
+
+def _log_hump(tilt: float) -> float:
+    """ln max_u e^(−λu)·(1 − e^(−u)) = λ·ln λ − (λ+1)·ln(λ+1)."""
+    return tilt * math.log(tilt) - (tilt + 1) * math.log1p(tilt)
+
+
+def _plan(pairs: Mapping[Pair, int], log_delta: float, epsilon: float | None = None) -> _Plan:
+    """For the ε at which δ is given or, if ``epsilon`` is, for the δ there (at least about δ)."""
+    tail = math.exp(max(log_delta, -600.0)) * 1e-5 / sum(pairs.values())
+    reach = -float(ndtri(tail))
+    rough: list[tuple[int, Array, Array]] = []
+    span = variance = 0.0
+    for pair, count in pairs.items():
+        edges = np.linspace(*_ends(pair, reach), 4001)
+        loss, mass = _loss(pair, (edges[1:] + edges[:-1]) / 2)[0], _masses(pair[0], edges)
+        rough.append((count, loss, np.log(np.maximum(mass, 1e-320))))
+        span = max(span, float(loss[-1] - loss[0]))
+        variance += count * float(mass @ (loss - mass @ loss) ** 2)
+    spread = math.sqrt(variance)
+
+    def cumulant(tilt: float) -> float:
+        return sum(c * _log_sum(tilt * loss + log_mass) for c, loss, log_mass in rough)
+
+    def least(objective: Callable[[float], float]) -> tuple[float, float]:
+        bounds = (math.log(1e-4 / (1 + spread)), math.log(1e4 / spread))
+        found = minimize_scalar(lambda v: objective(math.exp(v)), bounds=bounds, method="bounded")
+        return math.exp(found.x), float(found.fun)
+
+    # δ ≤ e^(K(λ)−λε)·λ^λ/(λ+1)^(λ+1) for every λ (Canonne, Kamath & Steinke 2020, Prop. 12).
+    if epsilon is None:
+        tilt, epsilon = least(lambda v: (cumulant(v) + _log_hump(v) - log_delta) / v)
+    else:
+        at = epsilon
+        tilt, log_delta = least(lambda v: cumulant(v) + _log_hump(v) - v * at)
+    base = cumulant(tilt) + _STRAY
+    rise, top = least(lambda v: (cumulant(tilt + v) - base) / v)
+    fall, bottom = least(lambda v: (cumulant(tilt - v) - base) / v)
+    log_delta = min(log_delta, 0.0)
+    return _Plan(reach, tilt, fall, rise, top + bottom, spread, span, epsilon, log_delta)
+
+
+# --- composition -----------------------------------------------------------------------------
+
+
+class _Curve(NamedTuple):
+    """δ along a grid: δ(point) ≈ value, δ(point + up) ≤ upper, δ(point − down) ≥ lower."""
+
+    points: Array
+    value: Array
+    upper: Array
+    lower: Array
+    up: float
+    down: float
+
+
+def _compose(pairs: Mapping[Pair, int], plan: _Plan, scale: float) -> _Curve:
+    """All steps together, the bounds about ``_TOLERANCE·scale`` apart if memory allows."""
+    tilt, count = plan.tilt, sum(pairs.values())
+    failure = math.log(1e4) - plan.log_delta  # ln(1/η), η = 1e-4·δ
+    h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
+    h = max(min(h, plan.window / 2**14), plan.window / _LARGEST, plan.span / _LARGEST)
+    steps = [(_discretise(pair, h, plan.reach), c) for pair, c in pairs.items()]
+
+    def cumulant(at: float) -> float:
+        return sum(c * step.cumulant(h, at) for step, c in steps)
+
+    total, margin = cumulant(tilt), 4 * _TOLERANCE * scale
+    top = (cumulant(tilt + plan.rise) - total - _STRAY) / plan.rise
+    bottom = -(cumulant(tilt - plan.fall) - total - _STRAY) / plan.fall
+    start = math.floor(min(bottom, plan.epsilon - margin) / h)
+    size = next_fast_len(math.ceil(max(top, plan.epsilon + margin) / h) - start + 1, real=True)
+    noise = 8 * _UNIT * math.log2(size)  # of a transform of mass one, in each coefficient
+    product = np.ones(size // 2 + 1, dtype=np.complex128)
+    magnitude, growth = np.ones(size // 2 + 1), np.zeros(size // 2 + 1)
+    for step, c in steps:
+        tilted = tilt * h * (step.first + np.arange(len(step.log_mass))) + step.log_mass
+        offset = step.first % size
+        wrapped = np.zeros(-(-(offset + len(tilted)) // size) * size)
+        wrapped[offset : offset + len(tilted)] = np.exp(tilted - step.cumulant(h, tilt))
+        factor = rfft(wrapped.reshape(-1, size).sum(axis=0))
+        bound = np.abs(factor) + noise
+        power = bound**c
+        magnitude *= power
+        growth += c * noise / bound  # |(F+e)^T − F^T| ≤ T·|e|·(|F|+|e|)^(T−1)
+        live = power > 1e-60
+        product[~live] = 0
+        product[live] *= factor[live] ** c
+    law = np.roll(irfft(product, size), -(start % size))
+
+    # δ′(ε) = Σ_{y>ε} e^(K−λy)·law(y)·(1 − e^(ε−y)) at every point, by sums from the right.
+    points = h * (start + np.arange(size))
+    near = tilt * np.abs(points - plan.epsilon) < _WIDEST
+    points, law = points[near], law[near]
+    shift = points - plan.epsilon
+    weight = law * np.exp(-tilt * shift)
+    right, damped = np.zeros_like(law), np.zeros_like(law)
+    right[:-1] = np.cumsum(weight[:0:-1])[::-1]
+    damped[:-1] = np.cumsum((weight * np.exp(-shift))[:0:-1])[::-1]
+    value = math.exp(total - tilt * plan.epsilon) * (right - np.exp(shift) * damped)
+
+    # What may be wrong, in units of the Chernoff bound: mass that left the window, noise of the
+    # transforms (over Σ_{y>ε} e^(−λ(y−ε))(1 − e^(ε−y)) ≤ hump·terms), rounding of the sums.
+    chernoff = np.exp(np.minimum(total - tilt * points, _WIDEST))
+    terms = min(size, 1 + math.e / (tilt * h))
+    fuzz = 2 * float((magnitude * (growth + noise)).sum()) / size + 1e-60
+    stray = 2.1 * math.exp(_STRAY) + fuzz * terms
+    slip = chernoff * (stray * math.exp(_log_hump(tilt)) + 8 * _UNIT * (terms + _WIDEST))
+    relative = sum(2 * c * (s.kappa + 4 * _UNIT * (1 + tilt * plan.span)) for s, c in steps)
+    upper = (value + slip) * (1 + relative) + sum(c * s.above for s, c in steps)
+    lost = 2 * math.exp(-failure) + sum(c * s.below for s, c in steps)
+    lower = value * (1 - relative) - slip - lost
+    # Hoeffding for the dots; Bernstein for the cells that rounding moved up, binomially many.
+    moved, up = sum(c * s.extra for s, c in steps), sum(c * s.edge for s, c in steps)
+    down = h * (math.sqrt(count * failure / 2) + moved + math.sqrt(2 * moved * failure))
+    down += h * failure / 3 + count * h * h / 8 + up
+    return _Curve(points, value, upper, lower, up, down)
+
+
+def _epsilon(pairs: Mapping[Pair, int], delta: float) -> Recheck:
+    if (mu := _only_gaussian(pairs)) is not None:
+        return _gaussian_epsilon(mu, delta)
+    plan = _plan(pairs, math.log(delta))
+    scale = max(plan.epsilon, 0.01 * plan.spread)
+    while True:
+        curve = _compose(pairs, plan, scale)
+        points = np.append(curve.points, math.inf)
+        above = np.flatnonzero(curve.upper > delta)
+        upper = max(float(points[above[-1] + 1 if len(above) else 0]) + curve.up, 0.0)
+        above = np.flatnonzero(curve.lower >= delta)
+        lower = max(float(points[above[-1]]) - curve.down, 0.0) if len(above) else 0.0
+        if not 0 < upper < plan.epsilon / 2:
+            break
+        # The Rényi bound was far off: again, around what was found.
+        plan = _plan(pairs, math.log(delta), upper)._replace(log_delta=math.log(delta))
+        scale = upper
+    value = float(np.interp(-delta, -curve.value, curve.points))
+    return Recheck(min(max(value, lower), upper), upper, lower)
+
+
+def _delta(pairs: Mapping[Pair, int], epsilon: float) -> Recheck:
+    if (mu := _only_gaussian(pairs)) is not None:
+        value, error = _gaussian_delta(mu, epsilon)
+        return Recheck(max(value, 0.0), min(value + error, 1.0), max(value - error, 0.0))
+    plan = _plan(pairs, _plan(pairs, -600.0, epsilon).log_delta, epsilon)
+    scale = max(epsilon, 0.1 * plan.spread)
+    curve = _compose(pairs, plan, scale)
+    left = np.searchsorted(curve.points, epsilon - curve.up, "right") - 1
+    right = np.searchsorted(curve.points, epsilon + curve.down, "left")
+    upper = min(float(curve.upper[left]), 1.0) if left >= 0 else 1.0
+    lower = max(float(curve.lower[right]), 0.0) if right < len(curve.points) else 0.0
+    value = float(np.interp(epsilon, curve.points, curve.value))
+    return Recheck(min(max(value, lower), upper), upper, lower)

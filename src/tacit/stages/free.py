@@ -1,0 +1,195 @@
+"""Stages that never look at the data: row by row, with public constants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.data.rows import Chunk, as_rows
+from tacit.exceptions import InputError
+from tacit.mechanisms.additive import row_norms, scale_rows
+from tacit.mechanisms.noise import Key
+from tacit.stages.base import Context, Kind, Stage, densify, require_positive
+from tacit.stages.linear import Projection
+
+__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection"]
+
+
+@dataclass
+class ClipNorm(Stage):
+    """Shorten rows longer than ``radius``; leave the others as they are.
+
+    Examples
+    --------
+    >>> ClipNorm(1.0).transform([[3.0, 4.0], [0.3, 0.4]])
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+
+    radius: float = 1.0
+    kind: ClassVar[Kind] = "free"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "radius")
+
+    def bound(self, radius: float | None, d: int | None = None) -> float:
+        return self.radius if radius is None else min(radius, self.radius)
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        norms = row_norms(chunk)
+        return scale_rows(chunk, np.minimum(1.0, self.radius / np.maximum(norms, self.radius)))
+
+    def note(self) -> str:
+        return f"each row by itself is shortened to norm {self.radius:g} at most"
+
+
+@dataclass
+class Normalize(Stage):
+    """Scale every row to norm ``radius`` (paper 000, App. C, "Feature normalization").
+
+    Rows of zeros stay zero. The scale of a row is lost: what separates the
+    classes must lie in its direction.
+
+    Examples
+    --------
+    >>> Normalize().transform([[3.0, 4.0], [0.0, 0.0]])
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+
+    radius: float = 1.0
+    kind: ClassVar[Kind] = "free"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "radius")
+
+    def bound(self, radius: float | None, d: int | None = None) -> float:
+        return self.radius
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        norms = row_norms(chunk)
+        present = norms > 0
+        factors = np.divide(self.radius, norms, out=np.zeros_like(norms), where=present)
+        if np.isinf(factors).any():  # a subnormal row: enlarge it first
+            chunk = scale_rows(chunk, np.where(np.isinf(factors), 2.0**600, 1.0))
+            return self.apply(chunk)
+        return scale_rows(chunk, factors)
+
+    def note(self) -> str:
+        return f"each row by itself is scaled to norm {self.radius:g}"
+
+
+@dataclass
+class Bound(Stage):
+    """Clamp columns to public bounds and map them linearly to [-1, 1].
+
+    Parameters
+    ----------
+    low, high : float or sequence of float
+        Public bounds, one pair for all columns or one per column. They come
+        from what the columns mean, never from the private rows.
+
+    Examples
+    --------
+    >>> Bound(low=[0, 10], high=[100, 20]).transform([[50.0, 25.0]])
+    array([[0., 1.]])
+    """
+
+    low: Any = None
+    high: Any = None
+    kind: ClassVar[Kind] = "free"
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            if getattr(self, name) is None:
+                raise InputError(
+                    f"Bound needs {name}=: a public bound for every column. Reading it from the "
+                    "private rows would leak it."
+                )
+        low, high = self._limits()
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise InputError("Bound: low and high must be finite")
+        if not (low < high).all():
+            raise InputError("Bound: every low must be below its high")
+
+    def _limits(self) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            low, high = np.broadcast_arrays(
+                np.asarray(self.low, dtype=float), np.asarray(self.high, dtype=float)
+            )
+        except (TypeError, ValueError) as error:
+            raise InputError(f"Bound: low and high must be numbers of one shape: {error}") from None
+        if low.ndim > 1:
+            raise InputError("Bound: low and high must be single numbers or one per column")
+        return low, high
+
+    def width(self, d: int) -> int:
+        low, _ = self._limits()
+        if low.ndim and low.size != d:
+            raise InputError(f"Bound has limits for {low.size} columns, the rows have {d}")
+        return d
+
+    def bound(self, radius: float | None, d: int | None = None) -> float:
+        low, _ = self._limits()
+        columns = low.size if low.ndim else d
+        if columns is None:
+            raise InputError("Bound with one pair of limits needs the number of columns")
+        return math.sqrt(columns)
+
+    def apply(self, chunk: Chunk) -> np.ndarray:
+        low, high = self._limits()
+        middle, half = (low + high) / 2, (high - low) / 2
+        # Clamp at the end as well: the division may round past one.
+        return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
+
+    def note(self) -> str:
+        return "columns are clamped to public bounds"
+
+
+@dataclass
+class RandomProjection(Projection):
+    """Johnson–Lindenstrauss projection to ``n_components`` by a random sign matrix.
+
+    The matrix is drawn without looking at any row, so it costs nothing; the
+    rival "JL" of paper 003. Rows grow by at most its largest singular value.
+
+    Parameters
+    ----------
+    n_components : int
+        Columns out.
+    seed : int, optional
+        Fixes the matrix. It is public either way, so fixing it harms nobody.
+    """
+
+    n_components: int = 40
+    seed: int | None = None
+    kind: ClassVar[Kind] = "free"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n_components, bool) or int(self.n_components) < 1:
+            raise InputError("RandomProjection: n_components must be at least 1")
+
+    def width(self, d: int) -> int:
+        return int(self.n_components)
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        if hasattr(self, "norm_") or radius is None or d is None:
+            return super().bound(radius, d)
+        return radius * math.sqrt(d)  # before it is drawn: the Frobenius norm of any sign matrix
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        rows = as_rows(rows)
+        key = context.key if context else Key.fresh()
+        if self.seed is not None:
+            key = Key.from_seed(self.seed)
+        stream = key.stream("init", context.position if context else 0)
+        words = stream.words(rows.d * self.n_components)
+        signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, self.n_components)
+        self._set(signs / math.sqrt(self.n_components), rows)
+        return self
+
+    def note(self) -> str:
+        return f"rows are projected to {self.n_components} columns by a random public matrix"

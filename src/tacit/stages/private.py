@@ -1,0 +1,90 @@
+"""Stages that look at the private rows through noise, and pay for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.data.rows import Chunk, as_rows
+from tacit.exceptions import InputError, MissingBound
+from tacit.mechanisms.additive import noisy_sum
+from tacit.privacy.events import Gaussian
+from tacit.stages.base import Context, Kind, Stage, densify
+
+__all__ = ["PrivateCenter"]
+
+
+@dataclass
+class PrivateCenter(Stage):
+    """Subtract a noisy mean (paper 000, Algorithm 3, steps 1 and 2).
+
+    The sum of the rows, each of norm at most R, is released with Gaussian noise
+    of standard deviation ``noise_multiplier``·R and divided by the public number
+    of rows. (The paper prints the noise without the division by n.) Two kinds of
+    post-processing, which cost nothing, follow: the noisy mean is shrunk towards
+    zero by the noise it is known to carry (James & Stein 1961, positive part),
+    so a mean that is mostly noise does little harm; and it is brought back into
+    the R-ball, where the true mean lies.
+
+    Parameters
+    ----------
+    share : float
+        Part of the plan's μ, its Gaussian budget, spent here: 0.1 takes one per
+        cent of μ² from the training.
+    noise_multiplier : float, optional
+        Noise in row norms, instead of a share.
+    shrink : bool
+        Whether to shrink the noisy mean as described.
+    """
+
+    share: float = 0.1
+    noise_multiplier: float | None = None
+    shrink: bool = True
+    kind: ClassVar[Kind] = "private"
+    affine: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InputError(f"PrivateCenter: share must lie between 0 and 1, not {self.share!r}")
+
+    def event(self, noise_multiplier: float) -> Gaussian:
+        return Gaussian(noise_multiplier)
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        if radius is None:
+            return None
+        length = float(np.linalg.norm(self.mean_)) if hasattr(self, "mean_") else radius
+        return (radius + length) * (1 + 1e-12)
+
+    def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        return radius  # centred rows are seldom longer than they were
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        rows = as_rows(rows)
+        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
+        noise_multiplier = context.noise_multiplier
+        if rows.bound is None:
+            raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
+        if noise_multiplier is None:
+            raise InputError("PrivateCenter outside a plan needs noise_multiplier=")
+        chunks = (chunk for _, chunk in rows.chunks())
+        stream = context.key.stream("center", context.position)
+        total = noisy_sum(chunks, rows.d, rows.bound, noise_multiplier, stream)
+        mean = total / context.size
+        if self.shrink:
+            variance = rows.d * (noise_multiplier * rows.bound / context.size) ** 2
+            mean *= max(0.0, 1.0 - variance / max(float(mean @ mean), 1e-300))
+        length = float(np.linalg.norm(mean))
+        self.mean_ = mean * min(1.0, rows.bound / length) if length else mean
+        return self
+
+    def apply(self, chunk: Chunk) -> np.ndarray:
+        return densify(chunk) - self._require("mean_")
+
+    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef, intercept - coef @ self._require("mean_")
+
+    def note(self) -> str:
+        return "a mean of the rows was released with Gaussian noise and subtracted"

@@ -1,0 +1,149 @@
+"""Stages fitted on separate public rows: they cost nothing and say where from.
+
+Public rows pass through the stages in front first, as the private rows do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.data.rows import Chunk, Rows, as_rows
+from tacit.exceptions import InputError
+from tacit.stages.base import Context, Kind, Stage, densify
+from tacit.stages.linear import Projection
+
+__all__ = ["PublicPCA", "PublicScale"]
+
+
+def _public_rows(stage: Stage, public: Any, rows: Rows, context: Context | None) -> Rows:
+    """The public rows as the stage sees them, checked against the private ones' shape."""
+    if public is None:
+        raise InputError(f"{stage.name} needs public=: rows that are not private")
+    seen = as_rows(public)
+    if seen.n == 0:
+        raise InputError(f"{stage.name}: there are no public rows")
+    first = rows.source.d
+    if seen.d != first:
+        raise InputError(f"{stage.name}: public rows have {seen.d} columns, private ones {first}")
+    for earlier in context.before if context else ():
+        seen = earlier.through(seen)
+    return seen
+
+
+def _fingerprint(public: Any) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for _, chunk in as_rows(public).chunks():
+        digest.update(np.ascontiguousarray(densify(chunk)).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass
+class PublicPCA(Projection):
+    """PILLAR's projection: top eigenvectors of the public rows' second moment.
+
+    Uncentred, as in paper 003, Algorithm 1, line 2. The private rows are never
+    looked at, so the stage is free of charge; what it assumes, that the public
+    rows are public, is in the certificate with their fingerprint.
+
+    Parameters
+    ----------
+    public : array, sparse matrix or table
+        Unlabelled public rows with the columns of the private ones.
+    n_components : int
+        Columns out.
+    """
+
+    public: Any = None
+    n_components: int = 40
+    fingerprint: str | None = None
+    kind: ClassVar[Kind] = "public"
+    unsaved: ClassVar[tuple[str, ...]] = ("public",)
+
+    def width(self, d: int) -> int:
+        if isinstance(self.n_components, bool) or not 1 <= int(self.n_components) <= d:
+            raise InputError(
+                f"PublicPCA: n_components={self.n_components!r} must lie between 1 and {d}, "
+                "the number of columns"
+            )
+        return int(self.n_components)
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        return None if radius is None else radius * (1 + 1e-9)  # orthonormal up to rounding
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        rows = as_rows(rows)
+        public = _public_rows(self, self.public, rows, context)
+        k = self.width(rows.d)
+        if public.n < k:
+            raise InputError(
+                f"PublicPCA: {public.n} public rows cannot give {k} components; "
+                f"pass n_components={public.n} or fewer, or more public rows"
+            )
+        moment = np.zeros((rows.d, rows.d))
+        for _, chunk in public.chunks():
+            dense = densify(chunk)
+            moment += dense.T @ dense
+        values, vectors = np.linalg.eigh(moment)
+        if not values[-1] > 0:
+            raise InputError("PublicPCA: the public rows are all zero")
+        if values[-k] <= values[-1] * 1e-12:
+            rank = int((values > values[-1] * 1e-12).sum())
+            raise InputError(
+                f"PublicPCA: the public rows have rank {rank}; pass n_components={rank} or fewer"
+            )
+        self._set(vectors[:, ::-1][:, :k].copy(), rows)
+        self.fingerprint = _fingerprint(self.public)
+        return self
+
+    def note(self) -> str:
+        return f"components come from public rows with fingerprint {self.fingerprint}"
+
+
+@dataclass
+class PublicScale(Stage):
+    """Centre and scale columns by the public rows' means and standard deviations.
+
+    Columns that do not vary in the public rows are left at their own scale.
+    """
+
+    public: Any = None
+    with_mean: bool = True
+    fingerprint: str | None = None
+    kind: ClassVar[Kind] = "public"
+    affine: ClassVar[bool] = True
+    unsaved: ClassVar[tuple[str, ...]] = ("public",)
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        rows = as_rows(rows)
+        public = _public_rows(self, self.public, rows, context)
+        total, squares = np.zeros(rows.d), np.zeros(rows.d)
+        for _, chunk in public.chunks():
+            dense = densify(chunk)
+            total += dense.sum(axis=0)
+            squares += (dense**2).sum(axis=0)
+        mean = total / public.n
+        deviation = np.sqrt(np.maximum(squares / public.n - mean**2, 0.0))
+        varies = deviation > 1e-9 * np.maximum(np.abs(mean), 1e-300)
+        self.scale_ = np.where(varies, deviation, 1.0)
+        self.mean_ = mean if self.with_mean else np.zeros(rows.d)
+        self.fingerprint = _fingerprint(self.public)
+        return self
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        if radius is None or not hasattr(self, "scale_"):
+            return None
+        return float((radius + np.linalg.norm(self.mean_)) / self.scale_.min() * (1 + 1e-9))
+
+    def apply(self, chunk: Chunk) -> np.ndarray:
+        return (densify(chunk) - self._require("mean_")) / self.scale_
+
+    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scaled = coef / self._require("scale_")
+        return scaled, intercept - scaled @ self.mean_
+
+    def note(self) -> str:
+        return f"means and scales come from public rows with fingerprint {self.fingerprint}"

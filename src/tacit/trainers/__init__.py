@@ -1,0 +1,7 @@
+"""Trainers: rows and labels into weights, with the event that says what it cost."""
+
+from tacit.trainers.auto import Facts
+from tacit.trainers.engine import Engine
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+
+__all__ = ["DPGD", "DPSGD", "Engine", "Facts", "GradientTrainer", "train_together"]

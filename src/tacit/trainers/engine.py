@@ -1,0 +1,305 @@
+"""Clipped gradient sums of linear models, at the speed of the matrix products.
+
+The gradient of a row is its residual times the row, so its norm is a product of
+two norms: rows are clipped without a gradient of their own. In exact arithmetic
+every sum is an integer multiple of a public lattice spacing, the same for any
+order, blocking or number of threads, and one row counts for at most the clipping
+bound, with no slack for rounding (`tacit.trainers.quantize` has the argument).
+
+Two things are assumed: the products come from a conventional BLAS, and a loss
+computes the residual of a row in the same way wherever the row stands in an
+array. Blocks are padded to a multiple of `LANES` rows, so vector code has no
+remainder in which it might differ, and a sum over outputs always runs in the
+same order. What the stages before the engine do to a row must have that
+property as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, Self
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from tacit.data.rows import Rows
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import Loss
+from tacit.progress import Progress, silent
+from tacit.trainers.quantize import LIMIT, Clipping, Scale, Weights
+from tacit.trainers.storage import Block, Workspace, checked_batch, checked_targets, ingest
+
+__all__ = ["Engine", "LatticeSum"]
+
+LANES = 16  # rows per block are a multiple of it: the widest vector registers
+GROUPS = 16  # pieces of work, so that two to eight threads end together
+
+
+@dataclass(frozen=True)
+class LatticeSum:
+    """Gradient sums of S settings.
+
+    Attributes
+    ----------
+    values : ndarray of shape (S, d, K)
+        int64 multiples of the lattice spacing (exact) or float64 (fast).
+    lattice : ndarray of shape (S,)
+        Spacing of each setting, a power of two; 1.0 in fast arithmetic.
+    """
+
+    values: np.ndarray
+    lattice: np.ndarray
+
+    def float(self) -> np.ndarray:
+        """The sums as numbers, of shape (S, d, K)."""
+        return self.values * self.lattice[:, None, None]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What every group of rows needs for one sum."""
+
+    index: np.ndarray | None
+    operand: Any
+    clipping: Clipping
+    outputs: int
+
+
+class Engine:
+    """Sums of clipped gradients over all rows or a batch of them.
+
+    Parameters
+    ----------
+    rows : Rows
+        Read once, chunk by chunk. ``rows.bound`` sets the scale and is never
+        trusted: a feature beyond it is clamped, and every row is clipped by the
+        norm it has.
+    targets : ndarray
+        As made by ``loss.targets``.
+    loss : Loss
+        Gives the residual.
+    intercept : float
+        Size of a constant feature appended to every row; 0 for none.
+    arithmetic : {"exact", "fast"}
+        Integers, or float32 without a guarantee on rounding.
+    shift : ndarray of shape (rows.d,), optional
+        Public vector subtracted from every row. Sparse rows stay sparse.
+    threads : int, optional
+        Workers; by default one per available core.
+    progress : Progress, optional
+        Told how many rows are read.
+
+    Notes
+    -----
+    While an engine works, the BLAS library is limited to one thread in this
+    process, since the engine runs several products at once. Use the engine as a
+    context manager around a training loop to set this up only once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.data.rows import as_rows
+    >>> from tacit.losses import get_loss
+    >>> loss = get_loss("logistic")
+    >>> rows = as_rows(np.array([[0.5], [1.0], [-1.0]]), bound=1.0)
+    >>> with Engine(rows, loss.targets([0, 1, 0], outputs=1), loss) as engine:
+    ...     total = engine.gradient_sum(np.zeros((1, 1, 1)), clip=0.25)
+    >>> total.float().ravel().round(6)
+    array([-0.25])
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        targets: np.ndarray,
+        loss: Loss,
+        *,
+        intercept: float = 0.0,
+        arithmetic: Literal["exact", "fast"] = "exact",
+        shift: np.ndarray | None = None,
+        threads: int | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        if rows.bound is None:
+            raise MissingBound("the gradient engine", "a norm bound of the rows", "a Clip stage")
+        if arithmetic not in ("exact", "fast"):
+            raise InputError(f"arithmetic is {arithmetic!r}; it must be 'exact' or 'fast'")
+        if not 0 <= intercept <= LIMIT:
+            raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
+        if threads is not None and threads < 1:
+            raise InputError(f"threads is {threads}; it must be at least 1")
+        if shift is not None:
+            shift = np.asarray(shift, dtype=np.float64)
+            if shift.shape != (rows.d,) or not np.isfinite(shift).all():
+                raise InputError(f"shift must hold {rows.d} finite numbers")
+        self.n = rows.n
+        self.d = rows.d + (1 if intercept else 0)
+        self.loss = loss
+        self.arithmetic = arithmetic
+        self.threads = _available_cores() if threads is None else int(threads)
+        self._targets = checked_targets(targets, rows.n, arithmetic)
+        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
+        self._store = ingest(
+            rows,
+            self._scale,
+            arithmetic=arithmetic,
+            intercept=float(intercept),
+            shift=shift,
+            progress=progress,
+        )
+        self._idle: list[Workspace] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._entered: list[ExitStack] = []
+
+    @property
+    def outputs(self) -> int | None:
+        """Scores per row; None where class indices leave it to the weights."""
+        return self._targets.shape[1] if self._targets.ndim == 2 else None
+
+    def __enter__(self) -> Self:
+        stack = ExitStack()
+        if not self._entered:
+            stack.enter_context(_blas().limit(limits=1, user_api="blas"))
+            if self.threads > 1:
+                self._pool = stack.enter_context(ThreadPoolExecutor(self.threads))
+        self._entered.append(stack)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().close()
+        if not self._entered:
+            self._pool = None
+
+    def gradient_sum(
+        self,
+        weights: np.ndarray,
+        clip: float | np.ndarray,
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> LatticeSum:
+        """Sum over rows of the gradient, clipped to norm `clip` row by row.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        clip : float or ndarray of shape (S,)
+            Bound on the norm of one row's gradient.
+        batch : ndarray of int, optional
+            Strictly increasing row indices, possibly none; all rows by default.
+        per_class : bool
+            Clip the gradient of each output to ``clip / sqrt(K)`` instead of the
+            whole; its norm is at most `clip` either way.
+
+        Returns
+        -------
+        LatticeSum
+            One row counts for at most ``clip`` in norm, exactly so in exact
+            arithmetic.
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        try:
+            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
+        except ValueError:
+            raise InputError(f"clip must be one number or {settings}, one per setting") from None
+        clipping = Clipping.of(clips, outputs, self._scale, self.arithmetic, per_class)
+        operand = self._store.operand(Weights.of(weights, self._scale, self.arithmetic))
+        index = None if batch is None else checked_batch(batch, self.n)
+        count = self.n if index is None else index.size
+        total_type = np.int64 if self.arithmetic == "exact" else np.float64
+        total = np.zeros((self.d, settings * outputs), dtype=total_type)
+        groups = list(_groups(count, self._store.block_rows, self._store.group_rows))
+        step = _Step(index, operand, clipping, outputs)
+        with self:
+            run = map if self._pool is None or len(groups) == 1 else self._pool.map
+            for part in run(
+                partial(self._group_sum, step), groups
+            ):  # in order, so that fast sums repeat as well
+                total += part.astype(total_type, copy=False)
+        values = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
+        return LatticeSum(np.ascontiguousarray(values), clipping.lattice)
+
+    def _group_sum(self, step: _Step, group: range) -> np.ndarray:
+        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
+        try:
+            work = self._idle.pop()
+        except IndexError:
+            work = Workspace()
+        total: np.ndarray | None = None
+        with np.errstate(all="ignore"):
+            for start in group:
+                stop = min(start + group.step, group.stop)
+                block = _padded(step.index, start, stop)
+                rows, scores = self._store.forward(block, step.operand, work)
+                # Outputs before rows: a sum over outputs then adds whole vectors of rows. One
+                # setting at a time: every row takes the same path whatever runs beside it.
+                cube = scores.reshape(-1, step.outputs, scores.shape[1])
+                targets = self._targets[block]
+                for setting in cube:
+                    self.loss.residual(setting.T, targets, out=setting.T)
+                step.clipping.apply(cube, self._store.inverse_norm[block])
+                scores[:, stop - start :] = 0.0  # padding counts nothing
+                part = self._store.backward(rows, scores, work)
+                if total is None:
+                    total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
+                else:
+                    total += part
+        self._idle.append(work)
+        assert total is not None
+        return total
+
+    def _check_weights(self, weights: np.ndarray) -> None:
+        if weights.ndim != 3 or weights.shape[1] != self.d or 0 in weights.shape:
+            raise InputError(f"weights have shape {weights.shape}, not (settings, {self.d}, K)")
+        outputs = weights.shape[2]
+        if self.outputs is not None and outputs != self.outputs:
+            raise InputError(f"weights have {outputs} outputs, the targets {self.outputs}")
+        if self.outputs is None and self._targets.max(initial=0) >= outputs:
+            raise InputError(f"weights have {outputs} outputs; a target names a later class")
+
+
+def _padded(index: np.ndarray | None, start: int, stop: int) -> Block:
+    """Rows of a block, the last one repeated up to a multiple of `LANES`."""
+    extra = -(stop - start) % LANES
+    if index is None:
+        if not extra:
+            return slice(start, stop)
+        return np.minimum(np.arange(start, stop + extra), stop - 1)
+    chosen = index[start:stop]
+    return np.concatenate([chosen, np.repeat(chosen[-1:], extra)]) if extra else chosen
+
+
+def _groups(count: int, block_rows: int, group_rows: int) -> Iterator[range]:
+    """Cut rows into even groups of even blocks, whatever the number of threads."""
+    # Half a block is still worth a piece of its own: threads then end together.
+    pieces = max(-(-count // group_rows), min(GROUPS, -(-2 * count // block_rows)), 1)
+    size = min(_round_up(-(-count // pieces)), group_rows)
+    for start in range(0, count, max(size, 1)):
+        stop = min(start + size, count)
+        blocks = -(-(stop - start) // block_rows)
+        yield range(start, stop, _round_up(-(-(stop - start) // blocks)))
+
+
+def _round_up(size: int) -> int:
+    return size + -size % LANES
+
+
+def _available_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """The libraries of this process, looked up once because that is slow."""
+    return ThreadpoolController()

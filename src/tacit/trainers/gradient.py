@@ -1,0 +1,279 @@
+"""Noisy gradient descent on linear models: full batches, or Poisson samples.
+
+A step is sample → residual → clip → sum → noise → move. Everything after the
+noise (momentum, averaging, projection, the pull towards zero) works on released
+values and costs nothing. The trainer that runs is the one that states the
+event, so sampler, clipping, noise and normaliser cannot part from the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from tacit.exceptions import InputError
+from tacit.mechanisms.lattice import accounted_probability, sigma_for
+from tacit.mechanisms.noise import Key
+from tacit.privacy.events import Event, Gaussian, PoissonGaussian
+from tacit.progress import Progress, silent
+from tacit.trainers.auto import Facts, suggest
+from tacit.trainers.engine import Engine, LatticeSum
+
+__all__ = ["DPGD", "DPSGD", "GradientTrainer", "train_together"]
+
+Auto = Literal["auto"]
+AVERAGES = ("last", "uniform", "weighted")
+SCHEDULES = ("constant", "linear", "cosine", "sqrt")
+
+
+@dataclass
+class GradientTrainer:
+    """Settings that full-batch and sampled descent share; ``"auto"`` is filled by `resolve`.
+
+    Parameters
+    ----------
+    steps : int
+        Noisy steps T.
+    learning_rate : float
+        Rate of the first step, on the *mean* clipped gradient.
+    clip : float
+        Bound C on the norm of one row's gradient.
+    momentum : float
+        Heavy-ball momentum in [0, 1).
+    average : {"last", "uniform", "weighted"}
+        Which iterate is returned: the last, the mean of all, or the mean with
+        weight t on iterate t (Lacoste-Julien, Schmidt & Bach 2012).
+    schedule : {"constant", "linear", "cosine", "sqrt"}
+        How the rate falls over the run.
+    radius : float, optional
+        Weights, the intercept's included, are projected onto the ball of this radius.
+    pull : float
+        Strength λ of the pull towards zero, λ‖θ‖²/2 (paper 002, Algorithm 1).
+    clipping : {"flat", "per-class"}
+        Clip a row's whole gradient to C, or every class's part to C/√K.
+    bias : float
+        Size of the constant feature that carries the intercept, as a part of
+        the row bound.
+    """
+
+    steps: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    clip: float | Auto = "auto"
+    momentum: float | Auto = "auto"
+    average: str | Auto = "auto"
+    schedule: str | Auto = "auto"
+    radius: float | None = None
+    pull: float = 0.0
+    clipping: str = "flat"
+    bias: float | Auto = "auto"
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def parameters(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def resolve(self, facts: Facts) -> Self:
+        """The same trainer with every ``"auto"`` replaced, by public facts only."""
+        given = {k: v for k, v in asdict(self).items() if not _is_auto(v)}
+        filled = suggest(facts, given)
+        trainer = replace(self, **{k: filled[k] for k, v in asdict(self).items() if _is_auto(v)})
+        trainer.check(facts)
+        return trainer
+
+    def check(self, facts: Facts) -> None:
+        """Refuse settings that make no sense, naming the one to change."""
+        _require(_whole(self.steps) and self.steps >= 1, self, "steps", "a whole number from 1")
+        for name in ("learning_rate", "clip"):
+            _require(_positive(getattr(self, name)), self, name, "a positive number")
+        _require(_number(self.momentum) and 0 <= self.momentum < 1, self, "momentum", "in [0, 1)")
+        _require(self.average in AVERAGES, self, "average", f"one of {', '.join(AVERAGES)}")
+        _require(self.schedule in SCHEDULES, self, "schedule", f"one of {', '.join(SCHEDULES)}")
+        _require(self.radius is None or _positive(self.radius), self, "radius", "positive or None")
+        _require(_number(self.pull) and self.pull >= 0, self, "pull", "0 or a positive number")
+        _require(self.clipping in ("flat", "per-class"), self, "clipping", "flat or per-class")
+        _require(_positive(self.bias), self, "bias", "a positive number")
+
+    def sampling_probability(self, facts: Facts) -> float:
+        """Chance of a row to be in a step's batch."""
+        return 1.0
+
+    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+        """What all steps together cost."""
+        return Gaussian(noise_multiplier, count=int(self.steps))
+
+    def rates(self) -> np.ndarray:
+        """Learning rate of every step."""
+        assert not isinstance(self.learning_rate, str) and not isinstance(self.steps, str)
+        done = np.arange(self.steps) / self.steps
+        shape = {
+            "constant": np.ones_like(done),
+            "linear": 1.0 - done,
+            "cosine": (1 + np.cos(np.pi * done)) / 2,
+            "sqrt": 1 / np.sqrt(1 + done * self.steps),
+        }
+        return self.learning_rate * shape[self.schedule]
+
+    def train(
+        self,
+        engine: Engine,
+        noise_multiplier: float,
+        facts: Facts,
+        key: Key,
+        progress: Progress = silent,
+    ) -> np.ndarray:
+        """Weights (d, K) after the run."""
+        return train_together(engine, [self], [noise_multiplier], facts, key, progress=progress)[0]
+
+
+@dataclass
+class DPGD(GradientTrainer):
+    """Noisy gradient descent on all rows (paper 001, Algorithm 1).
+
+    Examples
+    --------
+    >>> DPGD(steps=100, clip=0.5).steps
+    100
+    """
+
+
+@dataclass
+class DPSGD(GradientTrainer):
+    """Noisy gradient descent on Poisson samples (Abadi et al. 2016).
+
+    Every row enters every batch independently, with probability
+    ``batch_size`` / n, as the accounting assumes; an empty batch still adds its
+    noise, and sums are divided by the *expected* batch size.
+
+    Parameters
+    ----------
+    batch_size : float
+        Expected number of rows in a batch.
+    """
+
+    batch_size: float | Auto = "auto"
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        valid = _positive(self.batch_size) and self.batch_size <= facts.size
+        _require(valid, self, "batch_size", f"between 0 and the number of rows, {facts.size}")
+
+    def sampling_probability(self, facts: Facts) -> float:
+        assert not isinstance(self.batch_size, str)
+        return accounted_probability(min(1.0, self.batch_size / facts.size))
+
+    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+        return PoissonGaussian(
+            noise_multiplier, int(self.steps), sampling_probability=self.sampling_probability(facts)
+        )
+
+
+def train_together(
+    engine: Engine,
+    trainers: Sequence[GradientTrainer],
+    noise_multipliers: Sequence[float],
+    facts: Facts,
+    key: Key,
+    *,
+    progress: Progress = silent,
+) -> np.ndarray:
+    """Train several settings on the same batches, as extra columns of one product.
+
+    They must agree in kind, steps, batch size and way of clipping. Each adds
+    its own noise: releasing all of them costs the composition of all their events.
+
+    Returns
+    -------
+    ndarray of shape (S, d, K)
+    """
+    first = trainers[0]
+    for other in trainers:
+        for name in ("steps", "batch_size", "clipping"):
+            if getattr(other, name, None) != getattr(first, name, None):
+                raise InputError(f"settings trained together must have the same {name}")
+    steps = int(first.steps)
+    clip = np.array([float(trainer.clip) for trainer in trainers])
+    momentum = _column([trainer.momentum for trainer in trainers])
+    pull = _column([trainer.pull for trainer in trainers])
+    rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
+    q = first.sampling_probability(facts)
+    weights = np.zeros((len(trainers), engine.d, facts.outputs))
+    velocity = np.zeros_like(weights)
+    average = np.zeros_like(weights)
+    with engine:
+        for step in range(steps):
+            batch = None
+            if isinstance(first, DPSGD):
+                batch = key.stream("batch", step).include(engine.n, q)
+            total = engine.gradient_sum(
+                weights, clip, batch=batch, per_class=first.clipping == "per-class"
+            )
+            noisy = _add_noise(total, clip, noise_multipliers, key, step)
+            gradient = noisy / (q * facts.size) + pull * weights
+            velocity = momentum * velocity + gradient
+            weights = _project(weights - rates[step] * velocity, trainers)
+            average += _weight(trainers, step, steps) * weights
+            progress("training", step + 1, steps)
+    return average
+
+
+def _add_noise(
+    total: LatticeSum, clip: np.ndarray, noise: Sequence[float], key: Key, step: int
+) -> np.ndarray:
+    """The one place where a trainer's sums meet their noise."""
+    released = np.empty(total.values.shape)
+    for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
+        stream = key.stream("noise", step, s)
+        deviation = noise[s] * clip[s]
+        if total.values.dtype.kind == "i":
+            drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
+            released[s] = (values + drawn.reshape(values.shape)).astype(np.float64) * lattice
+        else:
+            released[s] = values + deviation * stream.normal(values.size).reshape(values.shape)
+    return released
+
+
+def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
+    norms = np.sqrt((weights**2).sum(axis=(1, 2)))
+    return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]
+
+
+def _weight(trainers: Sequence[GradientTrainer], step: int, steps: int) -> np.ndarray:
+    """Weight of this iterate in what is returned; over the run they sum to one."""
+    weight = {
+        "last": float(step == steps - 1),
+        "uniform": 1.0 / steps,
+        "weighted": 2.0 * (step + 1) / (steps * (steps + 1)),
+    }
+    return _column([weight[trainer.average] for trainer in trainers])
+
+
+def _column(values: Sequence[Any]) -> np.ndarray:
+    return np.array([float(value) for value in values])[:, None, None]
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float | np.number)
+
+
+def _positive(value: Any) -> bool:
+    return _number(value) and 0 < value < float("inf")
+
+
+def _whole(value: Any) -> bool:
+    return _number(value) and int(value) == value
+
+
+def _require(valid: bool, trainer: GradientTrainer, name: str, allowed: str) -> None:
+    if not valid:
+        value = getattr(trainer, name)
+        raise InputError(f"{trainer.name}({name}={value!r}): {name} must be {allowed}")

@@ -1,0 +1,230 @@
+r"""Integers for exact sums: the public scales, the clipping rule, and why they hold.
+
+A row is an integer vector x in units of ``s_x``, its clipped residual an
+integer vector z in units of ``s_z``, and a gradient sum is the integer matrix
+:math:`\sum_i x_i z_i^T` in units of the lattice ``g = s_x s_z``. All units are
+powers of two and public: they depend on the norm bound, on the clipping bound C
+and on the shapes, never on the rows.
+
+**One row counts for at most C, without slack.** Write ``T = C / (g |x|)`` with
+the exact integer norm of the stored row, whatever bound was promised for it,
+and K for the outputs. The residual r is scaled to a vector v of norm at most
+
+    t = (1 - 2**-40) max(0, T - sqrt(K) / 2)
+
+and z = rint(v). Rounding moves a coordinate by at most 1/2, so |z| <= |v| +
+sqrt(K) / 2. The computed |v| exceeds the real t by a relative error of at most
+(K + 16) units of 2**-53, which come from ``|r|`` (a sum of K squares, a root),
+1 / |x| (two roundings), T, t, the quotient t / |r| and the product; since T >=
+2 sqrt(K) is enforced, the difference T - sqrt(K) / 2 at most doubles those made
+before it. For K <= `MAX_OUTPUTS` the total is below the factor's 2**-40. Hence
+|z| <= T and |x z^T| = |x| |z| <= C / g, in exact arithmetic. A residual so small
+that its square underflows is below 2**-500 and becomes z = 0, because 1 / s_z <
+2**200 by the ranges enforced here. With ``per_class`` (and for K = 1) each
+coordinate is limited by itself to C / sqrt(K), with the allowance 1/2.
+
+**Every product is exact.** Terms and partial sums are integers below 2**53, so
+any order, blocking, fused multiply or number of threads gives the same values.
+Forward, Cauchy-Schwarz bounds the sum of magnitudes by |x| |w| <= 2**52 +
+2**e sqrt(d) / 2 < 2**53, where 2**e bounds |x| for every row that fits the
+integer type and w is rounded to units of 2**(e - 52) times its norm's power of
+two. Backward, over at most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <=
+LATTICE_ROWS C / g <= 2**52. Larger sums are taken in 64-bit integers, which
+cannot wrap below 2**24 rows; beyond that a wrap would still be the reduction
+modulo 2**64 of the ideal sum, a function of the released value alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.exceptions import InputError
+
+__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights"]
+
+LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
+FEATURE_BITS = 15  # int16 features
+FEATURE_MAX = (1 << FEATURE_BITS) - 1
+EXACT_BITS = 52  # one bit below the exact integers of float64, for rounding of the weights
+MAX_OUTPUTS = 4000
+MAX_FEATURES = 1 << 22  # exact norms: MAX_FEATURES * 2**30 is below 2**53
+LIMIT = 2.0**60  # bounds, clips, scores and targets stay within: no overflow, no underflow
+SHRINK = {"exact": 1.0 - 2.0**-40, "fast": 1.0 - 2.0**-16}
+TINY = {"exact": 2.0**-500, "fast": 2.0**-100}
+
+
+def ceil_log2(value: float) -> int:
+    """Least e with 2**e >= value > 0, without the rounding of a logarithm."""
+    mantissa, exponent = math.frexp(value)
+    return exponent - 1 if mantissa == 0.5 else exponent
+
+
+def check_range(name: str, value: float) -> float:
+    """A positive public size that keeps every later quantity in range."""
+    if not 1 / LIMIT <= value <= LIMIT:
+        raise InputError(f"{name} is {value}; it must be a positive number within 2**-60 and 2**60")
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Units of the stored rows.
+
+    Attributes
+    ----------
+    bound : float
+        Power of two that clamps every feature.
+    unit : float
+        Size of one integer step of a feature, ``bound * 2**-15``.
+    radius : int
+        log2 of a bound on the integer norm of any row that can be stored.
+    """
+
+    bound: float
+    unit: float
+    radius: int
+
+    @classmethod
+    def of(cls, bound: float, d: int, shift: np.ndarray | None, intercept: float) -> Scale:
+        if d > MAX_FEATURES:
+            raise InputError(f"rows of {d} features are too wide; at most {MAX_FEATURES}")
+        norm = 0.0 if shift is None else float(np.linalg.norm(shift))
+        bound = 2.0 ** ceil_log2(max(check_range("the norm bound", bound + norm), intercept))
+        unit = math.ldexp(bound, -FEATURE_BITS)
+        # Features are clamped one by one. An implicit shift comes on top of that; rounding
+        # adds at most half a unit per feature to it.
+        moved = norm / unit * (1 + 2.0**-40) + math.sqrt(d)
+        return cls(bound, unit, ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved))
+
+    def integers(self, values: np.ndarray) -> np.ndarray:
+        """Clamped integer features, as float64; elementwise, so a row decides its own.
+
+        A new array; ``values`` is kept.
+        """
+        if not np.isfinite(values).all():
+            raise InputError("rows contain NaN or infinity after the stages")
+        scaled = np.divide(values, self.unit, dtype=np.float64)
+        np.clip(scaled, -FEATURE_MAX, FEATURE_MAX, out=scaled)
+        return np.rint(scaled, out=scaled)
+
+    def floats(self, values: np.ndarray) -> np.ndarray:
+        """Clamped float32 features for the fast path."""
+        if not np.isfinite(values).all():
+            raise InputError("rows contain NaN or infinity after the stages")
+        return np.clip(values, -self.bound, self.bound).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of one step as columns (S*K, d), rounded to their public grid.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Integers in float64 (exact) or the weights in float32 (fast).
+    unit : ndarray of shape (S*K, 1)
+        Power of two: a row's integers times ``columns`` times ``unit`` are its scores.
+    """
+
+    columns: np.ndarray
+    unit: np.ndarray
+
+    @classmethod
+    def of(cls, weights: np.ndarray, scale: Scale, arithmetic: str) -> Weights:
+        settings, d, outputs = weights.shape
+        columns = weights.transpose(0, 2, 1).reshape(settings * outputs, d)
+        with np.errstate(over="ignore"):  # found by the next check
+            norms = np.sqrt(np.add.reduce(np.square(columns), axis=1, keepdims=True))
+        # The rows can be no longer than this, so scores stay in range. NaN fails as well.
+        reach = math.ldexp(scale.unit, scale.radius)
+        if not np.all(norms * reach <= LIMIT):
+            raise InputError(
+                f"weights of norm {norms.max()} are not finite or too large for rows of norm "
+                f"{reach:.3g}; training diverged: lower the learning rate"
+            )
+        if arithmetic == "fast":
+            return cls(columns.astype(np.float32), np.ones_like(norms, dtype=np.float32))
+        exponent = np.frexp(norms * (1 + 2.0**-40))[1]  # norm < 2**exponent, rounding included
+        exponent = np.maximum(exponent, -400) + (scale.radius - EXACT_BITS)
+        integers = columns * np.ldexp(1.0, -exponent)  # exact
+        np.rint(integers, out=integers)
+        return cls(integers, np.ldexp(scale.unit, exponent))
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Turns residuals into clipped multipliers of the rows, one setting per axis 0.
+
+    Attributes
+    ----------
+    lattice : ndarray of shape (S,)
+        Spacing g of the sums; 1 in fast arithmetic.
+    ceiling : ndarray of shape (S, 1)
+        C / g, or C / (g sqrt(K)) where each output is clipped by itself.
+    multiplier : ndarray of shape (S, 1)
+        1 / s_z: what an unclipped residual is multiplied by.
+    allowance : float
+        What rounding to integers can add to a norm; 0 in fast arithmetic.
+    separate : bool
+        Whether each output is clipped by itself.
+    arithmetic : str
+        ``"exact"`` rounds to integers.
+    """
+
+    lattice: np.ndarray
+    ceiling: np.ndarray
+    multiplier: np.ndarray
+    allowance: float
+    separate: bool
+    arithmetic: str
+
+    @classmethod
+    def of(
+        cls, clip: np.ndarray, outputs: int, scale: Scale, arithmetic: str, per_class: bool
+    ) -> Clipping:
+        if outputs > MAX_OUTPUTS:
+            raise InputError(f"{outputs} outputs are too many; at most {MAX_OUTPUTS}")
+        for value in clip:
+            check_range("clip", float(value))
+        share = clip / math.sqrt(outputs) if per_class else clip
+        separate = per_class or outputs == 1
+        if arithmetic == "fast":
+            one = np.ones((clip.size, 1), dtype=np.float32)
+            narrow = share.astype(np.float32)[:, None]
+            return cls(np.ones(clip.size), narrow, one, 0.0, separate, arithmetic)
+        exponents = [ceil_log2(LATTICE_ROWS * float(value)) - EXACT_BITS for value in clip]
+        lattice = np.ldexp(1.0, exponents)
+        ceiling = (share / lattice)[:, None]
+        if ceiling.min() < math.ldexp(2 * math.sqrt(outputs), scale.radius):
+            raise InputError(
+                f"{outputs} outputs on rows this wide leave no room for exact sums; "
+                "use arithmetic='fast' or fewer features"
+            )
+        allowance = 0.5 if separate else math.sqrt(outputs) / 2
+        multiplier = (scale.unit / lattice)[:, None]
+        return cls(lattice, ceiling, multiplier, allowance, separate, arithmetic)
+
+    def apply(self, residual: np.ndarray, inverse_norm: np.ndarray) -> None:
+        """Clip and round residuals (S, K, b) in place; ``inverse_norm`` is 1 / |x|, (b,)."""
+        if not np.isfinite(residual).all():  # a row whose residual is not a number counts nothing
+            finite = np.isfinite(residual).all(axis=1, keepdims=True)
+            np.copyto(residual, 0.0, where=~finite)
+        limit = self.ceiling * inverse_norm
+        if self.allowance:
+            limit -= self.allowance
+            np.maximum(limit, 0.0, out=limit)
+        limit *= SHRINK[self.arithmetic]
+        if self.separate:
+            residual *= self.multiplier[:, :, None]
+            np.clip(residual, -limit[:, None], limit[:, None], out=residual)
+        else:
+            norm = np.sqrt(np.add.reduce(np.square(residual), axis=1))
+            # The floor only lowers the factor, and only where the result rounds to zero.
+            np.maximum(norm, TINY[self.arithmetic], out=norm)
+            limit /= norm
+            residual *= np.minimum(limit, self.multiplier, out=limit)[:, None]
+        if self.arithmetic == "exact":
+            np.rint(residual, out=residual)

@@ -1,0 +1,242 @@
+"""Rows as an engine keeps them: dense or sparse, as integers or as float32.
+
+Both stores answer the same two questions about a block of rows, their scores
+and the sum of rows times multipliers, as exact integers or in float32.
+`tacit.trainers.quantize` says why the integers are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.data.rows import Rows
+from tacit.exceptions import InputError
+from tacit.progress import Progress
+from tacit.trainers.quantize import FEATURE_MAX, LATTICE_ROWS, LIMIT, Scale, Weights
+
+__all__ = [
+    "Block",
+    "DenseStore",
+    "SparseStore",
+    "Workspace",
+    "checked_batch",
+    "checked_targets",
+    "ingest",
+]
+
+Block: TypeAlias = "slice | np.ndarray"  # which rows: a span, or their indices
+Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+
+class DenseStore:
+    """int16 (exact) or float32 (fast) rows, widened to float64 in cache where exact.
+
+    int16 costs a quarter of the memory traffic of float64, which pays for the
+    conversion.
+    """
+
+    group_rows = LATTICE_ROWS
+
+    def __init__(self, n: int, d: int, arithmetic: str) -> None:
+        exact = arithmetic == "exact"
+        # About 3 MB in float64: small enough for the cache, large enough to hide the calls.
+        self.block_rows = min(LATTICE_ROWS, max(128, 400_000 // d))
+        self.values = np.empty((n, d), dtype=np.int16 if exact else np.float32)
+        self.inverse_norm = np.empty(n, dtype=np.float64 if exact else np.float32)
+        self.exact = exact
+
+    def fill(self, span: slice, values: np.ndarray) -> None:
+        self.values[span] = values
+        wide = values.astype(np.float64, copy=False)
+        self.inverse_norm[span] = _inverse_norm(np.einsum("ij,ij->i", wide, wide), self.exact)
+
+    def operand(self, weights: Weights) -> np.ndarray:
+        # Powers of two commute with rounding, so the units go into the weights.
+        return np.ascontiguousarray(weights.columns * weights.unit)
+
+    def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
+        """Rows of the block, and their scores as (S*K, b)."""
+        if isinstance(block, slice):
+            rows = self.values[block]
+        else:  # indices are checked before: "clip" avoids a buffered copy
+            rows = work.array("gather", (block.size, self.values.shape[1]), self.values.dtype)
+            np.take(self.values, block, axis=0, out=rows, mode="clip")
+        if self.exact:
+            wide = work.array("rows", rows.shape, np.float64)
+            np.copyto(wide, rows)
+            rows = wide
+        scores = work.array("scores", (operand.shape[0], rows.shape[0]), rows.dtype)
+        np.matmul(operand, rows.T, out=scores)
+        return rows, scores
+
+    def backward(self, rows: np.ndarray, multipliers: np.ndarray, work: Workspace) -> np.ndarray:
+        """Sum over the block of row times multipliers, (d, S*K)."""
+        part = work.array("part", (rows.shape[1], multipliers.shape[0]), rows.dtype)
+        return np.matmul(rows.T, multipliers.T, out=part)
+
+
+class SparseStore:
+    """Sparse rows, with a shift that is subtracted from the products, not from the rows.
+
+    The row that counts is x - m, in integers: its norm, its scores and its
+    share of the sum are those of x less a rank-one part.
+    """
+
+    group_rows = LATTICE_ROWS
+
+    def __init__(self, matrix: sp.csr_array, shift: np.ndarray | None, arithmetic: str) -> None:
+        self.matrix = matrix
+        # Every block ends in a dense (d, K) result: the more columns, the more rows for it.
+        self.block_rows = min(LATTICE_ROWS, max(2048, matrix.shape[1] // 8))
+        self.shift = shift
+        self.exact = arithmetic == "exact"
+        wide = matrix.astype(np.float64)
+        square = wide.multiply(wide).sum(axis=1)
+        if shift is not None:  # integers below 2**53 where exact, so the differences are too
+            both = square + shift @ shift
+            square = both - 2 * (wide @ shift)
+            if not self.exact:  # a difference of float32 products is never shorter than its error
+                square = np.maximum(square, 2.0**-40 * both)
+        self.inverse_norm = _inverse_norm(square, self.exact)
+        if not self.exact:
+            self.inverse_norm = self.inverse_norm.astype(np.float32)
+            self.shift = None if shift is None else shift.astype(np.float32)
+
+    def operand(self, weights: Weights) -> Any:
+        columns = np.ascontiguousarray(weights.columns.T)
+        offset = None if self.shift is None else (self.shift @ columns)[:, None]
+        return columns, offset, weights.unit
+
+    def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
+        columns, offset, unit = operand
+        if isinstance(block, slice):
+            block = np.arange(block.start, block.stop)  # faster than SciPy's own slices
+        rows = self.matrix[block]
+        scores = work.array("scores", (columns.shape[1], rows.shape[0]), columns.dtype)
+        np.copyto(scores, (rows @ columns).T)
+        if offset is not None:
+            scores -= offset
+        scores *= unit
+        return rows, scores
+
+    def backward(self, rows: sp.csr_array, multipliers: np.ndarray, work: Workspace) -> np.ndarray:
+        columns = np.ascontiguousarray(multipliers.T)
+        if not self.exact:
+            part = rows.T @ columns
+            return part if self.shift is None else part - np.outer(self.shift, columns.sum(axis=0))
+        if self.shift is None:
+            return rows.T @ columns
+        # A row may be long while x - m is short, so that |x| |z| exceeds C / g and the
+        # float64 product its exact range. Then z is split into two halves of 24 bits. In
+        # 64-bit integers a wrap in between is harmless: the difference is small again.
+        reach = np.abs(multipliers).sum(axis=1).max(initial=0.0) * FEATURE_MAX
+        if reach < 2.0**53:
+            part = (rows.T @ columns).astype(np.int64)
+        else:
+            high = np.rint(columns * 2.0**-24)
+            part = (rows.T @ high).astype(np.int64) << 24
+            part += (rows.T @ (columns - high * 2.0**24)).astype(np.int64)
+        total = columns.sum(axis=0).astype(np.int64)
+        return part - self.shift.astype(np.int64)[:, None] * total
+
+
+class Workspace:
+    """Scratch arrays of one worker, kept from block to block."""
+
+    def __init__(self) -> None:
+        self._flat: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+        """A contiguous array of that shape with arbitrary contents."""
+        size = shape[0] * shape[1]
+        flat = self._flat.get(name)
+        if flat is None or flat.size < size:
+            flat = self._flat[name] = np.empty(size, dtype)
+        return flat[:size].reshape(shape)
+
+
+def ingest(
+    rows: Rows,
+    scale: Scale,
+    *,
+    arithmetic: str,
+    intercept: float,
+    shift: np.ndarray | None,
+    progress: Progress,
+) -> DenseStore | SparseStore:
+    """Read rows once, chunk by chunk, into a store."""
+    convert = scale.integers if arithmetic == "exact" else scale.floats
+    constant = convert(np.array([intercept])) if intercept else np.empty(0)
+    d = rows.d + constant.size
+    dense: DenseStore | None = None
+    parts: list[sp.csr_array] = []
+    for span, chunk in rows.chunks():
+        if chunk.shape != (span.stop - span.start, rows.d):
+            raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
+        if sp.issparse(chunk) and dense is None:
+            parts.append(_sparse_chunk(chunk, convert, constant))
+        elif not sp.issparse(chunk) and not parts:
+            dense = DenseStore(rows.n, d, arithmetic) if dense is None else dense
+            values = np.asarray(chunk) if shift is None else chunk - shift
+            values = convert(values)
+            if constant.size:
+                values = np.column_stack([values, np.full(len(values), constant[0])])
+            dense.fill(span, values.astype(dense.values.dtype, copy=False))
+        else:
+            raise InputError("some chunks of the rows are sparse and others dense")
+        progress("rows", span.stop, rows.n)
+    if not parts:
+        return DenseStore(0, d, arithmetic) if dense is None else dense
+    moved = None
+    if shift is not None:  # not clamped: `Scale.radius` allows for its norm
+        moved = np.rint(shift / scale.unit) if arithmetic == "exact" else shift
+        moved = np.concatenate([moved, np.zeros(constant.size)])
+    return SparseStore(sp.csr_array(sp.vstack(parts, format="csr")), moved, arithmetic)
+
+
+def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:
+    """Class indices (n,), or numbers (n, K) clamped to a range in which residuals are finite."""
+    targets = np.asarray(targets)
+    if targets.ndim not in (1, 2) or targets.shape[0] != n:
+        raise InputError(f"targets have shape {targets.shape}; there are {n} rows")
+    if targets.ndim == 1:
+        if targets.dtype.kind not in "iu" or targets.min(initial=0) < 0:
+            raise InputError("targets of one dimension must be class indices from 0")
+        return targets.astype(np.intp)
+    if not np.isfinite(targets).all():
+        raise InputError("targets contain NaN or infinity")
+    clamped = np.clip(targets.astype(np.float64), -LIMIT, LIMIT)
+    return clamped.astype(np.float64 if arithmetic == "exact" else np.float32)
+
+
+def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
+    """Row indices of a batch, each in range and named once."""
+    index = np.asarray(batch)
+    if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+        raise InputError("batch must be row indices in one dimension")
+    index = index.astype(np.intp)
+    # A row named twice would count twice.
+    if index.size and (index[0] < 0 or index[-1] >= n or not (index[1:] > index[:-1]).all()):
+        raise InputError(f"batch must be strictly increasing row indices from 0 to {n - 1}")
+    return index
+
+
+def _sparse_chunk(chunk: Any, convert: Convert, constant: np.ndarray) -> sp.csr_array:
+    matrix = sp.csr_array(chunk, copy=True)
+    # Entries stored twice add up: norms read from them singly would be wrong.
+    matrix.sum_duplicates()
+    matrix.data = convert(matrix.data)
+    matrix.eliminate_zeros()
+    if constant.size:
+        column = np.full((matrix.shape[0], 1), constant[0], dtype=matrix.dtype)
+        matrix = sp.csr_array(sp.hstack([matrix, sp.csr_array(column)], format="csr"))
+    return matrix
+
+
+def _inverse_norm(square: np.ndarray, exact: bool) -> np.ndarray:
+    # A zero row contributes zero whatever its multiplier; an integer row has norm 1 or more.
+    return 1.0 / np.sqrt(np.maximum(square, 1.0 if exact else 2.0**-126))
