@@ -30,8 +30,7 @@ __all__ = ["DPLinearClassifier", "DPLinearRegressor"]
 class _DPLinear(BaseEstimator):
     """What classifier and regressor share."""
 
-    _task: str
-    _default_loss: str
+    intercept_: Any
 
     def _plan(self, loss: Loss) -> Plan:
         stages: Any = self.stages
@@ -214,8 +213,6 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     True
     """
 
-    _task = "classification"
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -358,8 +355,6 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
     >>> model.score(X, y) > 0.8
     True
     """
-
-    _task = "regression"
 
     def __init__(
         self,

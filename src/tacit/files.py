@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tacit.exceptions import FileError
@@ -23,7 +24,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise FileError(f"cannot write {target}: {error.strerror or error}") from error
 
 

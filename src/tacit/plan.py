@@ -176,7 +176,12 @@ class CalibratedPlan:
             seen, shift = before, fitted[-1].mean_
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
         engine = Engine(
-            seen, targets, plan.loss, intercept=bias, arithmetic=plan.arithmetic, shift=shift
+            seen,
+            targets,
+            plan.loss,
+            intercept=bias,
+            arithmetic="exact" if plan.arithmetic == "exact" else "fast",
+            shift=shift,
         )
         weights = self.trainer.train(engine, self.noise_multiplier, self.facts, key, progress)
         coef = weights[: self.facts.features].T.copy()

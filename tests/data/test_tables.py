@@ -8,6 +8,7 @@ import lzma
 import os
 import sys
 from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from tacit.data.tables import (
     Table,
     as_table,
     read_table,
-    write_atomically,
     write_predictions,
 )
 from tacit.exceptions import FileError, InputError
@@ -78,7 +78,7 @@ def test_repr_shows_no_values(table):
 
 def test_an_unknown_column_is_named(table):
     for use in (table.column, table.kind, table.drop):
-        with pytest.raises(InputError, match="no column 'y'.*it has x, word"):
+        with pytest.raises(InputError, match=r"no column 'y'.*it has x, word"):
             use("y")
 
 
@@ -132,8 +132,8 @@ def test_columns_that_do_not_fit_are_refused():
         Table.from_columns({"a": [1], " a": [1]})
     with pytest.raises(InputError, match="'a' must have one dimension, not 2"):
         Table.from_columns({"a": np.zeros((2, 2))})
-    with pytest.raises(InputError, match="'a' holds list objects") as error:
-        Table.from_columns({"a": [["secret"]]})
+    with pytest.raises(InputError, match="'a' holds set objects") as error:
+        Table.from_columns({"a": [{"secret"}]})
     assert "secret" not in str(error.value)
     with pytest.raises(InputError, match="cannot read a table from int"):
         as_table(3)
@@ -163,8 +163,8 @@ def test_pandas_dates_and_arrow_decimals():
     times = pd.DataFrame({"t": pd.to_datetime(["2020-01-02", None])})
     assert as_table(times).column("t").tolist() == ["2020-01-02", None]
     assert as_table(pa.Table.from_pandas(times)).column("t").tolist() == ["2020-01-02", None]
-    decimal = pa.array([1, None]).cast(pa.decimal128(12, 2))
-    np.testing.assert_array_equal(as_table(pa.table({"d": decimal})).column("d"), [1.0, np.nan])
+    decimal = pa.array([Decimal("1.25"), None])
+    np.testing.assert_array_equal(as_table(pa.table({"d": decimal})).column("d"), [1.25, np.nan])
 
 
 def test_an_object_with_an_arrow_stream_is_read():
@@ -182,8 +182,14 @@ def test_an_object_with_an_arrow_stream_is_read():
 
 @pytest.mark.parametrize(
     ("name", "opener"),
-    [("t.csv", open), ("T.CSV", open), ("t.csv.gz", gzip.open), ("t.csv.bz2", bz2.open)]
-    + [("t.csv.xz", lzma.open), ("t.v1.csv", open)],
+    [
+        ("t.csv", open),
+        ("T.CSV", open),
+        ("t.v1.csv", open),
+        ("t.csv.gz", gzip.open),
+        ("t.csv.bz2", bz2.open),
+        ("t.csv.xz", lzma.open),
+    ],
 )
 def test_csv_plain_and_compressed(tmp_path, name, opener):
     with opener(tmp_path / name, "wt") as file:
@@ -265,7 +271,7 @@ def test_bad_files_are_named_and_explained(tmp_path, name, content, message):
 
 
 def test_missing_files_directories_and_pipes(tmp_path):
-    with pytest.raises(FileError, match="no such file: .*nowhere.csv"):
+    with pytest.raises(FileError, match=r"no such file: .*nowhere\.csv"):
         read_table(tmp_path / "nowhere.csv")
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(FileError, match="is a directory"):
@@ -346,16 +352,16 @@ def test_csv_is_plain_text(tmp_path):
     assert (tmp_path / "p.csv").read_text() == "id,p\n1,0.25\n2,\n"
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path):
+def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "p.csv"
     path.write_text("old")
 
-    def fail(file):
-        file.write(b"half")
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(FileError, match=r"cannot write .*p\.csv: No space left"):
-        write_atomically(path, fail)
+        write_predictions(path, {"x": [1]})
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["p.csv"]
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.events import PoissonGaussian
 from tacit.report import render_html
 
 FLAGS = [
@@ -41,43 +43,28 @@ document.getElementById("probe").textContent = JSON.stringify({
 });
 </script></body>"""
 
-CERTIFICATE: dict[str, Any] = {
-    "format": "tacit-certificate/1",
-    "epsilon": 1.0,
-    "delta": 1e-5,
-    "neighbors": "replace_special",
-    "releasable": True,
-    "reasons": [],
-    "assumptions": ["the number of rows, 32561, is public"],
-    "warnings": ["delta is larger than 1/n"],
-    "events": [
-        {
-            "stage": stage,
-            "kind": "poisson-gaussian",
-            "parameters": {"noise_multiplier": 9.5, "count": 300, "sampling_probability": 0.05},
-            "epsilon_alone": 0.5,
-            "share": 0.5,
-        }
+CERTIFICATE = Certificate(
+    1.0,
+    1e-5,
+    "replace_special",
+    events=tuple(
+        Expense(stage, PoissonGaussian(9.5, 300, 0.05), epsilon_alone=0.5, share=0.5)
         for stage in ("PrivateCenter", "DPSGD")
-    ],
-    "accountant": "pld",
-    "numerical_delta": 3e-48,
-    "plan": {
+    ),
+    assumptions=("the number of rows, 32561, is public",),
+    warnings=("delta is larger than 1/n",),
+    plan={
         "rows": 32561,
         "features": 107,
-        "classes": 2,
         "loss": "logistic",
         "arithmetic": "exact",
         "stages": [
             {"name": "Encode", "kind": "free", "parameters": {"columns": ["age"] * 40}},
-            {"name": "PrivateCenter", "kind": "private", "parameters": {}},
+            {"name": "PrivateCenter", "kind": "private"},
         ],
         "trainer": {"name": "DPSGD", "parameters": {"steps": 300, "clip": 0.1}},
     },
-    "versions": {"tacit": "0.1.0"},
-    "created": "2026-11-15T20:00:00+00:00",
-    "digest": "3f" * 32,
-}
+).to_dict()
 RESULTS: dict[str, Any] = {
     "test_accuracy": 0.846,
     "nonprivate_accuracy": 0.853,

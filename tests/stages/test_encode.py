@@ -123,7 +123,7 @@ def test_transform_and_rows_agree(stage):
     rows = as_rows(table())
     seen = stage.fit(rows).transform(rows)
     assert (seen.n, seen.d, seen.bound) == (2, 7, stage.bound())
-    assert seen.to_array().tolist() == expected
+    assert np.concatenate([c for _, c in seen.chunks()]).tolist() == expected
 
 
 def test_column_order_target_and_ignored_columns_do_not_matter(stage):
@@ -133,8 +133,7 @@ def test_column_order_target_and_ignored_columns_do_not_matter(stage):
 
 
 def test_a_stage_survives_a_dict(stage):
-    assert Encode.from_dict(stage.to_dict()) == stage
-    assert Encode(**stage.to_dict()) == stage
+    assert Encode.restore(stage.parameters(), stage.arrays()) == stage
 
 
 def test_an_empty_slice_has_the_right_width(stage):
@@ -164,7 +163,7 @@ def test_missing_columns_are_named(stage):
 
 
 def test_extra_columns_are_named_unless_ignored(stage):
-    with pytest.raises(SchemaError, match="schema does not name: 'more'; .* list them in ignore"):
+    with pytest.raises(SchemaError, match=r"schema does not name: 'more'; .* list them in ignore"):
         stage.fit(table(id=[1, 2], sick=["y", "n"], more=[1, 2]))
 
 
@@ -235,7 +234,7 @@ def encoded_tables(draw):
     return Encode(schema), Table.from_columns(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(encoded_tables())
 def test_no_row_exceeds_the_bound_and_each_row_stands_alone(case):
     stage, table = case

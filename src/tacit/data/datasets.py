@@ -102,8 +102,7 @@ def _read_idx(folder: Path, name: str, ndim: int, source: str) -> np.ndarray:
     except (OSError, EOFError, zlib.error):
         raise FileError(f"{path} cannot be read or is damaged; {source}") from None
     start = 4 + 4 * ndim
-    shape = tuple(int(size) for size in np.frombuffer(data[4:start], dtype=">u4"))
-    whole = data[:4] == bytes([0, 0, 8, ndim]) and len(data) == start + math.prod(shape)
-    if not whole:
+    sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
+    if data[:4] != bytes([0, 0, 8, ndim]) or len(data) != start + math.prod(sizes):
         raise FileError(f"{path} is not a whole idx file of bytes; {source}")
-    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(sizes)

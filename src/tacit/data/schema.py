@@ -21,7 +21,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tacit.data.tables import (
     PathLike,
@@ -30,9 +30,9 @@ from tacit.data.tables import (
     is_missing,
     match_key,
     number_text,
-    write_atomically,
 )
 from tacit.exceptions import FileError, SchemaError
+from tacit.files import write_bytes
 
 __all__ = ["CategoryColumn", "Column", "NumberColumn", "Schema"]
 
@@ -177,11 +177,12 @@ class Schema:
             raise SchemaError("ignore must be a list of column names")
         ignore = tuple(dict.fromkeys(_name(name) for name in self.ignore))
         target = None if self.target is None else _name(self.target)
-        for name in (*ignore, target):
-            if name in columns or (name is target and name in ignore):
-                raise SchemaError(
-                    f"column {name!r} is listed twice: keep it in one of columns, ignore and target"
-                )
+        twice = [name for name in ignore if name in columns or name == target]
+        if twice or target in columns:
+            raise SchemaError(
+                f"column {[*twice, target][0]!r} is listed twice: keep it in one of columns, "
+                "ignore and target"
+            )
         if target is None and (self.classes is not None or self.target_bounds is not None):
             raise SchemaError("classes and target_bounds describe a target; name it in target")
         if self.classes is not None and self.target_bounds is not None:
@@ -278,10 +279,11 @@ class Schema:
 
     def save(self, path: PathLike) -> None:
         """Write the schema as YAML."""
-        text = yaml.safe_dump(
-            self.to_dict(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
-        )
-        write_atomically(path, lambda file: file.write(text.encode()))
+        data = self.to_dict()
+        text = _dump(data, allow_unicode=True)
+        if yaml.safe_load(text) != data:  # some line separators need to be escaped
+            text = _dump(data, allow_unicode=False)
+        write_bytes(path, text.encode())
 
     @staticmethod
     def draft(table: Any, target: str | None = None) -> str:
@@ -337,6 +339,14 @@ def _parse_yaml(text: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise SchemaError("a schema is a YAML mapping with the key 'columns'")
     return data
+
+
+def _dump(data: Any, *, allow_unicode: bool) -> str:
+    return str(
+        yaml.safe_dump(
+            data, allow_unicode=allow_unicode, sort_keys=False, default_flow_style=None, width=100
+        )
+    )
 
 
 def _refuse_duplicates(node: Any, seen: set[int]) -> None:

@@ -11,8 +11,8 @@ import bz2
 import csv
 import gzip
 import lzma
+import math
 import os
-import secrets
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,17 +20,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from io import TextIOWrapper
+from io import BytesIO, StringIO
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from tacit.exceptions import FileError, InputError
+from tacit.files import write_bytes
 
-__all__ = ["Table", "as_table", "read_table", "write_atomically", "write_predictions"]
+__all__ = ["Table", "as_table", "read_table", "write_predictions"]
 
 MISSING_MARKERS = frozenset({"", "NA", "NaN", "null", "?"})
 ABSENT, UNSEEN = -1, -2  # codes of `Table.match`
@@ -440,9 +441,13 @@ def _from_arrow_column(name: str, column: Any) -> np.ndarray | _Text:
     import pyarrow as pa
 
     is_ = pa.types
-    if is_.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     stored = column.type
+    if is_.is_dictionary(stored):
+        cells: list[Any] = []
+        for chunk in column.chunks:
+            words = [*chunk.dictionary.to_pylist(), None]
+            cells += [words[code] for code in chunk.indices.cast(pa.int64()).fill_null(-1).tolist()]
+        return _column(name, cells)
     if any(f(stored) for f in (is_.is_null, is_.is_integer, is_.is_floating, is_.is_decimal)):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
     if is_.is_date(stored) or is_.is_timestamp(stored):
@@ -487,7 +492,7 @@ def _column(name: str, values: Any) -> np.ndarray | _Text:
 def _absent(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, Real | Decimal) and bool(value != value)
+    return isinstance(value, float | np.floating | Decimal) and math.isnan(value)
 
 
 def _cell_text(name: str, value: Any) -> str:
@@ -522,42 +527,20 @@ def write_predictions(path: PathLike, columns: Mapping[str, Any]) -> None:
     if len(lengths) != 1:
         raise InputError(f"predictions need columns of one length, not {lengths or 'none'}")
     if path.suffix.lower() == ".csv":
-
-        def write(file: BinaryIO) -> None:
-            text = TextIOWrapper(file, encoding="utf-8", newline="")
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(values)
-            for row in zip(*values.values(), strict=True):
-                writer.writerow(["" if _absent(value) else value for value in row])
-            text.detach()
-
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(values)
+        for row in zip(*values.values(), strict=True):
+            writer.writerow(["" if _absent(value) else value for value in row])
+        write_bytes(path, text.getvalue().encode())
     elif path.suffix.lower() == ".parquet":
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq
         except ImportError:
             raise FileError(f'{path}: Parquet needs pyarrow: pip install "tacit[tables]"') from None
-
-        def write(file: BinaryIO) -> None:
-            pq.write_table(pa.table(values), file)
-
+        buffer = BytesIO()
+        pq.write_table(pa.table(values), buffer)
+        write_bytes(path, buffer.getvalue())
     else:
         raise FileError(f"{path}: predictions are written as .csv or .parquet")
-    write_atomically(path, write)
-
-
-def write_atomically(path: PathLike, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file beside its place and move it there when it is complete."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

@@ -96,7 +96,7 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     --------
     >>> step = ("poisson-gaussian", {"noise_multiplier": 1.0, "sampling_probability": 0.5})
     >>> round(delta([step], 1.0, "replace_special").epsilon, 4)
-    0.0464
+    0.0289
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
@@ -104,8 +104,8 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
 
 
 def _worst(found: Sequence[Recheck]) -> Recheck:
-    rows = [(0.0, 0.0, 0.0), *((f.epsilon, f.upper, f.lower) for f in found)]
-    return Recheck(*map(max, *rows)) if found else Recheck(*rows[0])
+    rows = [(f.epsilon, f.upper, f.lower) for f in found] or [(0.0, 0.0, 0.0)]
+    return Recheck(*(max(column) for column in zip(*rows, strict=True)))
 
 
 # --- steps as pairs --------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def _directions(steps: Steps, neighbors: str) -> list[dict[Pair, int]]:
                 "if rows are drawn, 0 < sampling_probability <= 1"
             )
         pairs = _PAIRS[kind](z, q, neighbors)
-        (first, second) = pairs[0]
+        first, second = pairs[0]
         if len(first) == len(second) == 1:  # Gaussians compose exactly: μ² = Σ μᵢ²
             squares.append(count * (first[0][1] - second[0][1]) ** 2)
             continue
@@ -183,7 +183,8 @@ def _gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     weight = math.exp(-a * a / 2) / 2
     one = weight * float(erfcx(-a / math.sqrt(2))) if a <= 0 else float(ndtr(a))
     two = weight * float(erfcx(-b / math.sqrt(2)))
-    return one - two, 8 * _UNIT * (1 + a * a + epsilon + mu * mu) * (one + two)
+    rounding = 8 * _UNIT * (1 + a * a + epsilon + mu * mu) * (one + two)
+    return one - two, rounding + 1e-300
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> Recheck:
@@ -316,7 +317,7 @@ class _Plan(NamedTuple):
     tilt: float  # λ
     fall: float  # Chernoff exponents for the ends of the tilted law
     rise: float
-    window: float  # how far apart those ends are
+    window: float  # width of what holds those ends, and ε
     spread: float  # standard deviation of the sum
     span: float  # widest range of one step's loss
     epsilon: float  # Rényi bounds on what is sought
@@ -329,8 +330,8 @@ def _log_hump(tilt: float) -> float:
 
 
 def _plan(pairs: Mapping[Pair, int], log_delta: float, epsilon: float | None = None) -> _Plan:
-    """For the ε at which δ is given or, if ``epsilon`` is, for the δ there (at least about δ)."""
-    tail = math.exp(max(log_delta, -600.0)) * 1e-5 / sum(pairs.values())
+    """For the ε that belongs to a δ or, at a given ``epsilon``, for a δ of about that size."""
+    tail = math.exp(log_delta) * 1e-5 / sum(pairs.values())
     reach = -float(ndtri(tail))
     rough: list[tuple[int, Array, Array]] = []
     span = variance = 0.0
@@ -359,8 +360,9 @@ def _plan(pairs: Mapping[Pair, int], log_delta: float, epsilon: float | None = N
     base = cumulant(tilt) + _STRAY
     rise, top = least(lambda v: (cumulant(tilt + v) - base) / v)
     fall, bottom = least(lambda v: (cumulant(tilt - v) - base) / v)
-    log_delta = min(log_delta, 0.0)
-    return _Plan(reach, tilt, fall, rise, top + bottom, spread, span, epsilon, log_delta)
+    window = max(top, epsilon) - min(-bottom, epsilon)
+    log_delta = max(min(log_delta, 0.0), -_WIDEST)
+    return _Plan(reach, tilt, fall, rise, window, spread, span, epsilon, log_delta)
 
 
 # --- composition -----------------------------------------------------------------------------
@@ -377,10 +379,13 @@ class _Curve(NamedTuple):
     down: float
 
 
-def _compose(pairs: Mapping[Pair, int], plan: _Plan, scale: float) -> _Curve:
-    """All steps together, the bounds about ``_TOLERANCE·scale`` apart if memory allows."""
+def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve:
+    """All steps together; bounds on ε about ``_TOLERANCE`` apart if ``_LARGEST`` allows."""
+    from scipy.signal import lfilter  # half a second to import: not for Gaussian steps
+
     tilt, count = plan.tilt, sum(pairs.values())
-    failure = math.log(1e4) - plan.log_delta  # ln(1/η), η = 1e-4·δ
+    scale = max(plan.epsilon, 0.01 * plan.spread)
+    failure = math.log(1e4) - log_delta  # ln(1/η), η = 1e-4·δ
     h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
     h = max(min(h, plan.window / 2**14), plan.window / _LARGEST, plan.span / _LARGEST)
     steps = [(_discretise(pair, h, plan.reach), c) for pair, c in pairs.items()]
@@ -411,25 +416,21 @@ def _compose(pairs: Mapping[Pair, int], plan: _Plan, scale: float) -> _Curve:
         product[live] *= factor[live] ** c
     law = np.roll(irfft(product, size), -(start % size))
 
-    # δ′(ε) = Σ_{y>ε} e^(K−λy)·law(y)·(1 − e^(ε−y)) at every point, by sums from the right.
+    # δ′(ε) = e^(K−λε)·Σ_{y>ε} law(y)·(e^(−λ(y−ε)) − e^(−(λ+1)(y−ε))), by recursion from the right.
     points = h * (start + np.arange(size))
-    near = tilt * np.abs(points - plan.epsilon) < _WIDEST
-    points, law = points[near], law[near]
-    shift = points - plan.epsilon
-    weight = law * np.exp(-tilt * shift)
-    right, damped = np.zeros_like(law), np.zeros_like(law)
-    right[:-1] = np.cumsum(weight[:0:-1])[::-1]
-    damped[:-1] = np.cumsum((weight * np.exp(-shift))[:0:-1])[::-1]
-    value = math.exp(total - tilt * plan.epsilon) * (right - np.exp(shift) * damped)
+    chernoff = np.exp(np.minimum(total - tilt * points, _WIDEST))
+    ratios = math.exp(-tilt * h), math.exp(-(tilt + 1) * h)
+    plain, damped = (lfilter([0, r], [1, -r], law[::-1])[::-1] for r in ratios)
+    value = chernoff * (plain - damped)
 
     # What may be wrong, in units of the Chernoff bound: mass that left the window, noise of the
     # transforms (over Σ_{y>ε} e^(−λ(y−ε))(1 − e^(ε−y)) ≤ hump·terms), rounding of the sums.
-    chernoff = np.exp(np.minimum(total - tilt * points, _WIDEST))
     terms = min(size, 1 + math.e / (tilt * h))
     fuzz = 2 * float((magnitude * (growth + noise)).sum()) / size + 1e-60
     stray = 2.1 * math.exp(_STRAY) + fuzz * terms
-    slip = chernoff * (stray * math.exp(_log_hump(tilt)) + 8 * _UNIT * (terms + _WIDEST))
+    slip = chernoff * (stray * math.exp(_log_hump(tilt)) + 8 * _UNIT * terms)
     relative = sum(2 * c * (s.kappa + 4 * _UNIT * (1 + tilt * plan.span)) for s, c in steps)
+    relative += 8 * _UNIT * (1 + abs(total) + tilt * float(np.max(np.abs(points[[0, -1]]))))
     upper = (value + slip) * (1 + relative) + sum(c * s.above for s, c in steps)
     lost = 2 * math.exp(-failure) + sum(c * s.below for s, c in steps)
     lower = value * (1 - relative) - slip - lost
@@ -444,9 +445,10 @@ def _epsilon(pairs: Mapping[Pair, int], delta: float) -> Recheck:
     if (mu := _only_gaussian(pairs)) is not None:
         return _gaussian_epsilon(mu, delta)
     plan = _plan(pairs, math.log(delta))
-    scale = max(plan.epsilon, 0.01 * plan.spread)
+    if plan.epsilon <= 0:
+        plan = _plan(pairs, math.log(delta), 0.0)
     while True:
-        curve = _compose(pairs, plan, scale)
+        curve = _compose(pairs, plan, math.log(delta))
         points = np.append(curve.points, math.inf)
         above = np.flatnonzero(curve.upper > delta)
         upper = max(float(points[above[-1] + 1 if len(above) else 0]) + curve.up, 0.0)
@@ -454,9 +456,7 @@ def _epsilon(pairs: Mapping[Pair, int], delta: float) -> Recheck:
         lower = max(float(points[above[-1]]) - curve.down, 0.0) if len(above) else 0.0
         if not 0 < upper < plan.epsilon / 2:
             break
-        # The Rényi bound was far off: again, around what was found.
-        plan = _plan(pairs, math.log(delta), upper)._replace(log_delta=math.log(delta))
-        scale = upper
+        plan = _plan(pairs, math.log(delta), upper)  # the Rényi bound was far off: again, nearer
     value = float(np.interp(-delta, -curve.value, curve.points))
     return Recheck(min(max(value, lower), upper), upper, lower)
 
@@ -465,12 +465,15 @@ def _delta(pairs: Mapping[Pair, int], epsilon: float) -> Recheck:
     if (mu := _only_gaussian(pairs)) is not None:
         value, error = _gaussian_delta(mu, epsilon)
         return Recheck(max(value, 0.0), min(value + error, 1.0), max(value - error, 0.0))
-    plan = _plan(pairs, _plan(pairs, -600.0, epsilon).log_delta, epsilon)
-    scale = max(epsilon, 0.1 * plan.spread)
-    curve = _compose(pairs, plan, scale)
-    left = np.searchsorted(curve.points, epsilon - curve.up, "right") - 1
-    right = np.searchsorted(curve.points, epsilon + curve.down, "left")
-    upper = min(float(curve.upper[left]), 1.0) if left >= 0 else 1.0
-    lower = max(float(curve.lower[right]), 0.0) if right < len(curve.points) else 0.0
+    log_delta = _plan(pairs, -_WIDEST, epsilon).log_delta
+    while True:
+        curve = _compose(pairs, _plan(pairs, log_delta, epsilon), log_delta)
+        left = np.searchsorted(curve.points, epsilon - curve.up, "right") - 1
+        right = np.searchsorted(curve.points, epsilon + curve.down, "left")
+        upper = min(float(curve.upper[left]), 1.0) if left >= 0 else 1.0
+        lower = max(float(curve.lower[right]), 0.0) if right < len(curve.points) else 0.0
+        if upper > 0.05 * math.exp(log_delta) or log_delta <= -_WIDEST:
+            break
+        log_delta = max(math.log(upper), -_WIDEST)  # the Rényi bound was far off: again, nearer
     value = float(np.interp(epsilon, curve.points, curve.value))
     return Recheck(min(max(value, lower), upper), upper, lower)

@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from tacit.privacy.events import Event
-from tacit.report.text import LIMITS, Story, clean, exact, factor, one_in, read
+from tacit.privacy.accountants import FINE_GRID
+from tacit.report.show import clean, exact, factor
+from tacit.report.story import Story, read
+from tacit.report.words import LIMITS
 
 __all__ = ["render_html"]
 
-GRID = 1e-4  # dp-accounting's own, on which certificates are confirmed
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
+_AS_SOURCE = {
+    "gaussian": _GAUSSIAN,
+    "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
+}
+_RECOMPUTE = """\
+import dp_accounting as dpa
+from dp_accounting import pld
+
+claim = {claim!r}
+delta = {delta!r} - {numerical_delta!r}  # less the numerical error
+events = [  # the noise, and how many times it was added
+{events}
+]
+accountant = pld.PLDAccountant(
+    dpa.NeighboringRelation.{relation},
+    value_discretization_interval={grid!r},
+)
+for event, count in events:
+    accountant.compose(event, count)
+epsilon = accountant.get_epsilon(delta)
+verdict = "the claim holds" if epsilon <= claim else "THE CLAIM DOES NOT HOLD"
+print(f"epsilon {{epsilon!r}}, claimed {{claim!r}}: {{verdict}}")
+"""
 
 
 def render_html(
@@ -23,7 +55,7 @@ def render_html(
     results: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> str:
-    """The report as one HTML page that needs nothing but itself.
+    """The report as one HTML page that needs nothing but itself; all text is escaped.
 
     Parameters
     ----------
@@ -38,52 +70,29 @@ def render_html(
     title : str, optional
         The heading of the page.
 
-    Returns
-    -------
-    str
-        HTML. All that comes from the arguments is escaped.
-
     Raises
     ------
     CertificateError
-        A key of the certificate is missing or cannot be read; it is named.
+        The certificate lacks a key, which is named, or a value makes no sense.
     InputError
-        A result that was given cannot be shown.
-
-    Examples
-    --------
-    >>> page = render_html(model.certificate_.to_dict())  # doctest: +SKIP
+        An accuracy does not lie between 0 and 1.
     """
     story = read(certificate, results)
-    return _template().render(
-        title=clean(title) if title else "Privacy report",
+    return _TEMPLATES.get_template("template.html").render(
+        title=clean(title or "Privacy report"),
         story=story,
         epsilon=exact(story.epsilon),
         delta=exact(story.delta),
         factor=factor(story.epsilon),
-        one_in=one_in(story.delta),
         limits=LIMITS,
         segments=_segments(story),
         recompute=_recompute(story),
     )
 
 
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    source = files("tacit.report").joinpath("template.html").read_text(encoding="utf-8")
-    return environment.from_string(source)
-
-
 def _segments(story: Story) -> list[dict[str, Any]]:
     """The stacked bar: where each event begins and how wide it is, in percent."""
-    whole = sum(item.share for item in story.spent) or 1.0
+    whole = sum(item.share for item in story.spent)
     segments = []
     start = 0.0
     for item in story.spent:
@@ -110,38 +119,15 @@ def _recompute(story: Story) -> str:
     there, and a fixed one would round a very small ε up past the claim.
     """
     gaussian = all(item.kind == "gaussian" for item in story.spent)
-    grid = min(GRID, GRID * story.epsilon) if gaussian else GRID
-    lines = [
-        "import dp_accounting as dpa",
-        "from dp_accounting import pld",
-        "",
-        f"claim = {story.epsilon!r}",
-        f"delta = {story.delta!r} - {story.numerical_delta!r}  # less the numerical error",
-        "events = [  # the noise, and how many times it was added",
-        *(
-            f"    ({_AS_SOURCE[item.kind](item.event)}, {item.event.count}),"
-            for item in story.spent
-        ),
-        "]",
-        "accountant = pld.PLDAccountant(",
-        f"    dpa.NeighboringRelation.{story.neighbors.upper()},",
-        f"    value_discretization_interval={grid!r},",
-        ")",
-        "for event, count in events:",
-        "    accountant.compose(event, count)",
-        "epsilon = accountant.get_epsilon(delta)",
-        'verdict = "the claim holds" if epsilon <= claim else "THE CLAIM DOES NOT HOLD"',
-        'print(f"epsilon {epsilon!r}, claimed {claim!r}: {verdict}")',
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _gaussian(event: Event) -> str:
-    return f"dpa.GaussianDpEvent({float(event.noise_multiplier)!r})"
-
-
-def _poisson_gaussian(event: Any) -> str:
-    return f"dpa.PoissonSampledDpEvent({float(event.sampling_probability)!r}, {_gaussian(event)})"
-
-
-_AS_SOURCE = {"gaussian": _gaussian, "poisson-gaussian": _poisson_gaussian}
+    events = []
+    for item in story.spent:
+        values = {name: float(value) for name, value in vars(item.event).items()}
+        events.append(f"    ({_AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
+    return _RECOMPUTE.format(
+        claim=story.epsilon,
+        delta=story.delta,
+        numerical_delta=story.numerical_delta,
+        events="\n".join(events),
+        relation=story.neighbors.upper(),
+        grid=min(FINE_GRID, FINE_GRID * story.epsilon) if gaussian else FINE_GRID,
+    )

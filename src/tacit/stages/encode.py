@@ -9,16 +9,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.data.rows import CHUNK_ROWS, Rows
+from tacit.data.rows import Rows
 from tacit.data.schema import CategoryColumn, Column, NumberColumn, Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, as_table
 from tacit.exceptions import InputError, SchemaError
+from tacit.stages.base import Kind, Stage
 
 __all__ = ["Encode"]
 
 
 @dataclass(init=False)
-class Encode:
+class Encode(Stage):
     """Encode a table by its schema: numbers to [-1, 1], categories to 0/1 columns.
 
     A free stage: every constant is in the schema, so it costs no privacy.
@@ -40,7 +41,7 @@ class Encode:
            [1. , 0. , 0. ]])
     """
 
-    kind: ClassVar[str] = "free"
+    kind: ClassVar[Kind] = "free"
     schema: Schema
 
     def __init__(self, schema: Schema | Mapping[str, Any] | PathLike) -> None:
@@ -101,22 +102,10 @@ class Encode:
         """Encode a whole table to an array; what is given as `Rows` stays lazy."""
         table = _table(rows)
         self._require_columns(table)
-        if isinstance(rows, Rows):
-            return rows.through(self, d=self.width(), bound=self.bound())
-        out = np.empty((table.n, self.width()))
-        for start in range(0, table.n, CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, table.n)
-            out[start:stop] = self.apply(table.slice(start, stop))
-        return out
+        return super().transform(rows if isinstance(rows, Rows) else table)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The schema as plain data."""
-        return {"schema": self.schema.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(Schema.from_dict(data["schema"]))
+    def note(self) -> str:
+        return "the table is encoded by its schema, row by row"
 
     def _require_columns(self, table: Table) -> None:
         have = set(table.column_names)

@@ -8,7 +8,7 @@ bound, with no slack for rounding (`tacit.trainers.quantize` has the argument).
 
 Two things are assumed: the products come from a conventional BLAS, and a loss
 computes the residual of a row in the same way wherever the row stands in an
-array. Blocks are padded to a multiple of `LANES` rows, so vector code has no
+array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
 same order. What the stages before the engine do to a row must have that
 property as well.
@@ -17,7 +17,6 @@ property as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,12 +31,10 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
 from tacit.trainers.quantize import LIMIT, Clipping, Scale, Weights
-from tacit.trainers.storage import Block, Workspace, checked_batch, checked_targets, ingest
+from tacit.trainers.schedule import groups_of, ordered_sum, padded
+from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
 
 __all__ = ["Engine", "LatticeSum"]
-
-LANES = 16  # rows per block are a multiple of it: the widest vector registers
-GROUPS = 16  # pieces of work, so that two to eight threads end together
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,10 @@ class Engine:
         arithmetic: Literal["exact", "fast"] = "exact",
         shift: np.ndarray | None = None,
         threads: int | None = None,
-        progress: Progress = silent,
+        progress: Progress | None = None,
     ) -> None:
         if rows.bound is None:
-            raise MissingBound("the gradient engine", "a norm bound of the rows", "a Clip stage")
+            raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
         if arithmetic not in ("exact", "fast"):
             raise InputError(f"arithmetic is {arithmetic!r}; it must be 'exact' or 'fast'")
         if not 0 <= intercept <= LIMIT:
@@ -144,14 +141,9 @@ class Engine:
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, arithmetic)
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
-        self._store = ingest(
-            rows,
-            self._scale,
-            arithmetic=arithmetic,
-            intercept=float(intercept),
-            shift=shift,
-            progress=progress,
-        )
+        shown = silent if progress is None else progress
+        self._store = ingest(rows, self._scale, arithmetic, float(intercept), shift, progress=shown)
+        self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
         self._pool: ThreadPoolExecutor | None = None
         self._entered: list[ExitStack] = []
@@ -166,7 +158,7 @@ class Engine:
         if not self._entered:
             stack.enter_context(_blas().limit(limits=1, user_api="blas"))
             if self.threads > 1:
-                self._pool = stack.enter_context(ThreadPoolExecutor(self.threads))
+                self._pool = stack.enter_context(ThreadPoolExecutor(self.threads - 1))
         self._entered.append(stack)
         return self
 
@@ -216,14 +208,10 @@ class Engine:
         count = self.n if index is None else index.size
         total_type = np.int64 if self.arithmetic == "exact" else np.float64
         total = np.zeros((self.d, settings * outputs), dtype=total_type)
-        groups = list(_groups(count, self._store.block_rows, self._store.group_rows))
+        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
         step = _Step(index, operand, clipping, outputs)
         with self:
-            run = map if self._pool is None or len(groups) == 1 else self._pool.map
-            for part in run(
-                partial(self._group_sum, step), groups
-            ):  # in order, so that fast sums repeat as well
-                total += part.astype(total_type, copy=False)
+            ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
         values = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
         return LatticeSum(np.ascontiguousarray(values), clipping.lattice)
 
@@ -237,7 +225,7 @@ class Engine:
         with np.errstate(all="ignore"):
             for start in group:
                 stop = min(start + group.step, group.stop)
-                block = _padded(step.index, start, stop)
+                block = padded(step.index, start, stop)
                 rows, scores = self._store.forward(block, step.operand, work)
                 # Outputs before rows: a sum over outputs then adds whole vectors of rows. One
                 # setting at a time: every row takes the same path whatever runs beside it.
@@ -262,34 +250,8 @@ class Engine:
         outputs = weights.shape[2]
         if self.outputs is not None and outputs != self.outputs:
             raise InputError(f"weights have {outputs} outputs, the targets {self.outputs}")
-        if self.outputs is None and self._targets.max(initial=0) >= outputs:
+        if self._latest_class >= outputs:
             raise InputError(f"weights have {outputs} outputs; a target names a later class")
-
-
-def _padded(index: np.ndarray | None, start: int, stop: int) -> Block:
-    """Rows of a block, the last one repeated up to a multiple of `LANES`."""
-    extra = -(stop - start) % LANES
-    if index is None:
-        if not extra:
-            return slice(start, stop)
-        return np.minimum(np.arange(start, stop + extra), stop - 1)
-    chosen = index[start:stop]
-    return np.concatenate([chosen, np.repeat(chosen[-1:], extra)]) if extra else chosen
-
-
-def _groups(count: int, block_rows: int, group_rows: int) -> Iterator[range]:
-    """Cut rows into even groups of even blocks, whatever the number of threads."""
-    # Half a block is still worth a piece of its own: threads then end together.
-    pieces = max(-(-count // group_rows), min(GROUPS, -(-2 * count // block_rows)), 1)
-    size = min(_round_up(-(-count // pieces)), group_rows)
-    for start in range(0, count, max(size, 1)):
-        stop = min(start + size, count)
-        blocks = -(-(stop - start) // block_rows)
-        yield range(start, stop, _round_up(-(-(stop - start) // blocks)))
-
-
-def _round_up(size: int) -> int:
-    return size + -size % LANES
 
 
 def _available_cores() -> int:

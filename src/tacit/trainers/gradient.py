@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -24,9 +24,9 @@ from tacit.trainers.engine import Engine, LatticeSum
 
 __all__ = ["DPGD", "DPSGD", "GradientTrainer", "train_together"]
 
-Auto = Literal["auto"]
+OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 AVERAGES = ("last", "uniform", "weighted")
-SCHEDULES = ("constant", "linear", "cosine", "sqrt")
+SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
 
 @dataclass
@@ -46,8 +46,8 @@ class GradientTrainer:
     average : {"last", "uniform", "weighted"}
         Which iterate is returned: the last, the mean of all, or the mean with
         weight t on iterate t (Lacoste-Julien, Schmidt & Bach 2012).
-    schedule : {"constant", "linear", "cosine", "sqrt"}
-        How the rate falls over the run.
+    schedule : {"constant", "late", "linear", "cosine", "sqrt"}
+        How the rate falls over the run; ``"late"``: not before its last quarter.
     radius : float, optional
         Weights, the intercept's included, are projected onto the ball of this radius.
     pull : float
@@ -59,16 +59,16 @@ class GradientTrainer:
         the row bound.
     """
 
-    steps: int | Auto = "auto"
-    learning_rate: float | Auto = "auto"
-    clip: float | Auto = "auto"
-    momentum: float | Auto = "auto"
-    average: str | Auto = "auto"
-    schedule: str | Auto = "auto"
+    steps: OrAuto = "auto"
+    learning_rate: OrAuto = "auto"
+    clip: OrAuto = "auto"
+    momentum: OrAuto = "auto"
+    average: OrAuto = "auto"
+    schedule: OrAuto = "auto"
     radius: float | None = None
     pull: float = 0.0
     clipping: str = "flat"
-    bias: float | Auto = "auto"
+    bias: OrAuto = "auto"
 
     @property
     def name(self) -> str:
@@ -108,10 +108,10 @@ class GradientTrainer:
 
     def rates(self) -> np.ndarray:
         """Learning rate of every step."""
-        assert not isinstance(self.learning_rate, str) and not isinstance(self.steps, str)
         done = np.arange(self.steps) / self.steps
         shape = {
             "constant": np.ones_like(done),
+            "late": np.minimum(1.0, 4 * (1.0 - done)),
             "linear": 1.0 - done,
             "cosine": (1 + np.cos(np.pi * done)) / 2,
             "sqrt": 1 / np.sqrt(1 + done * self.steps),
@@ -155,7 +155,7 @@ class DPSGD(GradientTrainer):
         Expected number of rows in a batch.
     """
 
-    batch_size: float | Auto = "auto"
+    batch_size: OrAuto = "auto"
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -163,7 +163,6 @@ class DPSGD(GradientTrainer):
         _require(valid, self, "batch_size", f"between 0 and the number of rows, {facts.size}")
 
     def sampling_probability(self, facts: Facts) -> float:
-        assert not isinstance(self.batch_size, str)
         return accounted_probability(min(1.0, self.batch_size / facts.size))
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:

@@ -17,9 +17,9 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.progress import Progress
 from tacit.trainers.quantize import FEATURE_MAX, LATTICE_ROWS, LIMIT, Scale, Weights
+from tacit.trainers.schedule import Block
 
 __all__ = [
-    "Block",
     "DenseStore",
     "SparseStore",
     "Workspace",
@@ -28,7 +28,6 @@ __all__ = [
     "ingest",
 ]
 
-Block: TypeAlias = "slice | np.ndarray"  # which rows: a span, or their indices
 Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
@@ -134,7 +133,7 @@ class SparseStore:
         # float64 product its exact range. Then z is split into two halves of 24 bits. In
         # 64-bit integers a wrap in between is harmless: the difference is small again.
         reach = np.abs(multipliers).sum(axis=1).max(initial=0.0) * FEATURE_MAX
-        if reach < 2.0**53:
+        if reach < 2.0**52:
             part = (rows.T @ columns).astype(np.int64)
         else:
             high = np.rint(columns * 2.0**-24)
@@ -162,10 +161,10 @@ class Workspace:
 def ingest(
     rows: Rows,
     scale: Scale,
-    *,
     arithmetic: str,
     intercept: float,
     shift: np.ndarray | None,
+    *,
     progress: Progress,
 ) -> DenseStore | SparseStore:
     """Read rows once, chunk by chunk, into a store."""

@@ -1,0 +1,42 @@
+# Two commands do all their own set-up on a machine with Python 3.11+, git and make:
+#   make demo    train on the bundled census table and write a report
+#   make test    lint, type check and run the whole test suite
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test lint bench compat clean
+
+demo: $(VENV)/.installed
+	$(BIN)/tacit demo --out tacit-demo --force
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/run.py
+
+# The estimators against the oldest and every later supported scikit-learn.
+compat: $(VENV)/.dev
+	$(BIN)/python tests/compat.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Tacit needs Python 3.11 or later: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist tacit-demo .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,350 @@
+"""The command line: arguments in, words or one JSON object out.
+
+What the commands do is in `tacit.tasks`, imported when one runs, so that
+``tacit --help`` answers at once. Exit codes: 0 success; 1 ``verify`` found a false
+claim; 2 bad input; 3 the budget does not allow it; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tacit import __version__
+from tacit.exceptions import BudgetError, TacitError
+
+__all__ = ["app", "main"]
+
+DEMO = Path("tacit-demo")
+
+
+class Commands(TyperGroup):
+    """The commands; an error that Tacit raises on purpose becomes one line and a code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TacitError as error:
+            say(f"error: {error}", err=True)
+            raise typer.Exit(3 if isinstance(error, BudgetError) else 2) from error
+        except KeyboardInterrupt:
+            say("interrupted; nothing was written", err=True)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Differentially private linear models in which the whole pipeline is counted.\n\n"
+    "Begin with: tacit demo. For a table of your own: tacit schema, fill in its blanks, tacit "
+    "fit, tacit verify. Every command takes --json, and --help explains it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,  # local variables hold private rows
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def flag(text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text)
+
+
+def argument(name: str, text: str) -> Any:
+    return typer.Argument(metavar=name, help=text)
+
+
+EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
+factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
+DELTA = """The small probability with which that may fail: well below one over the number of
+rows."""
+RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
+mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first."""
+NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
+add_or_remove_one: their number is private. replace_one: a row swapped for another."""
+
+Epsilon = Annotated[float, flag(EPSILON)]
+Delta = Annotated[float, flag(DELTA)]
+Recipe = Annotated[str, flag(RECIPE)]
+Components = Annotated[int | None, flag("Columns to project to, for pillar and jl.")]
+Neighbors = Annotated[str, flag(NEIGHBORS)]
+Loss = Annotated[str | None, flag("Instead of logistic, softmax (many classes) or squared.")]
+Steps = Annotated[int | None, flag("Training steps, instead of the rule's.")]
+Arithmetic = Annotated[str, flag("exact, or fast: floating point, assumed to be ideal.")]
+Seed = Annotated[int | None, flag("Repeatable noise: for tests, NOT FOR RELEASE.")]
+Out = Annotated[Path, flag("Directory for model, certificate and report.")]
+Quiet = Annotated[bool, flag("No progress bar.", "--quiet")]
+Force = Annotated[bool, flag("Overwrite what is there.", "--force")]
+Json = Annotated[bool, flag("One JSON object on standard output.", "--json")]
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text; characters that could steer a terminal are shown as escapes."""
+    shown = (c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+    typer.echo("".join(shown), err=err)
+
+
+def dump(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"tacit {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+]
+
+
+@app.callback()
+def common(version: Version = False) -> None:
+    pass
+
+
+@app.command()
+def schema(
+    table: Annotated[Path, argument("TABLE", "CSV, TSV or Parquet.")],
+    target: Annotated[str | None, flag("The column to predict.")] = None,
+    out: Annotated[Path | None, flag("File for the draft, in YAML.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Draft the schema of a table, for a person to fill in.
+
+    A schema states bounds and categories of the columns. They must be public facts, from a form
+    or a code book: read off the table, the largest income or a rare category would give one
+    person away. So only names and kinds of columns are filled in here.
+
+    \b
+    Example:
+      tacit schema patients.csv --target outcome --out patients.yaml
+    """
+    from tacit import tasks
+
+    text = tasks.draft(table, target, out, force=force)
+    if as_json:
+        dump({"out": None if out is None else str(out), "schema": text})
+    elif out is None:
+        typer.echo(text, nl=False)
+    else:
+        say(f"Wrote {out}. Fill in its blanks from public knowledge; then: tacit fit --help")
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV or Parquet.")],
+    *,
+    schema: Annotated[Path, flag("Public facts about the columns: see tacit schema.")],
+    epsilon: Epsilon,
+    delta: Delta,
+    out: Out,
+    target: Annotated[str | None, flag("Column to predict, unless the schema names it.")] = None,
+    recipe: Recipe = "dpsgd-f",
+    public: Annotated[Path | None, flag("Public rows of the same schema, for pillar.")] = None,
+    components: Components = None,
+    neighbors: Neighbors = "replace_special",
+    size: Annotated[int | None, flag("Public stand-in for a private number of rows.")] = None,
+    loss: Loss = None,
+    steps: Steps = None,
+    test: Annotated[Path | None, flag("Rows to test on; they are not protected.")] = None,
+    arithmetic: Arithmetic = "exact",
+    seed: Seed = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a private model to a table.
+
+    Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
+    needed since bounds and categories that are read from the rows would leak. The directory
+    gets model.safetensors, certificate.json and report.html: all of them or none.
+
+    \b
+    Examples:
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
+      tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
+        --recipe pillar --public volunteers.parquet --components 20 --test test.parquet
+    """
+    from tacit import tasks
+
+    shared = (recipe, components, neighbors, loss, steps, arithmetic)
+    settings = tasks.Settings(epsilon, delta, *shared)
+    files = {"schema": schema, "test": test, "public": public, "out": out}
+    report(seed, quiet, as_json, table, settings, target=target, size=size, force=force, **files)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, argument("MODEL", "Directory of a fit, or its model file.")],
+    table: Annotated[Path, argument("TABLE", "Rows with the columns of the schema.")],
+    *,
+    out: Annotated[Path, flag("File for the predictions: .csv or .parquet.")],
+    proba: Annotated[bool, flag("Also the probability of every class.", "--proba")] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict for every row of a table, in its order.
+
+    \b
+    Example:
+      tacit predict model new.csv --out predictions.csv --proba
+    """
+    from tacit import tasks
+
+    rows = tasks.predict(model, table, out, proba=proba, force=force)
+    if as_json:
+        dump({"rows": rows, "out": str(out)})
+    else:
+        say(f"Wrote predictions for {rows} rows to {out}")
+
+
+@app.command()
+def plan(
+    *,
+    epsilon: Epsilon,
+    delta: Delta,
+    rows: Annotated[int, flag("Number of rows, or the public stand-in for it.")],
+    schema: Annotated[Path | None, flag("The schema to be fitted with;")] = None,
+    columns: Annotated[int | None, flag("or the number of columns.")] = None,
+    classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,
+    recipe: Recipe = "dpsgd-f",
+    components: Components = None,
+    neighbors: Neighbors = "replace_special",
+    loss: Loss = None,
+    steps: Steps = None,
+    arithmetic: Arithmetic = "exact",
+    as_json: Json = False,
+) -> None:
+    """Show the noise and its cost before any row is read.
+
+    \b
+    Examples:
+      tacit plan --epsilon 1 --delta 1e-6 --rows 50000 --schema patients.yaml
+      tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --columns 784 --classes 10
+    """
+    from tacit import tasks
+
+    shared = (recipe, components, neighbors, loss, steps, arithmetic)
+    settings = tasks.Settings(epsilon, delta, *shared)
+    calibrated = tasks.plan(settings, rows, schema=schema, columns=columns, classes=classes)
+    events = tasks.events(calibrated)
+    if as_json:
+        budget = {"epsilon": epsilon, "delta": delta, "neighbors": neighbors}
+        dump({**budget, "events": events, "plan": calibrated.to_dict()})
+        return
+    say(f"{calibrated.explain()}\n")
+    say(f"{'':<16}{'noise':>9}{'times':>7}{'epsilon alone':>15}{'share':>8}")
+    for event in events:
+        noise, count = (event["parameters"][key] for key in ("noise_multiplier", "count"))
+        alone, share = event["epsilon_alone"], event["share"]
+        say(f"{event['stage']:<16}{noise:>9.4g}{count:>7}{alone:>15.4g}{share:>8.1%}")
+    say(f"{'together':<32}{epsilon:>15.4g}{1:>8.1%}")
+
+
+@app.command()
+def verify(
+    path: Annotated[Path, argument("FILE", "A certificate, a model, or the directory of a fit.")],
+    as_json: Json = False,
+) -> None:
+    """Recompute the claim of a certificate.
+
+    Its events are composed again, by two routes that share no code. The exit code is 1 if the
+    claim does not hold, or if a file was changed or damaged.
+
+    \b
+    Example:
+      tacit verify model
+    """
+    from tacit import tasks
+
+    verdict = tasks.verify(path)
+    claim = verdict.certificate
+    for reason in claim.reasons if claim else ():
+        say(f"NOT FOR RELEASE: {reason}", err=True)
+    if as_json:
+        dump(verdict.to_dict())
+    else:
+        if claim:
+            say(
+                f"claimed{'':<8}epsilon {claim.epsilon:g}, delta {claim.delta:g}, {claim.neighbors}"
+            )
+        for route, found in verdict.recomputed.items():
+            say(f"{route:<15}epsilon {found:.6g}")
+        for problem in verdict.problems:
+            say(f"problem: {problem}")
+        say("The claim DOES NOT HOLD." if verdict.problems else "The claim holds.")
+    raise typer.Exit(1 if verdict.problems else 0)
+
+
+@app.command()
+def demo(
+    *,
+    out: Out = DEMO,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-5,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a model to the bundled census table, end to end.
+
+    Who earns more than 50,000 dollars a year? 32,561 rows to learn from, 16,281 to test on.
+
+    \b
+    Example:
+      tacit demo --epsilon 0.5
+    """
+    from tacit import tasks
+    from tacit.data.datasets import load_adult
+
+    settings = tasks.Settings(epsilon, delta)
+    train, test, facts = load_adult()
+    files = {"schema": facts, "test": test, "out": out, "force": force or out == DEMO}
+    report(seed, quiet, as_json, train, settings, baseline=True, **files)  # the rows are public
+
+
+def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any) -> None:
+    """Run a fit and say what came of it."""
+    from tacit import tasks
+
+    if seed is not None:
+        say(SEEDED, err=True)
+    fitted = tasks.fit(*what, random_state=seed, verbose=not quiet, **how)
+    facts, out = fitted.to_dict(), fitted.out
+    if as_json:
+        dump(facts)
+        return
+    claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
+    say(f"Fitted to {facts['train_rows']:,} rows with {claim}.")
+    for key, label in SCORES.items():
+        if key in facts:
+            say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")
+    say(f"In {out}: {', '.join(tasks.FILES)}.\nCheck the claim: tacit verify {out}")
+
+
+SEEDED = """WARNING: with --seed the noise can be foretold.
+This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
+SCORES = {
+    "test_accuracy": "test accuracy, with privacy",
+    "nonprivate_accuracy": "the same without privacy",
+    "majority_accuracy": "always the most common class",
+    "test_r2": "test R2",
+    "test_rmse": "test error (root mean square)",
+}
+
+
+def main() -> None:
+    """The ``tacit`` command."""
+    app(prog_name="tacit")
+
+
+if __name__ == "__main__":
+    main()

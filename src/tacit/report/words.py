@@ -1,0 +1,78 @@
+"""The sentences of a report that are the same for many certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ACCOUNTANTS", "ARITHMETIC", "HOW_IT_PAYS", "LIMITS", "RELATIONS", "Relation"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One neighbouring relation, in words that fit the sentences of a report."""
+
+    short: str
+    otherwise: str  # "... what it would have been ..."
+    question: str  # "... tries to tell ..."
+
+
+RELATIONS = {
+    "replace_special": Relation(
+        "one row blanked out",
+        "had that row been blanked out",
+        "whether that row was used or blanked out",
+    ),
+    "add_or_remove_one": Relation(
+        "one row added or removed",
+        "had that row not been in the table",
+        "whether that row was in the table or not",
+    ),
+    "replace_one": Relation(
+        "one row swapped for any other",
+        "had that row been swapped for any other",
+        "which of two possible rows was in the table",
+    ),
+}
+
+HOW_IT_PAYS = {
+    "free": (
+        "Works row by row with public settings. It learns nothing from the table and costs nothing."
+    ),
+    "public": "Learnt from separate public data. It costs nothing.",
+    "private": "Learnt from the private rows through noise.",
+    "plain": (
+        "Learnt from the private rows exactly and never published. It makes every later step "
+        "more sensitive, and those steps add more noise to make up for it."
+    ),
+}
+
+ACCOUNTANTS = {
+    "gaussian-dp": "exact Gaussian differential privacy",
+    "pld": "privacy loss distributions, rounded to the safe side",
+}
+
+ARITHMETIC = {
+    "exact": "exact: sums are computed without rounding and the noise is exact on the same grid",
+    "fast": "fast: floating point, assumed to behave like ideal arithmetic",
+}
+
+LIMITS = {
+    "It is about rows, not people.": (
+        "Somebody with several rows is protected less. With k rows, ε becomes k·ε "
+        "and δ grows as well."
+    ),
+    "It does not hide facts about people in general.": (
+        "The model is there to find such facts, and they may tell something about you "
+        "whether or not your row was in the table."
+    ),
+    "It covers this plan and nothing else.": (
+        "Looking at the rows, choosing settings by trying them out on the rows, test scores, "
+        "and other models fitted to the same rows are not covered. The costs of several "
+        "certificates for the same rows add up."
+    ),
+    "It rests on AES.": (
+        "The noise is drawn with this cipher, so the promise holds against anybody who cannot "
+        "break it. It covers what is released; it does not guard the computer on which the "
+        "model was trained."
+    ),
+}

@@ -1,0 +1,411 @@
+"""What the commands do, as plain functions: no printing, no exit codes.
+
+What can be refused is refused before a private row is learned from, and files
+appear whole and together, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from tacit.data.rows import as_rows
+from tacit.data.schema import Schema, did_you_mean
+from tacit.data.tables import ABSENT, UNSEEN, Table, read_table, write_predictions
+from tacit.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.exceptions import CertificateError, FileError, InputError, SchemaError
+from tacit.files import require_writable, write_bytes
+from tacit.losses import get_loss
+from tacit.models import load, save
+from tacit.plan import CalibratedPlan, Plan
+from tacit.privacy import Budget, Certificate, Expense
+from tacit.privacy.events import sensitivity
+from tacit.recipes import RECIPES, recipe
+from tacit.report import render_html
+from tacit.stages import Encode
+
+__all__ = [
+    "FILES",
+    "Fitted",
+    "Settings",
+    "Verdict",
+    "draft",
+    "events",
+    "fit",
+    "plan",
+    "predict",
+    "verify",
+]
+
+MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
+TAKERS = {"n_components": ("components", "pillar", "jl"), "public": ("public rows", "pillar")}
+MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Estimator: TypeAlias = DPLinearClassifier | DPLinearRegressor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `fit` and `plan` share, known before any row is read."""
+
+    epsilon: float
+    delta: float
+    recipe: str = "dpsgd-f"
+    components: int | None = None
+    neighbors: str = "replace_special"
+    loss: str | None = None
+    steps: int | None = None
+    arithmetic: str = "exact"
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        sensitivity(self.neighbors)
+        for name in ("components", "steps"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name}={value} must be at least 1")
+
+    def parts(self, public: Table | None = None) -> dict[str, Any]:
+        """Stages and trainer of the recipe."""
+        given = {"n_components": self.components, "public": public, "steps": self.steps}
+        options = {name: value for name, value in given.items() if value is not None}
+        for name, (words, *takers) in TAKERS.items():
+            if name in options and self.recipe in RECIPES and self.recipe not in takers:
+                raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
+        return recipe(self.recipe, **options)
+
+
+def plan(
+    settings: Settings,
+    rows: int,
+    *,
+    schema: Schema | PathLike | None = None,
+    columns: int | None = None,
+    classes: int | None = None,
+) -> CalibratedPlan:
+    """The split and the noise of a fit, from public facts; 0 classes: a target of numbers."""
+    parts = settings.parts()
+    stages = parts["stages"]
+    if schema is not None:
+        schema = Schema.of(schema)
+        stages = [Encode(schema), *stages]
+        known = 0 if schema.target_bounds else len(schema.classes or ()) or classes
+        if columns is not None or classes not in (None, known):
+            raise InputError("columns and classes come from the schema; do not give others")
+        columns, classes = len(schema.columns), known
+    if columns is None or columns < 1:
+        raise InputError("give a schema, or the number of columns, at least 1")
+    count = 2 if classes is None else classes
+    if count < 0 or count == 1:
+        raise InputError(f"classes={count} must be at least 2, or 0 for a target of numbers")
+    loss = get_loss(settings.loss or {0: "squared", 2: "logistic"}.get(count, "softmax"))
+    if (loss.task == "regression") != (count == 0):
+        raise InputError(f"loss={loss.name!r} is for {loss.task}, which does not suit the target")
+    budget = Budget(settings.epsilon, settings.delta)
+    whole = Plan(budget, tuple(stages), parts["trainer"], loss, settings.neighbors)
+    whole = replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
+    return whole.calibrate(size=rows, columns=columns, classes=count)
+
+
+def events(plan: CalibratedPlan) -> list[dict[str, Any]]:
+    """What a plan will spend, as its certificate would list it."""
+    spent = Expense.weigh(plan.spent, plan.plan.budget.delta, plan.plan.neighbors)
+    return [expense.to_dict() for expense in spent]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, where its files are, and how it did on the test table, if there was one."""
+
+    estimator: Estimator
+    out: Path
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        claim = self.estimator.certificate_
+        scores = {k: v for k, v in self.results.items() if k.endswith(("accuracy", "r2", "rmse"))}
+        facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
+        # The number of rows that the certificate states: public, whatever the relation.
+        return {**facts, "train_rows": claim.plan["rows"], **scores, "out": str(self.out)}
+
+
+def fit(
+    table: Table | PathLike,
+    settings: Settings,
+    *,
+    schema: Schema | PathLike,
+    out: PathLike,
+    target: str | None = None,
+    test: Table | PathLike | None = None,
+    public: Table | PathLike | None = None,
+    baseline: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> Fitted:
+    """Fit a model to a table and write model, certificate and report into ``out``.
+
+    ``baseline`` also fits a model without privacy, for comparison: only for rows
+    that are public anyway. ``options`` go to the estimator as they are.
+    """
+    schema = _with_target(Schema.of(schema), target)
+    if public is None and settings.recipe in TAKERS["public"]:
+        raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
+    with _new_directory(Path(os.path.realpath(out)), force) as directory:
+        parts = settings.parts(None if public is None else _features(_read(public), schema))
+        train = _read(table)
+        rows, labels = _features(train, schema), _labels(train, schema, schema.classes)
+        tests = None if test is None else _test_rows(_read(test), schema, labels)
+        options |= {"neighbors": settings.neighbors, "arithmetic": settings.arithmetic}
+        options |= {"stages": [Encode(schema), *parts["stages"]], "trainer": parts["trainer"]}
+        options |= {"loss": settings.loss} if settings.loss else {}
+        budget = settings.epsilon, settings.delta
+        estimator: Estimator = (
+            DPLinearClassifier(*budget, classes=schema.classes, **options)
+            if schema.target_bounds is None
+            else DPLinearRegressor(*budget, target_bounds=schema.target_bounds, **options)
+        )
+        estimator.fit(rows, labels)
+        results = {} if tests is None else _score(estimator, *tests)
+        if tests is not None and baseline:
+            results["nonprivate_accuracy"] = _nonprivate(Encode(schema), rows, labels, *tests)
+        certificate = estimator.certificate_
+        shown = {**results, "files": list(FILES)} if results else None
+        page = render_html(certificate.to_dict(), results=shown).encode()
+        writers = (partial(save, estimator), certificate.save, lambda path: write_bytes(path, page))
+        _write_together(directory, dict(zip(FILES, writers, strict=True)))
+    return Fitted(estimator, Path(out), results)
+
+
+def predict(
+    model: PathLike, table: PathLike, out: PathLike, *, proba: bool = False, force: bool = False
+) -> int:
+    """Write predictions for a table to a CSV or Parquet file, and say how many."""
+    path, target = Path(model), _new_file(Path(out), force, (".csv", ".parquet"))
+    estimator = load(path / MODEL if path.is_dir() else path)
+    if not any(isinstance(stage, Encode) for stage in estimator.stages_):
+        raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
+    rows = read_table(table)
+    columns = {"prediction": estimator.predict(rows)}
+    if proba:
+        if not hasattr(estimator, "predict_proba"):
+            raise InputError(f"a model with loss {estimator.loss!r} gives no probabilities")
+        for name, column in zip(estimator.classes_, estimator.predict_proba(rows).T, strict=True):
+            columns[f"probability_{name}"] = column
+    write_predictions(target, columns)
+    return rows.n
+
+
+def draft(
+    table: PathLike, target: str | None = None, out: PathLike | None = None, *, force: bool = False
+) -> str:
+    """A schema with blanks for a person to fill in, written to ``out`` if that is given."""
+    path = None if out is None else _new_file(Path(out), force)
+    text = Schema.draft(read_table(table), target)
+    if path is not None:
+        write_bytes(path, text.encode())
+    return text
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What recomputing a claim found; no certificate if none could be read."""
+
+    problems: tuple[str, ...]
+    recomputed: Mapping[str, float] = field(default_factory=dict)
+    certificate: Certificate | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "holds": not self.problems,
+            "claimed": self.certificate.epsilon if self.certificate else None,
+            "recomputed": dict(self.recomputed),
+            "problems": list(self.problems),
+        }
+
+
+def verify(path: PathLike) -> Verdict:
+    """Recompute the claim of a certificate, a model, or a directory that holds them.
+
+    A file with Tacit's mark that cannot be read whole is a problem: it was
+    changed or damaged. A file without it, or none at all, is bad input.
+    """
+    files = [Path(path)]
+    if files[0].is_dir():
+        files = [file for name in (CERTIFICATE, MODEL) if (file := files[0] / name).exists()]
+        if not files:
+            raise FileError(f"{path} holds neither {CERTIFICATE} nor {MODEL}")
+    problems: list[str] = []
+    found: list[Certificate] = []
+    for file in files:
+        start = _first_bytes(file)
+        is_model = b"\0" in start[:8]  # it begins with the length of its header, as 8 bytes
+        try:
+            found.append(load(file).certificate_ if is_model else Certificate.load(file))
+        except (InputError, CertificateError) as error:
+            if not any(mark in start for mark in MARKS):
+                raise FileError(f"{file} is neither a certificate nor a model of Tacit") from error
+            problems.append(str(error) if str(file) in str(error) else f"{file}: {error}")
+    if len({certificate.digest for certificate in found}) > 1:
+        problems.append(f"{MODEL} carries a different certificate from {CERTIFICATE}")
+    if not found:
+        return Verdict(tuple(problems))
+    check = found[0].verify()
+    return Verdict((*problems, *check.problems), check.recomputed, found[0])
+
+
+def _read(table: Table | PathLike) -> Table:
+    return table if isinstance(table, Table) else read_table(table)
+
+
+def _with_target(schema: Schema, target: str | None) -> Schema:
+    if schema.target is None and target is None:
+        raise InputError(
+            "which column is to be predicted? Name it as target, here or in the schema"
+        )
+    if schema.target is None:
+        return replace(schema, target=target)
+    if target not in (None, schema.target):
+        raise SchemaError(f"target {target!r}, but the schema's target is {schema.target!r}")
+    return schema
+
+
+def _features(table: Table, schema: Schema) -> Table:
+    """The table without what is not learned from; a column unknown to the schema stays."""
+    unused = {schema.target, *schema.ignore}
+    return table.drop([name for name in table.column_names if name in unused])
+
+
+def _labels(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.ndarray:
+    """The target column; messages name the column, never a value, a row or a count."""
+    name = str(schema.target)
+    if name not in table.column_names:
+        near = did_you_mean(name, table.column_names)
+        raise SchemaError(f"the table lacks the target {name!r}{near}")
+    values, is_text = table.column(name), table.kind(name) == "text"
+    if (table.match(name, ()) == ABSENT).any():
+        raise InputError(f"the target {name!r} has a missing value; leave such rows out")
+    if schema.target_bounds is not None and is_text:
+        raise InputError(f"the target {name!r} has target_bounds, but holds text")
+    if schema.target_bounds is not None:
+        return values
+    if classes:
+        codes = table.match(name, classes)
+        if (codes == UNSEEN).any():
+            raise InputError(f"the target {name!r} holds a label that is not among its classes")
+        return np.asarray(classes)[codes]
+    if is_text:
+        return values.astype(str)
+    if not (np.isfinite(values) & (values == np.round(values))).all():
+        raise InputError(
+            f"the target {name!r} holds fractions; the schema must say its target_bounds or classes"
+        )
+    return values.astype(np.int64)
+
+
+def _test_rows(test: Table, schema: Schema, labels: np.ndarray) -> tuple[Table, np.ndarray]:
+    """Rows and labels to test on; what is wrong with them shows before budget is spent."""
+    classes = schema.classes or np.unique(labels).tolist()
+    rows, truth = _features(test, schema), _labels(test, schema, classes)
+    for _ in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():
+        pass
+    return rows, truth
+
+
+def _score(estimator: Estimator, test: Table, truth: np.ndarray) -> dict[str, Any]:
+    """Results for the report; they read the test rows and nothing else."""
+    guess = estimator.predict(test)
+    if isinstance(estimator, DPLinearRegressor):
+        error, spread = float(((truth - guess) ** 2).mean()), float(truth.var())
+        r2 = {"test_r2": 1 - error / spread} if spread else {}
+        return {"task": "regression", "test_rows": test.n, **r2, "test_rmse": error**0.5}
+    classes = estimator.classes_
+    confusion = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(confusion, (np.searchsorted(classes, truth), np.searchsorted(classes, guess)), 1)
+    return {
+        "task": "classification",
+        "test_rows": test.n,
+        "test_accuracy": float(confusion.trace() / test.n),
+        "majority_accuracy": float(confusion.sum(axis=1).max() / test.n),
+        "class_names": [str(name) for name in classes],
+        "confusion": confusion.tolist(),
+    }
+
+
+def _nonprivate(
+    encode: Encode, rows: Table, labels: np.ndarray, test: Table, truth: np.ndarray
+) -> float:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(solver="newton-cholesky").fit(encode.transform(rows), labels)
+    return float(model.score(encode.transform(test), truth))
+
+
+def _first_bytes(path: Path, limit: int = 64 << 20) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _new_file(path: Path, force: bool, suffixes: Sequence[str] = ()) -> Path:
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
+        raise FileError(f"{path} is not the name of a file in a directory that exists")
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise FileError(f"{path}: the name must end in {' or '.join(suffixes)}")
+    if os.path.lexists(path) and not force:
+        raise FileError(f"{path} exists; choose another name, or overwrite it with --force")
+    return path
+
+
+@contextmanager
+def _new_directory(path: Path, force: bool) -> Iterator[Path]:
+    """A directory that can be written to; if what follows fails, as if it had never been."""
+    taken = [name for name in FILES if os.path.lexists(path / name)]
+    if any(os.path.isdir(path / name) for name in taken) or (taken and not force):
+        raise FileError(
+            f"{path} already holds {', '.join(taken)}; choose another directory, or overwrite "
+            "with --force"
+        )
+    made = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
+    try:
+        yield require_writable(path)
+    except BaseException:
+        for folder in made:  # the deepest first
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _write_together(directory: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
+    """Write files under temporary names, then move all of them to their places, or none."""
+    token = f".{secrets.token_hex(4)}"
+    staged = {name: directory / f"{token}-{name}" for name in writers}
+    old = {name: directory / f"{token}-old-{name}" for name in writers}
+    moves: list[tuple[Path, Path]] = []
+    try:
+        for name, write in writers.items():
+            write(staged[name])
+        for name in writers:
+            for move in ((directory / name, old[name]), (staged[name], directory / name)):
+                if os.path.lexists(move[0]):
+                    moves.append(move)
+                    os.replace(*move)
+    except BaseException as error:
+        for source, target in reversed(moves):
+            if os.path.lexists(target):
+                os.replace(target, source)
+        if isinstance(error, OSError):
+            raise FileError(f"cannot write into {directory}: {error.strerror}") from error
+        raise
+    finally:
+        for path in (*staged.values(), *old.values()):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""How a sum over rows is cut into blocks, spread over threads, and put together.
+
+A *block* of rows is worked on in cache. A *group* of blocks is one piece of work
+for one thread. Cuts and the order of addition depend on the number of rows only,
+so even floating-point sums are the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import numpy as np
+
+__all__ = ["Block", "groups_of", "ordered_sum", "padded"]
+
+Block: TypeAlias = "slice | np.ndarray"  # which rows: a span, or their indices
+
+LANES = 16  # rows per block are a multiple of it: the widest vector registers
+GROUPS = 16  # pieces of a large sum, so that two to eight threads end together
+
+
+def groups_of(count: int, block_rows: int, group_rows: int) -> Iterator[range]:
+    """Even groups as ranges: start and stop of the group, the rows of its blocks as step."""
+    pieces = max(_ceil(count, group_rows), min(GROUPS, _ceil(count, block_rows)), 1)
+    if pieces > 1:
+        pieces += pieces % 2  # an odd piece would leave one of two threads waiting
+    size = min(_round_up(_ceil(count, pieces)), group_rows)
+    for start in range(0, count, max(size, 1)):
+        stop = min(start + size, count)
+        blocks = _ceil(stop - start, block_rows)
+        yield range(start, stop, _round_up(_ceil(stop - start, blocks)))
+
+
+def padded(index: np.ndarray | None, start: int, stop: int) -> Block:
+    """Rows of a block, the last one repeated up to a multiple of `LANES`.
+
+    ``index`` lists the rows of a batch; None stands for all rows.
+    """
+    extra = -(stop - start) % LANES
+    if index is None:
+        if not extra:
+            return slice(start, stop)
+        return np.minimum(np.arange(start, stop + extra), stop - 1)
+    chosen = index[start:stop]
+    return np.concatenate([chosen, np.repeat(chosen[-1:], extra)]) if extra else chosen
+
+
+def ordered_sum(
+    task: Callable[[range], np.ndarray],
+    groups: Sequence[range],
+    total: np.ndarray,
+    pool: ThreadPoolExecutor | None,
+    threads: int,
+) -> None:
+    """Add ``task(group)`` to ``total`` for every group, in their order.
+
+    The calling thread works as well, so nothing waits for a busy machine to
+    start the others.
+    """
+    todo = deque(enumerate(groups))
+    lock = threading.Lock()
+    waiting: dict[int, np.ndarray] = {}
+    turn = 0
+
+    def work() -> None:
+        nonlocal turn
+        while True:
+            try:
+                number, group = todo.popleft()
+            except IndexError:
+                return
+            part = task(group).astype(total.dtype, copy=False)
+            with lock:
+                waiting[number] = part
+                while turn in waiting:
+                    np.add(total, waiting.pop(turn), out=total)
+                    turn += 1
+
+    helpers = 0 if pool is None else min(threads, len(groups)) - 1
+    futures = [pool.submit(work) for _ in range(helpers)] if pool is not None else []
+    work()
+    for future in futures:
+        future.result()
+
+
+def _ceil(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def _round_up(size: int) -> int:
+    return _ceil(size, LANES) * LANES

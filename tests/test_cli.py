@@ -1,0 +1,461 @@
+"""The command line as people and scripts meet it: words, JSON, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tacit
+from tacit.cli import app
+from tacit.data.tables import read_table
+from tacit.estimators import DPLinearClassifier
+from tacit.models import load
+from tacit.privacy import Certificate
+
+FILES = ["certificate.json", "model.safetensors", "report.html"]
+SCHEMA = """\
+target: ill
+classes: ["no", "yes"]
+columns:
+  age: {kind: number, low: 0, high: 100}
+  dose: {kind: number, low: 0, high: 10}
+  ward: {kind: category, categories: [east, west]}
+"""
+
+
+def write(path, columns):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def patients(n=600, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    age, dose = rng.uniform(0, 100, n), rng.uniform(0, 10, n)
+    ill = age / 10 - dose + rng.normal(size=n) > 0
+    columns = {
+        "age": age.round(1).tolist(),
+        "dose": dose.round(2).tolist(),
+        "ward": rng.choice(["east", "west"], n).tolist(),
+        "ill": np.where(ill, "yes", "no").tolist(),
+    }
+    return columns | changes
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("train.csv", patients())
+    write("test.csv", patients(200, seed=1))
+    (tmp_path / "s.yaml").write_text(SCHEMA)
+    return tmp_path
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def parsed(*arguments, code=0):
+    return json.loads(run(*arguments, "--json", code=code).stdout)
+
+
+def refused(*arguments, code=2):
+    """The message of a command that must refuse; it is one line and starts with 'error: '."""
+    result = run(*arguments, code=code)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def fitting(*more, table="train.csv", epsilon=2, delta=1e-4, out="model"):
+    options = ["--schema", "s.yaml", "--epsilon", epsilon, "--delta", delta, "--steps", 30]
+    return ["fit", table, *options, "--quiet", "--out", out, *more]
+
+
+# --- end to end, as separate processes -----------------------------------------------------------
+
+
+def python(*arguments):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def tacit_process(*arguments):
+    return python("-m", "tacit.cli", *arguments)
+
+
+def test_a_table_becomes_a_model_predictions_and_a_verified_claim(here):
+    done = tacit_process(*fitting("--test", "test.csv", "--json"))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert sorted(os.listdir("model")) == FILES
+    assert facts["train_rows"] == 600 and facts["test_accuracy"] > facts["majority_accuracy"]
+    done = tacit_process("predict", "model", "test.csv", "--out", "p.csv")
+    assert done.returncode == 0, done.stderr
+    expected = load("model/model.safetensors").predict(read_table("test.csv"))
+    assert read_table("p.csv").column("prediction").tolist() == expected.tolist()
+    done = tacit_process("verify", "model")
+    assert done.returncode == 0 and done.stdout.endswith("The claim holds.\n")
+
+
+def test_a_refusal_shows_one_line_and_no_traceback(here):
+    write("train.csv", patients(dose=["SECRET"] * 600))
+    done = tacit_process(*fitting())
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert "SECRET" not in done.stderr
+    assert not os.path.exists("model")
+
+
+def test_help_is_cheap():
+    heavy = "dp_accounting", "pyarrow", "sklearn", "numpy", "scipy", "pandas"
+    script = (
+        "import sys; from tacit.cli import app\n"
+        "try: app(['fit', '--help'])\n"
+        f"except SystemExit: print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = python("-c", script)
+    assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
+# --- help ----------------------------------------------------------------------------------------
+
+
+def test_version():
+    assert run("--version").stdout == f"tacit {tacit.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["schema", "fit", "predict", "plan", "verify", "demo"])
+def test_every_command_explains_itself(command):
+    text = run(command, "--help").stdout
+    assert f"tacit {command} " in text and "Example" in text
+    assert "--json" in text
+
+
+def test_help_says_why_and_what():
+    text = " ".join(run("fit", "--help").stdout.split())
+    assert "would leak" in text and "e^epsilon" in text and "small probability" in text
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["frobnicate"], ["plan", "--epsilon", "one"]])
+def test_wrong_usage_exits_with_2(arguments):
+    result = run(*arguments, code=2)
+    assert result.stdout == "" and "Usage" in result.stderr
+
+
+# --- fit -----------------------------------------------------------------------------------------
+
+
+def test_fit_says_what_it_did_in_words(here):
+    result = run(*fitting("--test", "test.csv"))
+    assert "epsilon 2, delta 0.0001 (replace_special)" in result.stdout
+    assert "test accuracy" in result.stdout and "tacit verify model" in result.stdout
+
+
+def test_fit_gives_the_promised_json(here):
+    assert parsed(*fitting()) == {
+        "epsilon": 2.0,
+        "delta": 1e-4,
+        "neighbors": "replace_special",
+        "train_rows": 600,
+        "out": "model",
+    }
+
+
+def test_a_private_number_of_rows_is_not_told(here):
+    options = ["--neighbors", "add_or_remove_one", "--size", 500]
+    assert parsed(*fitting(*options))["train_rows"] == 500
+    assert "600" not in (here / "model/certificate.json").read_text()
+    assert "size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
+
+
+def test_regression_from_a_parquet_table(here):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = patients()
+    columns["ill"] = [a - 5 * d for a, d in zip(columns["age"], columns["dose"], strict=True)]
+    pq.write_table(pa.table(columns), "t.parquet")
+    (here / "s.yaml").write_text(
+        SCHEMA.replace('classes: ["no", "yes"]', "target_bounds: [-50, 100]")
+    )
+    facts = parsed(*fitting("--test", "t.parquet", table="t.parquet", epsilon=8))
+    assert set(facts) >= {"test_r2", "test_rmse"} and facts["test_r2"] > 0
+    assert run("predict", "model", "t.parquet", "--out", "p.parquet").exit_code == 0
+
+
+def test_a_seed_is_warned_of_loudly(here):
+    result = run(*fitting("--seed", 1, "--json"))
+    assert "NOT FOR RELEASE" in result.stderr
+    assert json.loads(result.stdout)["epsilon"] == 2.0
+    assert not Certificate.load("model/certificate.json").releasable
+    assert "NOT FOR RELEASE: seeded" in run("verify", "model").stderr
+
+
+def test_progress_goes_to_standard_error(here):
+    loud = [argument for argument in fitting("--json") if argument != "--quiet"]
+    result = run(*loud)
+    assert "training" in result.stderr
+    json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"epsilon": 0}, "epsilon must be positive"),
+        ({"epsilon": -1}, "epsilon must be positive"),
+        ({"delta": 0}, "delta must lie strictly between 0 and 1"),
+        ({"delta": 1}, "delta must lie strictly between 0 and 1"),
+        ({"table": "none.csv"}, "no such file"),
+        ({"table": "."}, "directory"),
+        ({"table": "empty.csv"}, "is empty"),
+        ({"table": "binary.csv"}, "is binary"),
+        ({"table": "broken.parquet"}, "damaged"),
+        ({"table": "s.yaml"}, "unknown kind of table"),
+        ({"out": "train.csv"}, "cannot write into"),
+        ({"out": "train.csv/below"}, "cannot write into"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused(here, more, words):
+    (here / "empty.csv").touch()
+    (here / "binary.csv").write_bytes(bytes(range(256)) * 8)
+    (here / "broken.parquet").write_bytes(b"PAR1" + b"x" * 100)
+    before = sorted(os.listdir(here))
+    assert words in refused(*fitting(**more))
+    assert sorted(os.listdir(here)) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--recipe", "magic"], "no recipe is called 'magic'"),
+        (["--components", 3], "components are for the recipe"),
+        (["--recipe", "pillar"], "needs public rows"),
+        (["--recipe", "jl", "--components", 0], "components=0"),
+        (["--neighbors", "friends"], "not a relation"),
+        (["--loss", "squared"], "regression"),
+        (["--loss", "magic"], "Unknown loss"),
+        (["--arithmetic", "vague"], "arithmetic='vague'"),
+        (["--steps", 0], "steps=0"),
+        (["--size", 7], "size=7"),
+        (["--target", "ward"], "the schema's target is 'ill'"),
+        (["--test", "none.csv"], "no such file"),
+        (["--schema", "none.yaml"], "cannot read the schema"),
+        (["--schema", "train.csv"], "schema"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused(here, more, words):
+    assert words in refused(*fitting(*more))
+    assert not os.path.exists("model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ill": ["yes", ""] * 300}, "missing value"),
+        ({"ill": ["yes", "SECRET"] * 300}, "not among its classes"),
+        ({"age": ["12", "SECRET"] * 300}, "holds text"),
+        ({"name": ["SECRET"] * 600}, "'name'"),
+    ],
+)
+def test_cells_are_never_shown(here, changes, words):
+    write("train.csv", patients(**changes))
+    message = refused(*fitting())
+    assert words in message
+    assert "SECRET" not in message and "300" not in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("  dose:", "  doze:", "did you mean 'dose'"),
+        ("high: 100", "high: ~", "high of column 'age'"),
+        ('["no", "yes"]', '["yes"]', "at least two"),
+        ("kind: number, low: 0, high: 10}", "kind: string}", "kind may be"),
+        ("high: 10}", "high: 10, missing: guess}", "missing may be"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused(here, old, new, words):
+    (here / "s.yaml").write_text(SCHEMA.replace(old, new))
+    assert words in refused(*fitting())
+
+
+def test_one_class_is_refused(here):
+    (here / "s.yaml").write_text(SCHEMA.replace('classes: ["no", "yes"]\n', ""))
+    write("train.csv", patients(ill=["yes"] * 600))
+    assert "only one class" in refused(*fitting())
+
+
+def test_an_existing_model_is_kept(here):
+    run(*fitting())
+    before = (here / "model/model.safetensors").read_bytes()
+    assert "already holds" in refused(*fitting())
+    assert (here / "model/model.safetensors").read_bytes() == before
+    run(*fitting("--force"))
+    assert (here / "model/model.safetensors").read_bytes() != before
+
+
+def test_a_budget_that_refuses_exits_with_3(here):
+    refused(*fitting(delta=1e-300), code=3)
+    assert not os.path.exists("model")
+
+
+def test_an_interruption_leaves_nothing(here, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DPLinearClassifier, "fit", interrupt)
+    result = run(*fitting(), code=130)
+    assert result.stderr == "interrupted; nothing was written\n"
+    assert not os.path.exists("model")
+
+
+def test_a_mistake_of_ours_is_not_hidden(here, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(DPLinearClassifier, "fit", fail)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        run(*fitting())
+    assert not os.path.exists("model")
+
+
+def test_pillar_from_the_command_line(here):
+    write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
+    run(*fitting("--recipe", "pillar", "--public", "public.csv", "--components", 3))
+    run("predict", "model", "public.csv", "--out", "p.csv")
+    assert read_table("p.csv").n == 300
+
+
+# --- the other commands --------------------------------------------------------------------------
+
+
+def test_schema_drafts_once(here):
+    text = run("schema", "train.csv", "--target", "ill").stdout
+    assert "target: ill" in text and "low: ~" in text
+    assert "Wrote d.yaml" in run("schema", "train.csv", "--target", "ill", "--out", "d.yaml").stdout
+    assert (here / "d.yaml").read_text() == text
+    assert "exists" in refused("schema", "train.csv", "--out", "d.yaml")
+    assert parsed("schema", "train.csv", "--target", "ill", "--out", "d.yaml", "--force") == {
+        "out": "d.yaml",
+        "schema": text,
+    }
+    assert "blanks" in refused(*fitting("--schema", "d.yaml"))
+    assert "did you mean 'ill'" in refused("schema", "train.csv", "--target", "il")
+    assert "no such file" in refused("schema", "none.csv")
+
+
+def test_predict_writes_once(here):
+    run(*fitting())
+    assert parsed("predict", "model", "test.csv", "--out", "p.csv", "--proba") == {
+        "rows": 200,
+        "out": "p.csv",
+    }
+    assert read_table("p.csv").column_names == ("prediction", "probability_no", "probability_yes")
+    assert "exists" in refused("predict", "model", "test.csv", "--out", "p.csv")
+    assert "200 rows" in run("predict", "model", "test.csv", "--out", "p.csv", "--force").stdout
+    assert ".csv or .parquet" in refused("predict", "model", "test.csv", "--out", "p.json")
+    assert "cannot read" in refused("predict", "nowhere", "test.csv", "--out", "q.csv")
+
+
+def test_plan_shows_what_fit_will_spend(here):
+    budget = ["--epsilon", 2, "--delta", 1e-4, "--steps", 30, "--rows", 600, "--schema", "s.yaml"]
+    planned = parsed("plan", *budget)
+    run(*fitting())
+    certificate = json.loads((here / "model/certificate.json").read_text())
+    assert planned["events"] == certificate["events"]
+    assert [event["stage"] for event in planned["events"]] == ["PrivateCenter", "DPGD"]
+    text = run("plan", *budget).stdout
+    assert "PrivateCenter" in text and "epsilon alone" in text and "1.0%" in text
+
+
+def test_plan_without_a_schema(here):
+    budget = ["--epsilon", 1, "--delta", 1e-5, "--rows", 1000]
+    planned = parsed("plan", *budget, "--columns", 20, "--classes", 4, "--recipe", "dpsgd")
+    assert planned["plan"]["loss"] == "softmax"
+    assert planned["events"][0]["parameters"]["sampling_probability"] < 1
+    assert "give a schema" in refused("plan", *budget)
+    assert "no rows" in refused("plan", *budget, "--columns", 3, "--rows", 0)
+    refused("plan", *budget, "--columns", 3, "--delta", 1e-300, code=3)
+
+
+def test_verify_tells_the_claim_and_both_recomputations(here):
+    run(*fitting())
+    report = parsed("verify", "model")
+    assert set(report) == {"holds", "claimed", "recomputed", "problems"}
+    assert report["holds"] and report["claimed"] == 2.0 and report["problems"] == []
+    assert set(report["recomputed"]) == {"dp-accounting", "recheck"}
+    text = run("verify", "model/certificate.json").stdout
+    assert "claimed" in text and "dp-accounting" in text and "recheck" in text
+
+
+def test_verify_exits_with_1_if_the_claim_is_false(here):
+    run(*fitting())
+    replace(Certificate.load("model/certificate.json"), epsilon=1.0).save("forged.json")
+    assert parsed("verify", "forged.json", code=1)["holds"] is False
+    assert "DOES NOT HOLD" in run("verify", "forged.json", code=1).stdout
+
+
+def test_verify_exits_with_1_if_a_file_was_changed(here):
+    run(*fitting())
+    certificate = here / "model/certificate.json"
+    sound = certificate.read_text()
+    certificate.write_text(sound.replace('"epsilon": 2.0', '"epsilon": 0.1'))
+    report = parsed("verify", certificate, code=1)
+    assert report["holds"] is False and report["claimed"] is None and report["problems"]
+    certificate.write_text(sound)
+    model = here / "model/model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1] + b"!")
+    assert "wrong digest" in parsed("verify", model, code=1)["problems"][0]
+    assert parsed("verify", "model", code=1)["claimed"] == 2.0
+
+
+def test_verify_of_something_else_is_bad_input(here):
+    for path in ("train.csv", "none.json", "."):
+        refused("verify", path)
+
+
+def test_a_certificate_cannot_steer_the_terminal(here):
+    run(*fitting())
+    evil = replace(
+        Certificate.load("model/certificate.json"), releasable=False, reasons=("\x1b[2Jboo",)
+    )
+    evil.save("evil.json")
+    result = run("verify", "evil.json")
+    assert "boo" in result.stderr and "\x1b" not in result.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_runs_from_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tacit-demo").mkdir()
+    (tmp_path / "tacit-demo" / "report.html").write_text("of an earlier demo: overwritten")
+    result = run("demo")
+    assert "training" in result.stderr  # the progress bar
+    assert result.stdout.endswith("tacit verify tacit-demo\n")
+    scores = {
+        label.strip(): float(value)
+        for label, value in re.findall(r"^  (.*?)([0-9.]+)%$", result.stdout, re.M)
+    }
+    assert scores["test accuracy, with privacy"] > scores["always the most common class"] + 5
+    assert scores["the same without privacy"] > 84
+    assert sorted(os.listdir("tacit-demo")) == FILES
+    assert "earlier" not in (tmp_path / "tacit-demo" / "report.html").read_text(encoding="utf-8")
+    assert parsed("verify", "tacit-demo")["claimed"] == 1.0
+    assert "already holds" in refused("demo", "--out", tmp_path / "tacit-demo")
