@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tacit.exceptions import FileError
 
-__all__ = ["read_text", "require_writable", "write_bytes"]
+__all__ = [
+    "first_bytes",
+    "new_directory",
+    "new_file",
+    "read_text",
+    "require_writable",
+    "write_bytes",
+    "write_together",
+]
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -53,3 +62,68 @@ def read_text(path: str | os.PathLike[str], *, limit: int = 64 << 20) -> str:
         raise FileError(f"cannot read {source}: {error.strerror or error}") from error
     except UnicodeDecodeError:
         raise FileError(f"{source} is not a text file") from None
+
+
+def first_bytes(path: Path, limit: int = 64 << 20) -> bytes:
+    """The beginning of a file, or a `FileError` that says why not."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def new_file(path: Path, force: bool, suffixes: Sequence[str] = ()) -> Path:
+    """The path of a file that may be written; nothing is overwritten unasked."""
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
+        raise FileError(f"{path} is not the name of a file in a directory that exists")
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise FileError(f"{path}: the name must end in {' or '.join(suffixes)}")
+    if os.path.lexists(path) and not force:
+        raise FileError(f"{path} exists; choose another name, or overwrite it with --force")
+    return path
+
+
+@contextmanager
+def new_directory(path: Path, names: Sequence[str], force: bool) -> Iterator[Path]:
+    """A directory for files of these names; if what follows fails, as if it had never been."""
+    taken = [name for name in names if os.path.lexists(path / name)]
+    if any(os.path.isdir(path / name) for name in taken) or (taken and not force):
+        raise FileError(
+            f"{path} already holds {', '.join(taken)}; choose another directory, or overwrite "
+            "with --force"
+        )
+    made = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
+    try:
+        yield require_writable(path)
+    except BaseException:
+        for folder in made:  # the deepest first
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def write_together(directory: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
+    """Write files under temporary names, then move all of them to their places, or none."""
+    token = f".{secrets.token_hex(4)}"
+    staged = {name: directory / f"{token}-{name}" for name in writers}
+    old = {name: directory / f"{token}-old-{name}" for name in writers}
+    moves: list[tuple[Path, Path]] = []
+    try:
+        for name, write in writers.items():
+            write(staged[name])
+        for name in writers:
+            for move in ((directory / name, old[name]), (staged[name], directory / name)):
+                if os.path.lexists(move[0]):
+                    moves.append(move)
+                    os.replace(*move)
+    except BaseException as error:
+        for source, target in reversed(moves):
+            if os.path.lexists(target):
+                os.replace(target, source)
+        if isinstance(error, OSError):
+            raise FileError(f"cannot write into {directory}: {error.strerror}") from error
+        raise
+    finally:
+        for path in (*staged.values(), *old.values()):
+            path.unlink(missing_ok=True)

@@ -113,7 +113,11 @@ class Plan:
             return [*(event for _, event in fixed), trainer.event(z, facts)]
 
         if slack >= self.budget.delta:
-            raise BudgetError(f"delta={self.budget.delta:g} is below the noise's own error")
+            raise BudgetError(
+                f"at epsilon={self.budget.epsilon:g} the sampler's own error exceeds "
+                f"delta={self.budget.delta:g}; choose a smaller epsilon (from 20 on there is "
+                "hardly any privacy) or arithmetic='fast'"
+            )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         z = calibrate(events, left_over, self.neighbors)
         spent = (*fixed, (trainer.name, trainer.event(z, facts)))
@@ -275,7 +279,7 @@ class CalibratedPlan:
             f"Budget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, {plan.neighbors}; "
             f"as Gaussian DP, mu = {gaussian_mu(budget.epsilon, budget.delta):.4g}.",
             f"Rows: {facts.size} of {self.columns} columns; {facts.features} features reach the "
-            f"trainer, {facts.outputs} score{'s' if facts.outputs > 1 else ''} come out.",
+            f"trainer, scores of width {facts.outputs} come out.",
         ]
         for i, stage in enumerate(plan.stages):
             cost = "costs nothing"

@@ -7,9 +7,7 @@ appear whole and together, or not at all.
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table, read_table, write_predictions
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, FileError, InputError, SchemaError
-from tacit.files import require_writable, write_bytes
+from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
 from tacit.losses import get_loss
 from tacit.models import load, save
 from tacit.plan import CalibratedPlan, Plan
@@ -158,7 +156,7 @@ def fit(
     schema = _with_target(Schema.of(schema), target)
     if public is None and settings.recipe in TAKERS["public"]:
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
-    with _new_directory(Path(os.path.realpath(out)), force) as directory:
+    with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
         parts = settings.parts(None if public is None else _features(_read(public), schema))
         train = _read(table)
         rows, labels = _features(train, schema), _labels(train, schema, schema.classes)
@@ -180,7 +178,7 @@ def fit(
         shown = {**results, "files": list(FILES)} if results else None
         page = render_html(certificate.to_dict(), results=shown).encode()
         writers = (partial(save, estimator), certificate.save, lambda path: write_bytes(path, page))
-        _write_together(directory, dict(zip(FILES, writers, strict=True)))
+        write_together(directory, dict(zip(FILES, writers, strict=True)))
     return Fitted(estimator, Path(out), results)
 
 
@@ -188,7 +186,7 @@ def predict(
     model: PathLike, table: PathLike, out: PathLike, *, proba: bool = False, force: bool = False
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
-    path, target = Path(model), _new_file(Path(out), force, (".csv", ".parquet"))
+    path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
     estimator = load(path / MODEL if path.is_dir() else path)
     if not any(isinstance(stage, Encode) for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
@@ -207,7 +205,7 @@ def draft(
     table: PathLike, target: str | None = None, out: PathLike | None = None, *, force: bool = False
 ) -> str:
     """A schema with blanks for a person to fill in, written to ``out`` if that is given."""
-    path = None if out is None else _new_file(Path(out), force)
+    path = None if out is None else new_file(Path(out), force)
     text = Schema.draft(read_table(table), target)
     if path is not None:
         write_bytes(path, text.encode())
@@ -245,7 +243,7 @@ def verify(path: PathLike) -> Verdict:
     problems: list[str] = []
     found: list[Certificate] = []
     for file in files:
-        start = _first_bytes(file)
+        start = first_bytes(file)
         is_model = b"\0" in start[:8]  # it begins with the length of its header, as 8 bytes
         try:
             found.append(load(file).certificate_ if is_model else Certificate.load(file))
@@ -346,66 +344,3 @@ def _nonprivate(
 
     model = LogisticRegression(solver="newton-cholesky").fit(encode.transform(rows), labels)
     return float(model.score(encode.transform(test), truth))
-
-
-def _first_bytes(path: Path, limit: int = 64 << 20) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(limit)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def _new_file(path: Path, force: bool, suffixes: Sequence[str] = ()) -> Path:
-    if os.path.isdir(path) or not os.path.isdir(path.parent):
-        raise FileError(f"{path} is not the name of a file in a directory that exists")
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise FileError(f"{path}: the name must end in {' or '.join(suffixes)}")
-    if os.path.lexists(path) and not force:
-        raise FileError(f"{path} exists; choose another name, or overwrite it with --force")
-    return path
-
-
-@contextmanager
-def _new_directory(path: Path, force: bool) -> Iterator[Path]:
-    """A directory that can be written to; if what follows fails, as if it had never been."""
-    taken = [name for name in FILES if os.path.lexists(path / name)]
-    if any(os.path.isdir(path / name) for name in taken) or (taken and not force):
-        raise FileError(
-            f"{path} already holds {', '.join(taken)}; choose another directory, or overwrite "
-            "with --force"
-        )
-    made = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
-    try:
-        yield require_writable(path)
-    except BaseException:
-        for folder in made:  # the deepest first
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-
-
-def _write_together(directory: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
-    """Write files under temporary names, then move all of them to their places, or none."""
-    token = f".{secrets.token_hex(4)}"
-    staged = {name: directory / f"{token}-{name}" for name in writers}
-    old = {name: directory / f"{token}-old-{name}" for name in writers}
-    moves: list[tuple[Path, Path]] = []
-    try:
-        for name, write in writers.items():
-            write(staged[name])
-        for name in writers:
-            for move in ((directory / name, old[name]), (staged[name], directory / name)):
-                if os.path.lexists(move[0]):
-                    moves.append(move)
-                    os.replace(*move)
-    except BaseException as error:
-        for source, target in reversed(moves):
-            if os.path.lexists(target):
-                os.replace(target, source)
-        if isinstance(error, OSError):
-            raise FileError(f"cannot write into {directory}: {error.strerror}") from error
-        raise
-    finally:
-        for path in (*staged.values(), *old.values()):
-            path.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -98,11 +99,9 @@ def test_drawing_every_row_is_the_gaussian(neighbors):
 
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
-@pytest.mark.parametrize(
-    ("z", "q"), [(0.3, 1e-3), (0.5, 0.9), (1.0, 0.01), (1.0, 0.5), (4.0, 0.2), (1000.0, 0.5)]
-)
+@pytest.mark.parametrize(("z", "q"), [(0.5, 0.9), (1.0, 0.05), (4.0, 0.2), (1000.0, 0.5)])
 def test_one_step_brackets_the_hockey_stick(z, q, neighbors):
-    for epsilon in np.array([0.05, 0.5, 1.5]) * min(1 / z, 3.0):
+    for epsilon in np.array([0.2, 1.0]) * min(1 / z, 3.0):
         truth = one_step_delta(z, q, epsilon, neighbors)
         if truth < 1e-14:  # the closed form itself cancels
             continue
@@ -136,10 +135,12 @@ def test_tiny_delta_agrees_with_sums_of_positive_terms():
     # No FFT: direct convolution keeps every digit, and connecting dots only adds.
     z, q, count, delta, h = 1.0, 0.02, 64, 1e-13, 4e-3
     (pair,) = recheck._directions([poisson(z, q)], "replace_one")[0]
-    step = recheck._discretise(pair, h, 10.0)
+    step = recheck._discretise(pair, h, 9.0)
     first, mass = step.first, np.exp(step.log_mass)
     for _ in range(6):
-        first, mass = 2 * first, np.convolve(mass, mass)
+        mass = np.convolve(mass, mass)
+        kept = np.flatnonzero(mass > 1e-22)
+        first, mass = 2 * first + kept[0], mass[kept[0] : kept[-1] + 1]
     y = h * (first + np.arange(len(mass)))
     direct = brentq(lambda e: mass[y > e] @ -np.expm1(e - y[y > e]) - delta, 0.0, y[-1])
     found = recheck.epsilon([poisson(z, q, count)], delta, "replace_one")
@@ -161,7 +162,7 @@ SETTINGS = [  # z, q, count, δ
     (2.0, 0.1, 1, 1e-5),
     (2.0, 0.1, 50, 1e-7),
     (1.0, 0.5, 20, 1e-5),
-    (1.0, 1e-4, 1000, 1e-6),
+    (1.0, 1e-3, 1000, 1e-6),
     (3.0, 0.3, 100, 1e-3),
 ]
 
@@ -185,7 +186,7 @@ def test_agrees_with_dp_accounting(z, q, count, delta, neighbors):
     from dp_accounting import pld
 
     found = recheck.epsilon([poisson(z, q, count)], delta, neighbors)
-    grid = min(1e-3, 0.05 * found.epsilon / math.sqrt(count))
+    grid = min(1e-3, 0.02 * found.epsilon / math.sqrt(count))
     theirs = loss_distribution(dpa, pld, z, q, neighbors, grid=grid).self_compose(count)
     above = theirs.get_epsilon_for_delta(delta)
     assert found.lower <= above
@@ -234,13 +235,13 @@ def test_more_steps_cost_more_and_bounds_are_in_order(delta):
     for one in found:
         assert 0 <= one.lower <= one.epsilon <= one.upper
         assert one.upper - one.lower <= 3e-3 * one.upper
-    assert all(a.upper < b.lower for a, b in zip(found, found[1:], strict=False))
+    assert all(a.upper < b.lower for a, b in pairwise(found))
 
 
 def test_less_delta_costs_more_epsilon():
     deltas = (1e-2, 1e-5, 1e-9, 1e-20, 1e-100)
     found = [recheck.epsilon([poisson(2.0, 0.05, 100)], d, "replace_special") for d in deltas]
-    assert all(a.upper < b.lower for a, b in zip(found, found[1:], strict=False))
+    assert all(a.upper < b.lower for a, b in pairwise(found))
 
 
 def test_epsilon_and_delta_answer_each_other():
@@ -256,12 +257,12 @@ def test_a_count_is_a_list():
     assert recheck.epsilon(one, 1e-6, "replace_one") == recheck.epsilon(many, 1e-6, "replace_one")
 
 
-@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
 def test_extremes_stay_honest(neighbors):
     assert recheck.epsilon([], 1e-5, neighbors) == recheck.Recheck(0.0, 0.0, 0.0)
     nothing = recheck.epsilon([poisson(1000.0, 1e-5)], 1e-2, neighbors)
     assert (nothing.lower, nothing.upper) == (0.0, 0.0)
-    far = recheck.delta([poisson(2.0, 0.1, 10)], 500.0, neighbors)
+    far = recheck.delta([poisson(9.0, 0.1, 10)], 500.0, neighbors)
     assert far.lower == 0 < far.upper < 1e-200
     near = recheck.delta([poisson(0.3, 0.5, 50)], 0.0, neighbors)
     assert 0.99 < near.lower <= near.upper <= 1.0

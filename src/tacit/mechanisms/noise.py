@@ -7,7 +7,8 @@ The generator is AES-256 in counter mode. Streams are pseudo-random, hence the g
 computational: to the δ of :func:`~tacit.mechanisms.lattice.numerical_delta` belongs δ_AES, the
 advantage of the best attack on AES-256 and on keyed BLAKE2b (which derives the keys of streams),
 plus at most q²·2^-129 for each stream of q blocks (a counter mode never repeats a block; a draw
-takes one block or little more). It is not a number that anyone can compute, so it is stated here and not added.
+takes one block or little more). It is not a number that anyone can compute, so it is stated here
+and not added.
 
 Stream definition
 -----------------

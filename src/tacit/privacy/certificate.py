@@ -56,8 +56,7 @@ class Expense:
     @staticmethod
     def weigh(spent: Sequence[tuple[str, Event]], delta: float, neighbors: str) -> list[Expense]:
         """Expenses with their sizes filled in."""
-        grid = accountants.COARSE_GRID
-        alone = [accountants.epsilon([e], delta, neighbors, grid=grid) for _, e in spent]
+        alone = [accountants.epsilon([e], delta, neighbors) for _, e in spent]
         squares = [accountants.gaussian_mu(max(a, 1e-9), delta) ** 2 for a in alone]
         total = math.fsum(squares) or 1.0
         return [

@@ -384,7 +384,7 @@ def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve
     from scipy.signal import lfilter  # half a second to import: not for Gaussian steps
 
     tilt, count = plan.tilt, sum(pairs.values())
-    scale = max(plan.epsilon, 0.01 * plan.spread)
+    scale = max(plan.epsilon, 0.05 * plan.spread)
     failure = math.log(1e4) - log_delta  # ln(1/η), η = 1e-4·δ
     h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
     h = max(min(h, plan.window / 2**14), plan.window / _LARGEST, plan.span / _LARGEST)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.data.rows import Chunk, Rows, as_rows
+from tacit.data.tables import Table
 from tacit.exceptions import InputError
 from tacit.stages.base import Context, Kind, Stage, densify
 from tacit.stages.linear import Projection
@@ -35,9 +36,18 @@ def _public_rows(stage: Stage, public: Any, rows: Rows, context: Context | None)
 
 
 def _fingerprint(public: Any) -> str:
+    """A digest of the public rows as they were given."""
     digest = hashlib.blake2b(digest_size=16)
-    for _, chunk in as_rows(public).chunks():
-        digest.update(np.ascontiguousarray(densify(chunk)).tobytes())
+    rows = as_rows(public)
+    if isinstance(rows.source, Table):
+        for name in rows.source.column_names:
+            column = rows.source.column(name)
+            cells = column.tobytes() if column.dtype.kind == "f" else "\0".join(map(str, column))
+            digest.update(name.encode() + b"\0")
+            digest.update(cells if isinstance(cells, bytes) else cells.encode())
+    else:
+        for _, chunk in rows.chunks():
+            digest.update(np.ascontiguousarray(densify(chunk)).tobytes())
     return digest.hexdigest()
 
 

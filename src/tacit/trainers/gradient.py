@@ -8,7 +8,7 @@ event, so sampler, clipping, noise and normaliser cannot part from the account.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self, TypeAlias
 
@@ -79,24 +79,27 @@ class GradientTrainer:
 
     def resolve(self, facts: Facts) -> Self:
         """The same trainer with every ``"auto"`` replaced, by public facts only."""
+        self.check(facts)
         given = {k: v for k, v in asdict(self).items() if not _is_auto(v)}
         filled = suggest(facts, given)
-        trainer = replace(self, **{k: filled[k] for k, v in asdict(self).items() if _is_auto(v)})
-        trainer.check(facts)
-        return trainer
+        return replace(self, **{k: filled[k] for k, v in asdict(self).items() if _is_auto(v)})
 
     def check(self, facts: Facts) -> None:
         """Refuse settings that make no sense, naming the one to change."""
-        _require(_whole(self.steps) and self.steps >= 1, self, "steps", "a whole number from 1")
-        for name in ("learning_rate", "clip"):
-            _require(_positive(getattr(self, name)), self, name, "a positive number")
-        _require(_number(self.momentum) and 0 <= self.momentum < 1, self, "momentum", "in [0, 1)")
-        _require(self.average in AVERAGES, self, "average", f"one of {', '.join(AVERAGES)}")
-        _require(self.schedule in SCHEDULES, self, "schedule", f"one of {', '.join(SCHEDULES)}")
-        _require(self.radius is None or _positive(self.radius), self, "radius", "positive or None")
-        _require(_number(self.pull) and self.pull >= 0, self, "pull", "0 or a positive number")
-        _require(self.clipping in ("flat", "per-class"), self, "clipping", "flat or per-class")
-        _require(_positive(self.bias), self, "bias", "a positive number")
+        self._check("steps", lambda v: _whole(v) and v >= 1, "a whole number from 1")
+        for name in ("learning_rate", "clip", "bias"):
+            self._check(name, _positive, "a positive number")
+        self._check("momentum", lambda v: _number(v) and 0 <= v < 1, "in [0, 1)")
+        self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
+        self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
+        self._check("radius", lambda v: v is None or _positive(v), "a positive number or None")
+        self._check("pull", lambda v: _number(v) and v >= 0, "0 or a positive number")
+        self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
+
+    def _check(self, name: str, valid: Callable[[Any], bool], allowed: str) -> None:
+        value = getattr(self, name)
+        if not (_is_auto(value) or valid(value)):
+            raise InputError(f"{self.name}({name}={value!r}): {name} must be {allowed}")
 
     def sampling_probability(self, facts: Facts) -> float:
         """Chance of a row to be in a step's batch."""
@@ -159,8 +162,8 @@ class DPSGD(GradientTrainer):
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
-        valid = _positive(self.batch_size) and self.batch_size <= facts.size
-        _require(valid, self, "batch_size", f"between 0 and the number of rows, {facts.size}")
+        allowed = f"above 0 and at most the number of rows, {facts.size}"
+        self._check("batch_size", lambda v: _positive(v) and v <= facts.size, allowed)
 
     def sampling_probability(self, facts: Facts) -> float:
         return accounted_probability(min(1.0, self.batch_size / facts.size))
@@ -270,9 +273,3 @@ def _positive(value: Any) -> bool:
 
 def _whole(value: Any) -> bool:
     return _number(value) and int(value) == value
-
-
-def _require(valid: bool, trainer: GradientTrainer, name: str, allowed: str) -> None:
-    if not valid:
-        value = getattr(trainer, name)
-        raise InputError(f"{trainer.name}({name}={value!r}): {name} must be {allowed}")

@@ -1,0 +1,150 @@
+"""Events are frozen data: checked when made, the same after JSON, and never anything else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.exceptions import InputError
+from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Gaussian, PoissonGaussian, sensitivity
+
+SAMPLES = {
+    "gaussian": Gaussian(3.5, count=7),
+    "poisson-gaussian": PoissonGaussian(0.8, 12, sampling_probability=0.03),
+}
+EVERY_EVENT = [pytest.param(SAMPLES.get(kind), id=kind) for kind in EVENTS]
+
+
+def test_every_registered_kind_is_tested():
+    assert set(SAMPLES) == set(EVENTS)
+    assert all(event.kind == kind and type(event) is EVENTS[kind] for kind, event in SAMPLES.items())
+
+
+# Validation
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("noise", [0, 0.0, -1.0, math.nan, math.inf, -math.inf])
+def test_noise_must_be_positive_and_finite(kind, noise):
+    with pytest.raises(InputError, match="noise_multiplier must be positive"):
+        EVENTS[kind](noise)
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, False, "3"])
+def test_count_must_be_a_whole_number_from_one(kind, count):
+    with pytest.raises(InputError, match="count must be a whole number of at least 1"):
+        EVENTS[kind](1.0, count=count)
+
+
+@pytest.mark.parametrize("probability", [0, -0.1, 1.0000001, math.nan, math.inf])
+def test_sampling_probability_must_be_a_probability_above_zero(probability):
+    with pytest.raises(InputError, match="sampling_probability must lie in"):
+        PoissonGaussian(1.0, sampling_probability=probability)
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT)
+def test_events_cannot_be_changed(event):
+    for field in dataclasses.fields(event):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, field.name, 1)
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT)
+def test_times_multiplies_the_count_and_nothing_else(event):
+    more = event.times(5)
+    assert more == dataclasses.replace(event, count=event.count * 5)
+    assert type(more) is type(event)
+    with pytest.raises(InputError):
+        event.times(0)
+
+
+def test_events_of_different_kinds_are_different():
+    assert Gaussian(1.0) != PoissonGaussian(1.0)
+
+
+# Relations
+
+
+def test_relations_carry_the_names_of_dp_accounting():
+    from dp_accounting import NeighboringRelation
+
+    assert set(NEIGHBORS) == {relation.name.lower() for relation in NeighboringRelation}
+
+
+def test_replacing_a_row_moves_a_sum_twice_as_far_as_removing_it():
+    sizes = {name: sensitivity(name) for name in NEIGHBORS}
+    assert sizes == {"replace_special": 1.0, "add_or_remove_one": 1.0, "replace_one": 2.0}
+
+
+@pytest.mark.parametrize("name", ["", "REPLACE_ONE", "substitute", None, 1])
+def test_unknown_relations_are_refused_with_the_known_ones(name):
+    with pytest.raises(InputError, match="replace_special, add_or_remove_one, replace_one"):
+        sensitivity(name)
+
+
+# JSON
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT)
+def test_json_round_trip(event):
+    again = Event.from_dict(json.loads(json.dumps(event.to_dict())))
+    assert again == event
+    assert type(again) is type(event)
+
+
+@pytest.mark.parametrize(
+    ("noise", "count"), [(2, 3), (np.float64(2), 3), (np.float32(2), np.int64(3)), (2.0, 3.0)]
+)
+@pytest.mark.parametrize("kind", EVENTS)
+def test_numbers_of_any_type_become_plain_ones(kind, noise, count):
+    event = EVENTS[kind](noise, count=count)
+    data = json.loads(json.dumps(event.to_dict()))
+    assert Event.from_dict(data) == EVENTS[kind](2.0, count=3)
+    assert type(event.count) is int
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "unknown kind of event None"),
+        ({"kind": "laplace", "parameters": {}}, "known are gaussian, poisson-gaussian"),
+        ({"kind": "gaussian"}, "has no parameters"),
+        ({"kind": "gaussian", "parameters": [1.0]}, "has no parameters"),
+        ({"kind": "gaussian", "parameters": {}}, "noise_multiplier"),
+        ({"kind": "gaussian", "parameters": {"noise_multiplier": 1, "seed": 0}}, "seed"),
+        ({"kind": "gaussian", "parameters": {"noise_multiplier": "much"}}, "gaussian"),
+        ({"kind": "gaussian", "parameters": {"noise_multiplier": None}}, "gaussian"),
+    ],
+)
+def test_unreadable_events_are_refused_in_words(data, message):
+    with pytest.raises(InputError, match=message):
+        Event.from_dict(data)
+
+
+def values():
+    numbers = st.floats() | st.integers() | st.sampled_from([10**400, -(10**400)])
+    return numbers | st.booleans() | st.none() | st.text(max_size=5) | st.just([]) | st.just({})
+
+
+@given(
+    st.sampled_from([*EVENTS, None, "", 3]),
+    st.dictionaries(
+        st.sampled_from(["noise_multiplier", "count", "sampling_probability", "kind", "x"]),
+        values(),
+    ),
+)
+def test_hostile_parameters_give_an_event_or_an_input_error(kind, parameters):
+    try:
+        event = Event.from_dict({"kind": kind, "parameters": parameters})
+    except InputError:
+        return
+    assert isinstance(event, Event)
+    assert 0 < event.noise_multiplier < math.inf
+    assert event.count >= 1
