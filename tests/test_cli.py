@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
-from tacit.data.tables import read_table
+from tacit.data.readers import read_table
 from tacit.estimators import DPLinearClassifier
 from tacit.models import load
 from tacit.privacy import Certificate

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tacit import tasks
+from tacit.data.readers import read_table
 from tacit.data.schema import Schema
-from tacit.data.tables import Table, read_table
+from tacit.data.tables import Table
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import BudgetError, FileError, InputError, SchemaError
 from tacit.models import load

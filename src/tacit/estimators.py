@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
 from tacit.stages import Encode, Normalize, PrivateCenter, Stage
+from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
 
 __all__ = ["DPLinearClassifier", "DPLinearRegressor"]
@@ -40,6 +42,8 @@ class _DPLinear(BaseEstimator):
             stages = (Normalize(), PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
         elif isinstance(stages, Stage):
             stages = (stages,)
+        elif not isinstance(stages, list | tuple):
+            raise InputError(f"stages must be 'auto' or a list of stages, not {stages!r}")
         trainer: Any = self.trainer
         if isinstance(trainer, str):
             if trainer != "auto":
@@ -60,18 +64,20 @@ class _DPLinear(BaseEstimator):
 
     def _size(self, neighbors: str, n: int) -> int:
         """The public normaliser."""
-        if neighbors != "add_or_remove_one":
-            if self.size is not None and self.size != n:
-                raise InputError(f"size={self.size}, but there are {n} rows, a public number")
-            return n
-        if self.size is None:
-            raise MissingBound(
-                "neighbors='add_or_remove_one' keeps the number of rows private and",
-                "size=, a public guess of it",
-            )
-        if isinstance(self.size, bool) or int(self.size) != self.size or self.size < 1:
-            raise InputError(f"size={self.size!r} must be a whole number of at least 1")
-        return int(self.size)
+        size = self.size
+        whole = isinstance(size, Integral) and not isinstance(size, bool)
+        if size is not None and not (whole and size >= 1):
+            raise InputError(f"size={size!r} must be a whole number of at least 1")
+        if neighbors == "add_or_remove_one":
+            if size is None:
+                raise MissingBound(
+                    "neighbors='add_or_remove_one' keeps the number of rows private and",
+                    "size=, a public guess of it",
+                )
+            return int(size)
+        if size not in (None, n):
+            raise InputError(f"size={size}, but there are {n} rows, a public number")
+        return n
 
     def _key(self) -> Key:
         state = self.random_state
@@ -81,7 +87,7 @@ class _DPLinear(BaseEstimator):
             state = state.randint(np.iinfo(np.int32).max)
         elif isinstance(state, np.random.Generator):
             state = state.integers(np.iinfo(np.int64).max)
-        return Key.from_seed(int(state))
+        return Key.from_seed(state)
 
     def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
         """Rows of X, checked; a table stays one if the stages begin with Encode."""
@@ -132,22 +138,23 @@ class _DPLinear(BaseEstimator):
         parts = [np.asarray(chunk @ coef.T) for _, chunk in seen.chunks()]
         return np.concatenate(parts) + self.intercept_
 
-    def get_feature_names_out(self) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of ``coef_``."""
         check_is_fitted(self, "coef_")
+        count = np.atleast_2d(self.coef_).shape[1]
+        names = getattr(self, "feature_names_in_", input_features)
         for stage in self.stages_:
             if isinstance(stage, Encode):
-                return np.asarray(stage.feature_names, dtype=object)
-        names = getattr(self, "feature_names_in_", None)
-        count = np.atleast_2d(self.coef_).shape[1]
-        if names is not None and len(names) == count:
-            return np.asarray(names)
-        return np.asarray([f"x{i}" for i in range(count)], dtype=object)
+                names = stage.feature_names
+            elif isinstance(stage, Projection):
+                names = None  # mixtures of columns, which have no names
+        if names is None or len(names) != count:
+            names = [f"x{i}" for i in range(count)]
+        return np.asarray(names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = self.random_state is None
         return tags
 
 
@@ -259,8 +266,10 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         plan = self._plan(loss)
         targets = loss.targets(index, loss.outputs(len(classes)))
         fit = self._fit_rows(plan, rows, targets, len(classes), [assumption])
-        self.classes_ = classes
         self._keep(fit)
+        self.classes_ = classes
+        if len(classes) == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
+            self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
         return self
 
     def _classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
@@ -296,9 +305,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores: (n,) for two classes, (n, classes) for more."""
         scores = self._scores(X)
-        if len(self.classes_) == 2:
-            return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-        return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:
         """The label with the highest score."""
@@ -308,18 +315,18 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
 
     def _has_probabilities(self) -> bool:
         try:
-            self._loss(len(getattr(self, "classes_", (0, 1)))).probabilities(np.zeros((1, 1)))
-        except (InputError, AttributeError, TypeError):
+            loss = self._loss(len(getattr(self, "classes_", (0, 1))))
+        except InputError:
             return False
-        except (IndexError, ValueError):
-            return True
-        return True
+        return type(loss).probabilities is not Loss.probabilities
 
-    @available_if(lambda self: self._has_probabilities())
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every class, where the loss defines one."""
         scores = self._scores(X)
-        return self._loss(len(self.classes_)).probabilities(scores)
+        # Of two classes, softmax leaves one difference: its probabilities are the logistic ones.
+        loss = get_loss("logistic") if scores.shape[1] == 1 else self._loss(len(self.classes_))
+        return loss.probabilities(scores)
 
 
 class DPLinearRegressor(RegressorMixin, _DPLinear):
@@ -393,9 +400,10 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             low, high = (float(value) for value in self.target_bounds)
         except (TypeError, ValueError):
             raise InputError(f"target_bounds={self.target_bounds!r} must be two numbers") from None
-        if not (np.isfinite([low, high]).all() and low < high):
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        if not 0 < half < np.inf:
             raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
-        return (low + high) / 2, (high - low) / 2
+        return middle, half
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit on private rows and targets, spending the budget."""
@@ -403,8 +411,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
-        rows, y = self._rows(X, reset=True, y=y)
         middle, half = self._target_scale()
+        rows, y = self._rows(X, reset=True, y=y)
         targets = _labels(y, rows.n)
         try:
             targets = targets.astype(np.float64)
@@ -412,7 +420,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError("the target must be numbers") from None
         if not np.isfinite(targets).all():
             raise InputError("the target contains NaN or infinity")
-        scaled = np.clip((targets - middle) / half, -1.0, 1.0)
+        with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
+            scaled = np.clip((targets - middle) / half, -1.0, 1.0)
         bounded = "the limits of the target were given in advance"
         fit = self._fit_rows(self._plan(loss), rows, loss.targets(scaled, 1), 0, [bounded])
         self._keep(fit)
@@ -423,6 +432,12 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
     def predict(self, X: Any) -> np.ndarray:
         """The predicted target."""
         return self._scores(X)[:, 0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn asks for a good fit to 200 rows, which are few for a private one.
+        tags.regressor_tags.poor_score = True
+        return tags
 
 
 def _takes_tables(stages: Any) -> bool:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import stages as stage_classes
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.exceptions import CertificateError, FileError, InputError
+from tacit.exceptions import FileError, InputError
 from tacit.files import write_bytes
 from tacit.privacy.certificate import Certificate
 from tacit.stages import Stage
@@ -28,6 +28,11 @@ __all__ = ["load", "save"]
 FORMAT = "tacit-model/1"
 LIMIT = 4 << 30  # bytes; a linear model is never larger
 ESTIMATORS = {cls.__name__: cls for cls in (DPLinearClassifier, DPLinearRegressor)}
+STAGES: dict[str, type[Stage]] = {
+    name: getattr(stage_classes, name)
+    for name in stage_classes.__all__
+    if name not in ("Context", "Stage")
+}
 
 
 def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathLike[str]) -> None:
@@ -38,6 +43,8 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
     """
     from safetensors.numpy import save as to_bytes
 
+    if type(estimator) not in ESTIMATORS.values():
+        raise InputError(f"save takes {' or '.join(ESTIMATORS)}, not {type(estimator).__name__}")
     check_is_fitted(estimator, "coef_")
     tensors = {
         "coef": np.ascontiguousarray(np.atleast_2d(estimator.coef_), dtype=np.float64),
@@ -56,7 +63,7 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
         "loss": estimator.loss if isinstance(estimator.loss, str) else estimator.loss.name,
         "features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "classes": None if classes is None else classes.tolist(),
+        "classes": None if classes is None else [classes.dtype.str, classes.tolist()],
         "stages": kept,
     }
     metadata = {
@@ -83,11 +90,9 @@ def load(path: str | os.PathLike[str]) -> DPLinearClassifier | DPLinearRegressor
         if model["format"] != FORMAT:
             raise FileError(f"{path} has format {model['format']!r}; this version reads {FORMAT}")
         return _rebuild(model, tensors, Certificate.from_json(metadata["certificate"]))
-    except CertificateError as error:
-        raise FileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, InputError):
-            raise
+    except FileError:
+        raise
+    except Exception as error:  # whatever strange content may cause, deep nesting included
         raise FileError(f"{path} is not a complete model: {error!r}") from error
 
 
@@ -95,49 +100,55 @@ def _rebuild(
     model: Mapping[str, Any], tensors: Mapping[str, np.ndarray], certificate: Certificate
 ) -> DPLinearClassifier | DPLinearRegressor:
     estimator = ESTIMATORS[model["estimator"]](
-        certificate.epsilon, certificate.delta, loss=model["loss"]
+        certificate.epsilon, certificate.delta, loss=str(model["loss"])
     )
-    kept: list[Stage] = []
-    for i, entry in enumerate(model["stages"]):
-        cls = getattr(stage_classes, entry["name"]) if entry["name"] in _STAGES else None
-        if cls is None:
-            raise ValueError(f"unknown stage {entry['name']!r}")
-        start = f"stage.{i}."
-        arrays = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        kept.append(cls.restore(entry["parameters"], arrays))
-    estimator.stages_ = tuple(kept)
     estimator.certificate_ = certificate
-    estimator.n_features_in_ = int(model["features"])
+    estimator.stages_ = tuple(_restore(i, e, tensors) for i, e in enumerate(model["stages"]))
+    estimator.n_features_in_ = width = int(model["features"])
     if model["feature_names"] is not None:
         estimator.feature_names_in_ = np.asarray(model["feature_names"], dtype=object)
-    estimator.coef_, estimator.intercept_ = tensors["coef"], tensors["intercept"]
-    if len(estimator.coef_) != len(estimator.intercept_) or estimator.coef_.ndim != 2:
-        raise ValueError("coefficients and intercepts do not fit each other")
+    for stage in estimator.stages_:
+        width = stage.width(width)
+    coef, intercept = tensors["coef"], tensors["intercept"]
+    outputs = 1
+    if isinstance(estimator, DPLinearClassifier):
+        dtype, labels = model["classes"]
+        estimator.classes_ = np.array(labels, dtype=np.dtype(dtype))
+        outputs = len(labels) if len(labels) > 2 else 1
+    if coef.shape != (outputs, width) or intercept.shape != (outputs,):
+        raise ValueError(f"coefficients of shape {coef.shape} do not fit")
+    estimator.coef_, estimator.intercept_ = coef, intercept
     if isinstance(estimator, DPLinearRegressor):
-        estimator.coef_ = estimator.coef_[0]
-        estimator.intercept_ = float(estimator.intercept_[0])
-    else:
-        estimator.classes_ = np.asarray(model["classes"])
+        estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
     return estimator
 
 
-_STAGES = {name for name in stage_classes.__all__ if name not in ("Context", "Stage")}
+def _restore(position: int, entry: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Stage:
+    """A fitted stage: its class looked up by name, its settings and what it learned set."""
+    start = f"stage.{position}."
+    arrays = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+    if not all(name[0].isalpha() and name.endswith("_") for name in arrays):
+        raise ValueError(f"{entry['name']} has no attributes {', '.join(arrays)}")
+    return STAGES[entry["name"]].restore(entry["parameters"], arrays)
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     try:
-        if path.stat().st_size > LIMIT:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise FileError(f"{path} is not a file")
+        if size > LIMIT:
             raise FileError(f"{path} is larger than any linear model")
         with safe_open(path, framework="np") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, dict(file.metadata() or {})
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    except (SafetensorError, ValueError, TypeError) as error:
-        if isinstance(error, FileError):
-            raise
+    except Exception as error:  # the reader's own kind, or NumPy's where it lacks a type
         raise FileError(f"{path} is damaged or not a model file: {error}") from error
 
 

@@ -22,13 +22,13 @@ from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import accountant_for, gaussian_mu
+from tacit.privacy.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense
 from tacit.privacy.events import Event, sensitivity
 from tacit.progress import Progress, silent
-from tacit.stages.base import Context, Stage
+from tacit.stages.base import Context, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
@@ -58,6 +58,10 @@ class Plan:
         for stage in self.stages:
             if not isinstance(stage, Stage):
                 raise InputError(f"stages must be stages of tacit.stages, not {stage!r}")
+            if stage.kind not in ("free", "public") and not isinstance(stage, PrivateStage):
+                raise InputError(
+                    f"{stage.name} looks at private rows and does not say at what cost"
+                )
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
 
@@ -81,7 +85,7 @@ class Plan:
             before = d
             d = stage.width(d)
             bound = stage.typical(bound, before)
-            draws += d if stage.kind == "private" else 0
+            draws += stage.draws(before) if isinstance(stage, PrivateStage) else 0
         if bound is None:
             raise MissingBound(
                 "Training", "stages that end in rows of bounded norm, such as ClipNorm(radius)"
@@ -91,7 +95,7 @@ class Plan:
         noise = {
             i: stage.noise_multiplier or unit / (stage.share * mu)
             for i, stage in enumerate(self.stages)
-            if isinstance(stage, PrivateCenter)
+            if isinstance(stage, PrivateStage)
         }
         left = 1.0 - math.fsum((unit / (z * mu)) ** 2 for z in noise.values())
         if left <= 0:
@@ -103,20 +107,22 @@ class Plan:
         trainer = self.trainer.resolve(facts)
         draws += int(trainer.steps) * (d + self.fit_intercept) * outputs
         slack = numerical_delta(draws, self.budget.epsilon) if self.arithmetic == "exact" else 0.0
-        fixed: list[tuple[str, Event]] = []
-        for i, z in noise.items():
-            event = self.stages[i].event(z)
-            if event is not None:
-                fixed.append((self.stages[i].name, event))
+        fixed = [
+            (stage.name, stage.event(noise[i]))
+            for i, stage in enumerate(self.stages)
+            if isinstance(stage, PrivateStage)
+        ]
 
         def events(z: float) -> list[Event]:
             return [*(event for _, event in fixed), trainer.event(z, facts)]
 
+        if accountant_for(events(1.0)) == "pld":
+            slack += PLD_SLACK
         if slack >= self.budget.delta:
             raise BudgetError(
-                f"at epsilon={self.budget.epsilon:g} the sampler's own error exceeds "
-                f"delta={self.budget.delta:g}; choose a smaller epsilon (from 20 on there is "
-                "hardly any privacy) or arithmetic='fast'"
+                f"delta={self.budget.delta:g} is below what can be computed for this plan at "
+                f"epsilon={self.budget.epsilon:g}, {slack:.3g}; raise delta, lower epsilon, or "
+                "train on full batches"
             )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         z = calibrate(events, left_over, self.neighbors)
@@ -171,7 +177,7 @@ class CalibratedPlan:
             stage = copy.copy(stage)
             context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i)
             # Only a private stage is shown rows: the others could not look if they tried.
-            stage.fit(seen if stage.kind == "private" else seen.hidden(), context)
+            stage.fit(seen if isinstance(stage, PrivateStage) else seen.hidden(), context)
             fitted.append(stage)
             before, seen = seen, stage.through(seen)
         progress("stages", len(plan.stages), len(plan.stages))

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema, did_you_mean
-from tacit.data.tables import ABSENT, UNSEEN, Table, read_table, write_predictions
+from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, FileError, InputError, SchemaError
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together

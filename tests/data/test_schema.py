@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data.schema import (
-    CATEGORY_MISSING,
-    CATEGORY_UNSEEN,
+    CATEGORY_POLICIES,
     NUMBER_MISSING,
     NUMBER_SCALES,
     CategoryColumn,
@@ -50,9 +49,8 @@ labels = st.lists(
     max_size=5,
     unique_by=match_key,
 )
-categories = st.builds(
-    CategoryColumn, labels, st.sampled_from(CATEGORY_MISSING), st.sampled_from(CATEGORY_UNSEEN)
-)
+policies = st.sampled_from(CATEGORY_POLICIES)
+categories = st.builds(CategoryColumn, labels, policies, policies)
 
 
 @st.composite

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data.readers import read_table
 from tacit.data.rows import as_rows
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
-from tacit.data.tables import Table, read_table
+from tacit.data.tables import Table
 from tacit.exceptions import InputError, SchemaError
 from tacit.stages.encode import Encode
 

@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tacit.data.readers import read_table
 from tacit.data.schema import Schema
-from tacit.data.tables import Table, read_table
+from tacit.data.tables import Table
 from tacit.exceptions import FileError
 
 __all__ = ["load_adult", "load_fashion_mnist", "load_mnist"]

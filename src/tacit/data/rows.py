@@ -40,6 +40,8 @@ class Source(Protocol):
     @property
     def sparse(self) -> bool: ...
 
+    def empty(self) -> Source: ...
+
     def slice(self, start: int, stop: int) -> Chunk: ...
 
 
@@ -50,6 +52,9 @@ class DenseSource:
     n = property(lambda self: self.array.shape[0])
     d = property(lambda self: self.array.shape[1])
     sparse = False
+
+    def empty(self) -> DenseSource:
+        return DenseSource(np.empty((0, self.d)))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.array[start:stop], dtype=np.float64)
@@ -62,6 +67,9 @@ class SparseSource:
     n = property(lambda self: self.matrix.shape[0])
     d = property(lambda self: self.matrix.shape[1])
     sparse = True
+
+    def empty(self) -> SparseSource:
+        return SparseSource(sp.csr_array((0, self.d)))
 
     def slice(self, start: int, stop: int) -> sp.csr_array:
         return self.matrix[start:stop].astype(np.float64)
@@ -111,7 +119,7 @@ class Rows:
 
     def hidden(self) -> Rows:
         """The same shape and bound without a single row: what a free or public stage is shown."""
-        return replace(self, source=as_rows(self.source.slice(0, 0)).source)
+        return replace(self, source=self.source.empty())
 
     def collect(self) -> np.ndarray | sp.csr_array:
         """All rows at once: sparse if their chunks are, dense otherwise."""

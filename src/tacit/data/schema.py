@@ -5,46 +5,42 @@ read from the table: the largest income or a rare category can belong to one
 person. With them, encoding a row needs nothing but that row, so it costs no
 privacy.
 
-The policy ``error`` is the exception to mind: a run that stops because of one
-cell tells whoever sees it stop something about that row. Use it on data you may
-look at. The message names the column and never the value.
+There are two exceptions to mind: the policy ``error``, and text in a column that
+the schema declares a number. Either stops the run because of one cell, and that
+tells whoever sees it stop something about that row. Use ``error`` only on data you
+may look at, and clean number columns of text beforehand, by a rule that looks at one
+cell at a time. The message names the column and never the value.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import MISSING, asdict, dataclass, fields
 from numbers import Real
-from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
-from tacit.data.tables import (
-    PathLike,
-    as_number,
-    as_table,
-    is_missing,
-    match_key,
-    number_text,
-)
-from tacit.exceptions import FileError, SchemaError
-from tacit.files import write_bytes
+from tacit.data.draft import draft_text, read_yaml, write_yaml
+from tacit.data.tables import PathLike, as_number, as_table, is_missing, match_key, plain
+from tacit.exceptions import SchemaError
 
 __all__ = ["CategoryColumn", "Column", "NumberColumn", "Schema"]
 
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "error")
 NUMBER_SCALES = ("linear", "log")
-CATEGORY_MISSING = ("zeros", "level", "error")
-CATEGORY_UNSEEN = ("zeros", "level", "error")
+CATEGORY_POLICIES = ("zeros", "level", "error")  # for missing and for unseen
 
 
 @dataclass(frozen=True)
 class NumberColumn:
     """A column of numbers between public bounds; values outside are clamped.
+
+    A cell of text that is not a missing one stops the run, whatever the policies say,
+    and so reveals that there is one, as ``missing="error"`` does for a missing cell.
 
     Parameters
     ----------
@@ -68,8 +64,8 @@ class NumberColumn:
         low, high = _finite("low", self.low), _finite("high", self.high)
         if not low < high or not math.isfinite(high - low):
             raise SchemaError(
-                f"low must be less than high, a finite way apart; they are {number_text(low)} "
-                f"and {number_text(high)}"
+                f"low must be less than high, a finite way apart; they are {plain(low)} "
+                f"and {plain(high)}"
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -85,8 +81,8 @@ class NumberColumn:
         return [name, f"{name}=<missing>"][: self.width]
 
     def to_dict(self) -> dict[str, Any]:
-        bounds = {"low": _plain(self.low), "high": _plain(self.high)}
-        return {"kind": "number", **bounds, "missing": self.missing, "scale": self.scale}
+        bounds = {"low": plain(self.low), "high": plain(self.high)}
+        return {"kind": "number", **asdict(self), **bounds}
 
 
 @dataclass(frozen=True)
@@ -109,10 +105,10 @@ class CategoryColumn:
 
     def __post_init__(self) -> None:
         labels = _labels("categories", self.categories)
-        texts = tuple(c if isinstance(c, str) else number_text(c) for c in labels)
+        texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
         object.__setattr__(self, "categories", texts)
-        _one_of("missing", self.missing, CATEGORY_MISSING)
-        _one_of("unseen", self.unseen, CATEGORY_UNSEEN)
+        _one_of("missing", self.missing, CATEGORY_POLICIES)
+        _one_of("unseen", self.unseen, CATEGORY_POLICIES)
 
     @property
     def width(self) -> int:
@@ -124,16 +120,11 @@ class CategoryColumn:
         return [f"{name}={level}" for level in (*self.categories, *levels)]
 
     def to_dict(self) -> dict[str, Any]:
-        own = {"missing": self.missing, "unseen": self.unseen}
-        return {"kind": "category", "categories": list(self.categories), **own}
+        return {"kind": "category", **asdict(self), "categories": list(self.categories)}
 
 
 Column: TypeAlias = NumberColumn | CategoryColumn
-_KINDS: dict[str, tuple[type[Any], tuple[str, ...], tuple[str, ...]]] = {  # class, keys, blanks
-    "number": (NumberColumn, ("low", "high", "missing", "scale"), ("low", "high")),
-    "category": (CategoryColumn, ("categories", "missing", "unseen"), ("categories",)),
-}
-_KEYS = ("target", "classes", "target_bounds", "columns", "ignore")
+_KINDS: dict[str, type[Column]] = {"number": NumberColumn, "category": CategoryColumn}
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,33 +164,33 @@ class Schema:
                 raise SchemaError(f"column {name!r} must be a NumberColumn or a CategoryColumn")
         if not columns:
             raise SchemaError("columns: a schema needs at least one column to learn from")
-        if isinstance(self.ignore, str):
+        if isinstance(self.ignore, str | Mapping) or not isinstance(self.ignore, Iterable):
             raise SchemaError("ignore must be a list of column names")
-        ignore = tuple(dict.fromkeys(_name(name) for name in self.ignore))
-        target = None if self.target is None else _name(self.target)
-        twice = [name for name in ignore if name in columns or name == target]
-        if twice or target in columns:
-            raise SchemaError(
-                f"column {[*twice, target][0]!r} is listed twice: keep it in one of columns, "
-                "ignore and target"
-            )
-        if target is None and (self.classes is not None or self.target_bounds is not None):
+        ignore = tuple(dict.fromkeys(map(_name, self.ignore)))
+        target, classes, bounds = self.target, self.classes, self.target_bounds
+        if target is not None:
+            target = _name(target)
+        elif classes is not None or bounds is not None:
             raise SchemaError("classes and target_bounds describe a target; name it in target")
-        if self.classes is not None and self.target_bounds is not None:
-            raise SchemaError(f"target {target!r}: give classes or target_bounds, not both")
+        most, times = Counter([*columns, *ignore, target]).most_common(1)[0]
+        if times > 1:
+            raise SchemaError(
+                f"column {most!r} is listed twice: keep it in one of columns, ignore and target"
+            )
         with _at(f"target {target!r}"):
-            classes = None if self.classes is None else _labels("classes", self.classes)
+            if classes is not None and bounds is not None:
+                raise SchemaError("give classes or target_bounds, not both")
+            classes = None if classes is None else _labels("classes", classes)
             if classes is not None and len(classes) < 2:
                 raise SchemaError("classes must list at least two values")
-            bounds = None if self.target_bounds is None else _bounds(self.target_bounds)
-        for key, value in {
-            "columns": columns,
-            "ignore": ignore,
-            "target": target,
-            "classes": classes,
-            "target_bounds": bounds,
-        }.items():
-            object.__setattr__(self, key, value)
+            if bounds is not None:
+                if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+                    raise SchemaError("target_bounds must be a pair [low, high]")
+                ends = NumberColumn(*bounds)
+                bounds = (ends.low, ends.high)
+        clean = (columns, target, classes, bounds, ignore)
+        for field, value in zip(fields(self), clean, strict=True):
+            object.__setattr__(self, field.name, value)
 
     def _facts(self) -> tuple[Any, ...]:
         columns = tuple(self.columns.items())  # their order is the order of the features
@@ -221,94 +212,61 @@ class Schema:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
         """The inverse of `to_dict`; also what the YAML file holds."""
-        _known_keys(data, _KEYS, "the schema")
+        _known_keys(data, [field.name for field in fields(cls)], "the schema")
         columns = data.get("columns")
         if not isinstance(columns, Mapping):
             raise SchemaError("the schema needs a key 'columns' with a mapping of names to columns")
-        ignore = data.get("ignore") or ()
-        if isinstance(ignore, str) or not isinstance(ignore, Sequence):
-            raise SchemaError("ignore must be a list of column names")
-        blanks: list[str] = []
-        for key in ("target", "classes", "target_bounds"):
-            value = data.get(key, 0)
-            if value is None or value == [] or (key == "target_bounds" and _has_blank(value)):
-                blanks.append(f"{key} (fill it in or delete the line)")
-        for name, fields in columns.items():
+        facts = {key: data[key] for key in ("target", "classes", "target_bounds") if key in data}
+        if isinstance(facts.get("target_bounds"), list | tuple) and None in facts["target_bounds"]:
+            facts["target_bounds"] = None
+        blanks = [f"{k} (fill it in or delete the line)" for k in facts if facts[k] in (None, [])]
+        for name, entry in columns.items():
             with _at(f"column {name!r}"):
-                _name(name)
-                blanks += [f"{key} of column {name!r}" for key in _blanks(fields)]
+                blanks += [f"{key} of column {name!r}" for key in _blanks(entry)]
         if blanks:
             raise SchemaError(
                 "the schema has blanks that a person must fill in from public knowledge: "
                 + "; ".join(blanks)
             )
         parsed: dict[str, Column] = {}
-        for name, fields in columns.items():
+        for name, entry in columns.items():
             with _at(f"column {name!r}"):
-                settings = {key: value for key, value in fields.items() if key != "kind"}
-                parsed[_name(name)] = _KINDS[fields["kind"]][0](**settings)
-        target, classes = data.get("target"), data.get("classes")
-        return cls(parsed, target, classes, data.get("target_bounds"), tuple(ignore))
+                settings = {key: value for key, value in entry.items() if key != "kind"}
+                parsed[name] = _KINDS[entry["kind"]](**settings)
+        return cls(parsed, **facts, ignore=data.get("ignore") or ())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, dicts, text and numbers."""
-        data: dict[str, Any] = {}
-        if self.target is not None:
-            data["target"] = self.target
-        if self.classes is not None:
-            data["classes"] = list(self.classes)
-        if self.target_bounds is not None:
-            data["target_bounds"] = [_plain(bound) for bound in self.target_bounds]
-        data["columns"] = {name: column.to_dict() for name, column in self.columns.items()}
-        if self.ignore:
-            data["ignore"] = list(self.ignore)
-        return data
+        data: dict[str, Any] = {
+            "target": self.target,
+            "classes": list(self.classes or ()),
+            "target_bounds": [plain(bound) for bound in self.target_bounds or ()],
+            "columns": {name: column.to_dict() for name, column in self.columns.items()},
+            "ignore": list(self.ignore),
+        }
+        return {key: value for key, value in data.items() if value}
 
     @classmethod
     def load(cls, path: PathLike) -> Schema:
         """Read a schema that a person filled in; all blanks are reported at once."""
-        path = Path(path)
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise FileError(f"cannot read the schema {path}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise FileError(f"the schema {path} is not text in UTF-8") from None
-        with _at(str(path)):
-            return cls.from_dict(_parse_yaml(text))
+        with _at(os.fspath(path)):
+            return cls.from_dict(read_yaml(path))
 
     def save(self, path: PathLike) -> None:
         """Write the schema as YAML."""
-        data = self.to_dict()
-        text = _dump(data, allow_unicode=True)
-        if yaml.safe_load(text) != data:  # some line separators need to be escaped
-            text = _dump(data, allow_unicode=False)
-        write_bytes(path, text.encode())
+        write_yaml(path, self.to_dict())
 
     @staticmethod
     def draft(table: Any, target: str | None = None) -> str:
         """YAML text to fill in: names and kinds of the columns, everything else blank.
 
-        Parameters
-        ----------
-        table : Table or what `as_table` takes
-            Only its column names and how they are stored are used.
-        target : str, optional
-            The column to predict.
+        The kind is how the table stores a column, so a cell of text among numbers shows.
         """
         table = as_table(table)
         if target is not None and target not in table.column_names:
             near = did_you_mean(target, table.column_names)
             raise SchemaError(f"target {target!r} is not a column of the table{near}")
-        kinds = {name: table.kind(name) for name in table.column_names}
-        lines = [_DRAFT_TOP]
-        if target is None:
-            lines.append("# target: NAME   # the column to predict; take it out of columns below\n")
-        else:
-            lines.append(f"target: {_quoted(target)}\n{_DRAFT_TARGET[kinds.pop(target)]}")
-        lines.append("columns:\n")
-        lines += [f"  {_quoted(name)}:\n{_DRAFT_COLUMN[kind]}" for name, kind in kinds.items()]
-        return "".join([*lines, _DRAFT_END])
+        return draft_text({name: table.kind(name) for name in table.column_names}, target)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
@@ -326,46 +284,6 @@ def _at(place: str) -> Iterator[None]:
         raise SchemaError(f"{place}: {error}") from None
 
 
-def _parse_yaml(text: str) -> Mapping[str, Any]:
-    try:
-        _refuse_duplicates(yaml.compose(text, Loader=yaml.SafeLoader), set())
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        if isinstance(error, SchemaError):
-            raise
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark else ""
-        raise SchemaError(f"not well-formed YAML{line}; put odd names in quotes") from None
-    if not isinstance(data, Mapping):
-        raise SchemaError("a schema is a YAML mapping with the key 'columns'")
-    return data
-
-
-def _dump(data: Any, *, allow_unicode: bool) -> str:
-    return str(
-        yaml.safe_dump(
-            data, allow_unicode=allow_unicode, sort_keys=False, default_flow_style=None, width=100
-        )
-    )
-
-
-def _refuse_duplicates(node: Any, seen: set[int]) -> None:
-    """YAML keeps the last of two equal keys in silence; a person would not know which."""
-    if node is None or id(node) in seen or isinstance(node, yaml.ScalarNode):
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        children = list(node.value)
-    else:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
-            raise SchemaError(f"{', '.join(map(repr, twice))} is given more than once")
-        children = [value for _, value in node.value]
-    for child in children:
-        _refuse_duplicates(child, seen)
-
-
 def _known_keys(data: Any, allowed: Sequence[str], where: str) -> None:
     if not isinstance(data, Mapping):
         raise SchemaError(f"{where} must be a mapping with the keys {', '.join(allowed)}")
@@ -377,18 +295,14 @@ def _known_keys(data: Any, allowed: Sequence[str], where: str) -> None:
             )
 
 
-def _blanks(fields: Any) -> list[str]:
+def _blanks(entry: Any) -> list[str]:
     """Which facts of a column are left blank; also checks its kind and keys."""
-    if not isinstance(fields, Mapping) or "kind" not in fields:
+    if not isinstance(entry, Mapping) or "kind" not in entry:
         raise SchemaError("must be a mapping with the key 'kind': number or category")
-    _one_of("kind", fields["kind"], tuple(_KINDS))
-    _, keys, needed = _KINDS[fields["kind"]]
-    _known_keys(fields, ("kind", *keys), f"a {fields['kind']} column")
-    return [key for key in needed if fields.get(key) is None or fields[key] in ([], ())]
-
-
-def _has_blank(value: Any) -> bool:
-    return isinstance(value, Sequence) and any(bound is None for bound in value)
+    _one_of("kind", entry["kind"], tuple(_KINDS))
+    needs = {field.name: field.default is MISSING for field in fields(_KINDS[entry["kind"]])}
+    _known_keys(entry, ["kind", *needs], f"a {entry['kind']} column")
+    return [key for key in needs if needs[key] and entry.get(key) in (None, [], ())]
 
 
 def _name(name: Any) -> str:
@@ -411,13 +325,6 @@ def _finite(key: str, value: Any) -> float:
     return float(value)
 
 
-def _bounds(pair: Any) -> tuple[float, float]:
-    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise SchemaError("target_bounds must be a pair [low, high]")
-    column = NumberColumn(*pair)
-    return column.low, column.high
-
-
 def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
     """Categories or classes: text or numbers, no two of them the same, none missing."""
     if isinstance(labels, str) or not isinstance(labels, Sequence) or not len(labels):
@@ -429,7 +336,7 @@ def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
                 f"{key}: put {label!r} in quotes, as the text of the cell (YAML reads words such "
                 "as yes, no, true, null and dates as something else)"
             )
-        value = label.strip() if isinstance(label, str) else _plain(float(label))
+        value = label.strip() if isinstance(label, str) else plain(float(label))
         if is_missing(str(value)):
             raise SchemaError(
                 f"{key}: {label!r} marks a missing cell and cannot be one of them; the policy "
@@ -439,57 +346,3 @@ def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
             raise SchemaError(f"{key}: {clean[match_key(value)]!r} and {value!r} are the same")
         clean[match_key(value)] = value
     return tuple(clean.values())
-
-
-def _plain(value: float) -> float | int:
-    """Whole numbers as int, to be read easily in a file."""
-    return int(value) if float(value).is_integer() and abs(value) < 1e15 else float(value)
-
-
-def _quoted(name: str) -> str:
-    """A name as YAML, in quotes only where it needs them."""
-    with suppress(yaml.YAMLError, ValueError):
-        if name.replace("-", "").replace("_", "").isalnum() and yaml.safe_load(name) == name:
-            return name
-    dumped = yaml.safe_dump(name, default_style='"', allow_unicode=True, width=math.inf)
-    return str(dumped).strip()
-
-
-_DRAFT_TOP = """\
-# What Tacit may know about this table before it reads a row.
-#
-# Fill in every blank from public knowledge: a code book, a form, the law, common sense.
-# Do not look the answers up in the table. The largest income or a rare category can belong
-# to one person, and a model fitted with it would give that person away.
-# Generous round bounds are fine: values outside them are moved to the nearest bound.
-#
-# number    low, high   public bounds
-#           scale       linear (default), or log for amounts, mostly small and a few large
-#           missing     what an empty cell becomes: middle (default), low, high,
-#                       indicator (a further 0/1 column marks it), error
-# category  categories  public list, e.g. [cook, nurse, "yes", "no"]
-#           missing     zeros (default), level (a column of its own), error
-#           unseen      the same, for a value that is not on the list
-#
-# error stops the run. That alone tells whoever sees it something about one row, so use it
-# only where the rows may be looked at.
-
-"""
-_DRAFT_TARGET = {
-    "text": "classes: []   # every value it may have; read from the rows they would leak\n\n",
-    "number": """\
-# Keep one of the next two lines: bounds for a number, classes for a label such as 0 and 1.
-target_bounds: [~, ~]   # public bounds; the target is moved into them
-# classes: []           # every value it may have; read from the rows they would leak
-
-""",
-}
-_DRAFT_COLUMN = {
-    "number": "    kind: number   # or category, with categories\n    low: ~\n    high: ~\n",
-    "text": "    kind: category\n    categories: []\n",
-}
-_DRAFT_END = """\
-
-# Columns that are not to be used, such as names and numbers of persons: move them here.
-ignore: []
-"""

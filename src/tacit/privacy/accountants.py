@@ -1,7 +1,8 @@
 """What a list of events costs: exact Gaussian DP, or privacy loss distributions.
 
 Every function rounds to the safe side: an ε or δ that is returned is never
-below the true one, a μ that may be spent never above it.
+below the true one (for loss distributions: once `PLD_SLACK` is set aside in δ),
+a μ that may be spent never above it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COARSE_GRID",
     "FINE_GRID",
+    "PLD_SLACK",
     "accountant_for",
     "delta",
     "epsilon",
@@ -34,6 +36,9 @@ __all__ = [
 
 FINE_GRID = 1e-4  # what certificates are confirmed on
 COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searching
+# dp-accounting rounds its grids up but convolves them in floating point: at δ = 1e-12 its ε was
+# seen 0.26% too small after 10,000 steps, as if 2e-13 of δ were missing. Plans set this aside.
+PLD_SLACK = 1e-11
 
 
 # --- exact Gaussian differential privacy (Dong, Roth & Su 2022) -----------------------------
@@ -125,6 +130,11 @@ def loss_distribution(events: Sequence[Event], neighbors: str, grid: float) -> P
 
     sensitivity(neighbors)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
+    # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
+    gaussians = [event for event in events if type(event) is Gaussian]
+    if len(gaussians) > 1:
+        noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
+        events = [Gaussian(noise), *(event for event in events if type(event) is not Gaussian)]
     for event in events:
         accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
     return accountant

@@ -387,7 +387,8 @@ def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve
     scale = max(plan.epsilon, 0.05 * plan.spread)
     failure = math.log(1e4) - log_delta  # ln(1/η), η = 1e-4·δ
     h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
-    h = max(min(h, plan.window / 2**14), plan.window / _LARGEST, plan.span / _LARGEST)
+    largest = _LARGEST if log_delta > -_WIDEST else 2**14  # no need to resolve a δ of 1e-260
+    h = max(min(h, plan.window / 2**14), plan.window / largest, plan.span / largest)
     steps = [(_discretise(pair, h, plan.reach), c) for pair, c in pairs.items()]
 
     def cumulant(at: float) -> float:

@@ -21,7 +21,7 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import Event
 
-__all__ = ["Context", "Kind", "Stage", "densify", "require_positive"]
+__all__ = ["Context", "Kind", "PrivateStage", "Stage", "densify", "require_positive"]
 
 Kind = Literal["free", "public", "private", "plain"]
 
@@ -81,10 +81,6 @@ class Stage:
         """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
         return self.bound(radius, d)
 
-    def event(self, noise_multiplier: float) -> Event | None:
-        """What fitting costs, given its noise; None where it costs nothing."""
-        return None
-
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         """Learn what the map needs; nothing, unless overridden."""
         as_rows(rows)
@@ -133,6 +129,38 @@ class Stage:
         if not hasattr(self, attribute):
             raise InputError(f"{self.name} is not fitted yet; call fit first")
         return getattr(self, attribute)
+
+
+@dataclass
+class PrivateStage(Stage):
+    """A stage that looks at the private rows through Gaussian noise.
+
+    Parameters
+    ----------
+    share : float
+        Part of the plan's μ, its Gaussian budget, spent here: 0.1 takes one per
+        cent of μ² from the training.
+    noise_multiplier : float, optional
+        Noise in contributions of one row, instead of a share.
+    """
+
+    share: float = 0.1
+    noise_multiplier: float | None = None
+    kind: ClassVar[Kind] = "private"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.share, bool) or not 0 < self.share < 1:
+            raise InputError(f"{self.name}: share must lie between 0 and 1, not {self.share!r}")
+        if self.noise_multiplier is not None:
+            require_positive(self, "noise_multiplier")
+
+    def event(self, noise_multiplier: float) -> Event:
+        """What fitting costs, given its noise. There is no private stage without one."""
+        raise TypeError(f"{self.name} does not say what it costs")
+
+    def draws(self, d: int) -> int:
+        """How many noise values it draws, for d columns in."""
+        raise TypeError(f"{self.name} does not say how much noise it draws")
 
 
 def require_positive(stage: Stage, name: str) -> None:

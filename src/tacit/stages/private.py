@@ -11,13 +11,13 @@ from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import noisy_sum
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, Kind, Stage, densify
+from tacit.stages.base import Context, PrivateStage, densify
 
 __all__ = ["PrivateCenter"]
 
 
 @dataclass
-class PrivateCenter(Stage):
+class PrivateCenter(PrivateStage):
     """Subtract a noisy mean (paper 000, Algorithm 3, steps 1 and 2).
 
     The sum of the rows, each of norm at most R, is released with Gaussian noise
@@ -30,27 +30,20 @@ class PrivateCenter(Stage):
 
     Parameters
     ----------
-    share : float
-        Part of the plan's μ, its Gaussian budget, spent here: 0.1 takes one per
-        cent of μ² from the training.
-    noise_multiplier : float, optional
-        Noise in row norms, instead of a share.
+    share, noise_multiplier
+        What is spent: a share of the plan's budget, or a fixed amount of noise.
     shrink : bool
         Whether to shrink the noisy mean as described.
     """
 
-    share: float = 0.1
-    noise_multiplier: float | None = None
     shrink: bool = True
-    kind: ClassVar[Kind] = "private"
     affine: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise InputError(f"PrivateCenter: share must lie between 0 and 1, not {self.share!r}")
 
     def event(self, noise_multiplier: float) -> Gaussian:
         return Gaussian(noise_multiplier)
+
+    def draws(self, d: int) -> int:
+        return d
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None:

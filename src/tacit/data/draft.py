@@ -1,0 +1,112 @@
+"""A schema as YAML: the draft that a person fills in, and what comes back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.data.tables import PathLike
+from tacit.exceptions import FileError, SchemaError
+from tacit.files import write_bytes
+
+__all__ = ["draft_text", "read_yaml", "write_yaml"]
+
+_TOP = """\
+# What Tacit may know about this table before it reads a row.
+#
+# Fill in every blank from public knowledge: a code book, a form, the law, common sense.
+# Do not look the answers up in the table. The largest income or a rare category can belong
+# to one person, and a model fitted with it would give that person away.
+# Generous round bounds are fine: values outside them are moved to the nearest bound.
+#
+# number    low, high   public bounds
+#           scale       linear (default), or log for amounts, mostly small and a few large
+#           missing     what an empty cell becomes: middle (default), low, high,
+#                       indicator (a further 0/1 column marks it), error
+# category  categories  public list, e.g. [cook, nurse, "yes", "no"]
+#           missing     zeros (default), level (a column of its own), error
+#           unseen      the same, for a value that is not on the list
+#
+# error stops the run, and so does text in a number column. That alone tells whoever sees it
+# something about one row, so use error only where the rows may be looked at.
+
+"""
+_TARGET = {
+    "text": "classes: []   # every value it may have; read from the rows they would leak\n\n",
+    "number": """\
+# Keep one of the next two lines: bounds for a number, classes for a label such as 0 and 1.
+target_bounds: [~, ~]   # public bounds; the target is moved into them
+# classes: []           # every value it may have; read from the rows they would leak
+
+""",
+}
+_NO_TARGET = "# target: NAME   # the column to predict; take it out of columns below\n"
+_COLUMN = {
+    "number": "    kind: number   # or category, with categories\n    low: ~\n    high: ~\n",
+    "text": "    kind: category\n    categories: []\n",
+}
+_END = """\
+
+# Columns that are not to be used, such as names and numbers of persons: move them here.
+ignore: []
+"""
+
+
+def draft_text(kinds: Mapping[str, str], target: str | None) -> str:
+    """YAML text to fill in, from the names and kinds of the columns."""
+    about = _NO_TARGET if target is None else f"target: {_quoted(target)}\n{_TARGET[kinds[target]]}"
+    columns = [f"  {_quoted(n)}:\n{_COLUMN[kind]}" for n, kind in kinds.items() if n != target]
+    return "".join([_TOP, about, "columns:\n", *columns, _END])
+
+
+def _quoted(name: str) -> str:
+    """A name as YAML, in quotes only where it needs them."""
+    with suppress(yaml.YAMLError, ValueError):
+        if name.replace("-", "").replace("_", "").isalnum() and yaml.safe_load(name) == name:
+            return name
+    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True, width=math.inf)).strip()
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys in silence; a person would not know which."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise SchemaError(f"{', '.join(map(repr, twice))} is given more than once")
+        return node
+
+
+def read_yaml(path: PathLike) -> Mapping[str, Any]:
+    """The mapping that a file holds."""
+    try:
+        data = yaml.load(Path(path).read_bytes().decode("utf-8-sig"), Loader=_Loader)
+    except SchemaError:
+        raise
+    except OSError as error:
+        raise FileError(f"cannot read the schema {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FileError(f"the schema {path} is not text in UTF-8") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        raise SchemaError(f"not well-formed YAML{line}; put odd names in quotes") from None
+    if not isinstance(data, Mapping):
+        raise SchemaError("a schema is a YAML mapping with the key 'columns'")
+    return data
+
+
+def write_yaml(path: PathLike, data: Mapping[str, Any]) -> None:
+    """Write what `read_yaml` reads back."""
+    style: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 100}
+    text = yaml.safe_dump(data, allow_unicode=True, **style)
+    if yaml.safe_load(text) != data:  # some line separators need to be escaped
+        text = yaml.safe_dump(data, **style)
+    write_bytes(path, text.encode())

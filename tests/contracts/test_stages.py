@@ -1,0 +1,331 @@
+"""What every stage promises: one suite for all of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tacit import stages
+from tacit.data.rows import Rows, as_rows
+from tacit.exceptions import InputError
+from tacit.losses import get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import Plan
+from tacit.privacy import Budget, Event
+from tacit.stages import (
+    Bound,
+    ClipNorm,
+    Context,
+    Normalize,
+    PrivateCenter,
+    PublicPCA,
+    PublicScale,
+    RandomProjection,
+    Stage,
+)
+from tacit.trainers import DPGD
+
+D, RADIUS = 6, 2.0
+
+
+def public_rows(d=D):
+    return np.random.default_rng(9).normal(size=(60, d)) * np.linspace(0.5, 2, d) + 0.1
+
+
+# One of each, as made by hand: settings that are not the defaults.
+MAKERS = {
+    "Bound": lambda d: Bound(np.linspace(-1, 0, d), np.linspace(0.5, 3, d)),
+    "ClipNorm": lambda d: ClipNorm(0.7),
+    "Normalize": lambda d: Normalize(0.7),
+    "PrivateCenter": lambda d: PrivateCenter(0.2, noise_multiplier=3.0),
+    "PublicPCA": lambda d: PublicPCA(public_rows(d), n_components=3),
+    "PublicScale": lambda d: PublicScale(public_rows(d)),
+    "RandomProjection": lambda d: RandomProjection(4, seed=5),
+}
+ELSEWHERE = {"Encode"}  # tables: tests/stages/test_encode.py
+EVERY_STAGE = sorted(MAKERS)
+
+
+def private_rows(n=40, d=D, seed=0):
+    """Rows of norm at most RADIUS, some of them at it, some zero."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, d))
+    rows[rng.random(size=(n, d)) < 0.3] = 0.0
+    rows[:4] = 0.0
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled = RADIUS * rng.uniform(size=(n, 1)) * rows / np.maximum(lengths, 1e-9)
+    scaled[::3] = RADIUS * (rows / np.maximum(lengths, 1e-9))[::3]
+    return scaled
+
+
+def fitted(name, d=D, rows=None, seed=0):
+    stage = MAKERS[name](d)
+    rows = as_rows(private_rows(d=d) if rows is None else rows, bound=RADIUS)
+    shown = rows if stage.kind == "private" else rows.hidden()
+    return stage.fit(shown, Context(rows.n, Key.from_seed(seed), 3.0))
+
+
+def dense(chunk):
+    return chunk.toarray() if sp.issparse(chunk) else np.asarray(chunk)
+
+
+def test_every_public_stage_is_under_this_contract():
+    public = {name for name in stages.__all__ if name not in ("Context", "Stage")}
+    assert public == set(MAKERS) | ELSEWHERE
+    for name in public:
+        assert issubclass(getattr(stages, name), Stage)
+
+
+# Row by row
+
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "float32 F": lambda a: np.asfortranarray(a.astype(np.float32)),
+    "int F": lambda a: np.asfortranarray(np.rint(a * 9).astype(np.int64)),
+    "strided": lambda a: np.repeat(a, 2, axis=0)[::2],
+    "sparse": sp.csr_array,
+}
+
+
+def assert_row_by_row(stage, rows, sizes=(1, 2, 3, 16)):
+    """Every row is the same, bit for bit, however the table is cut."""
+    seen = stage.through(as_rows(rows, bound=RADIUS))
+    whole = np.concatenate([dense(chunk) for _, chunk in seen.chunks(rows.shape[0])])
+    assert whole.shape == (rows.shape[0], seen.d)
+    for size in sizes:
+        cut = np.concatenate([dense(chunk) for _, chunk in seen.chunks(size)])
+        assert cut.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_a_row_alone_is_the_row_in_a_block(name, layout):
+    rows = LAYOUTS[layout](private_rows(n=33) * 1.7)  # some beyond the bound
+    assert_row_by_row(fitted(name), rows)
+
+
+@pytest.mark.parametrize("name", ["ClipNorm", "Normalize", "RandomProjection"])
+def test_a_wide_row_alone_is_the_row_in_a_block(name):
+    # Beyond 8192 columns NumPy works in buffers.
+    rows = private_rows(n=17, d=9000)
+    assert_row_by_row(fitted(name, d=9000), rows * 1.7, sizes=(1, 2))
+
+
+@pytest.mark.parametrize("first", ["Bound", "PrivateCenter", "PublicScale"])
+@pytest.mark.parametrize("second", ["Normalize", "ClipNorm"])
+def test_a_row_alone_is_the_row_in_a_block_after_two_stages(first, second):
+    rows = np.asfortranarray(private_rows(n=33) * 1.7)
+    seen = fitted(second).through(fitted(first).through(as_rows(rows, bound=RADIUS)))
+    whole = np.concatenate([chunk for _, chunk in seen.chunks(33)])
+    cut = np.concatenate([chunk for _, chunk in seen.chunks(1)])
+    assert cut.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_another_row_changes_nothing_for_the_rest(name):
+    stage, rows = fitted(name), private_rows(n=20)
+    before = dense(stage.apply(rows))
+    for wild in (0.0, 1e-200, 1e6, 1e200):
+        other = rows.copy()
+        other[7] = wild
+        after = dense(stage.apply(other))
+        assert np.delete(after, 7, axis=0).tobytes() == np.delete(before, 7, axis=0).tobytes()
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_rows_are_not_changed_in_place(name):
+    rows = private_rows()
+    sparse = sp.csr_array(rows)
+    before, before_sparse = rows.copy(), sparse.copy()
+    fitted(name).transform(rows)
+    fitted(name).transform(sparse)
+    assert (rows == before).all()
+    assert (sparse != before_sparse).nnz == 0
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_sparse_rows_give_what_dense_rows_give(name):
+    rows, stage = private_rows(), fitted(name)
+    assert dense(stage.transform(sp.csr_array(rows))) == pytest.approx(
+        dense(stage.transform(rows)), rel=1e-12, abs=1e-6
+    )
+
+
+# Shape and bound
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_the_width_is_what_comes_out(name):
+    stage, rows = fitted(name), private_rows()
+    assert dense(stage.transform(rows)).shape == (40, stage.width(D))
+    seen = stage.through(as_rows(rows, bound=RADIUS))
+    assert isinstance(seen, Rows)
+    assert seen.d == stage.width(D) and seen.n == 40
+    assert isinstance(stage.transform(as_rows(rows, bound=RADIUS)), Rows)
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_no_row_comes_out_longer_than_the_bound(name):
+    stage = fitted(name)
+    bound = stage.bound(RADIUS, D)
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([private_rows(n=3000, seed=2), RADIUS * np.eye(D), -RADIUS * np.eye(D)])
+    longest = rows[:1]
+    for _ in range(30):  # climb towards the row that comes out longest
+        tried = np.concatenate([rows, longest, longest + rng.normal(size=(300, D)) * 0.1])
+        tried *= np.minimum(1, RADIUS / np.maximum(np.linalg.norm(tried, axis=1), 1e-9))[:, None]
+        lengths = np.linalg.norm(dense(stage.apply(tried)), axis=1)
+        longest = tried[lengths.argmax()][None]
+    assert lengths.max() <= bound * (1 + (D + 8) * 2.0**-52)
+    if stage.bound(None, D) is not None:  # then it holds for any row at all
+        assert np.linalg.norm(dense(stage.apply(rows * 1e6)), axis=1).max() <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_a_bound_given_before_fitting_is_never_the_smaller_one(name):
+    before = MAKERS[name](D).bound(RADIUS, D)
+    assert before is None or before >= fitted(name).bound(RADIUS, D) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_the_typical_size_is_no_larger_than_the_bound(name):
+    for stage in (MAKERS[name](D), fitted(name)):
+        bound, typical = stage.bound(RADIUS, D), stage.typical(RADIUS, D)
+        assert typical is None if bound is None else 0 < typical <= bound
+
+
+# Cost
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_only_a_private_stage_has_an_event(name):
+    stage = MAKERS[name](D)
+    assert stage.kind in ("free", "public", "private", "plain")
+    assert name.startswith(stage.kind.title()) or stage.kind == "free"
+    event = stage.event(3.0)
+    assert isinstance(event, Event) if stage.kind == "private" else event is None
+    if event is not None:
+        assert event.noise_multiplier == 3.0
+
+
+@pytest.mark.parametrize("name", [n for n in EVERY_STAGE if MAKERS[n](D).kind != "private"])
+def test_stages_that_do_not_pay_learn_nothing_from_private_rows(name):
+    one, other = fitted(name), fitted(name, rows=private_rows(n=7, seed=3))
+    for key, value in one.arrays().items():
+        assert (value == other.arrays()[key]).all()
+    assert one.parameters() == other.parameters()
+
+
+# Folding
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_folded_coefficients_give_the_same_scores(name):
+    stage, rows = fitted(name), private_rows()
+    rng = np.random.default_rng(0)
+    coef, intercept = rng.normal(size=(3, stage.width(D))), rng.normal(size=3)
+    if not stage.affine:
+        with pytest.raises(TypeError, match="not affine"):
+            stage.fold(coef, intercept)
+        return
+    before = dense(stage.transform(rows)) @ coef.T + intercept
+    folded, moved = stage.fold(coef, intercept)
+    assert folded.shape == (3, D)
+    assert rows @ folded.T + moved == pytest.approx(before, abs=1e-5 * np.abs(coef).sum())
+    half = np.zeros((2, 3))
+    assert stage.fold(coef, half[0])[0].shape == (3, D)
+
+
+# Files and copies
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_parameters_are_json_and_restore_the_map(name):
+    stage, rows = fitted(name), private_rows()
+    parameters = json.loads(json.dumps(stage.parameters(), allow_nan=False))
+    again = type(stage).restore(parameters, stage.arrays())
+    assert dense(again.transform(rows)).tobytes() == dense(stage.transform(rows)).tobytes()
+    assert again.parameters() == stage.parameters()
+    assert again.bound(RADIUS, D) == stage.bound(RADIUS, D)
+    assert isinstance(stage.note(), str) and stage.note()
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_fitting_a_copy_leaves_the_original_as_it_was(name):
+    original = MAKERS[name](D)
+    before = copy.deepcopy(vars(original))
+    twin = copy.copy(original)
+    rows = as_rows(private_rows(), bound=RADIUS)
+    twin.fit(rows, Context(40, Key.from_seed(0), 3.0))
+    assert vars(original).keys() == before.keys()
+    assert original.arrays() == {}
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_a_stage_that_needs_fitting_says_so(name):
+    stage = MAKERS[name](D)
+    if stage.arrays().keys() == fitted(name).arrays().keys():
+        return
+    with pytest.raises(InputError, match="not fitted yet"):
+        stage.apply(private_rows())
+
+
+# What stages see inside a plan
+
+
+@dataclass
+class Spy(Stage):
+    """A stage that writes down what it is shown, and tries to see more."""
+
+    seen: list = field(default_factory=list)
+    kind: ClassVar[Any] = "free"
+
+    def bound(self, radius, d=None):
+        return radius
+
+    def fit(self, rows, context=None):
+        cells = sum(dense(chunk).size for _, chunk in rows.chunks())
+        self.seen.append((rows.n, cells, rows.d, context.position, len(context.before)))
+        return self
+
+    def apply(self, chunk):
+        return chunk
+
+
+@dataclass
+class PublicSpy(Spy):
+    kind: ClassVar[Any] = "public"
+
+
+@dataclass
+class PrivateSpy(PrivateCenter):
+    seen: list = field(default_factory=list)
+
+    def fit(self, rows, context=None):
+        self.seen.append((rows.n, rows.d, context.noise_multiplier))
+        return super().fit(rows, context)
+
+
+def test_free_and_public_stages_are_never_shown_a_row():
+    n = 60
+    rows = private_rows(n=n)
+    free, public, private, last = Spy(), PublicSpy(), PrivateSpy(0.2), Spy()
+    stages_ = (ClipNorm(1.0), free, public, private, ClipNorm(1.5), last)
+    plan = Plan(Budget(1.0, 1e-5), stages_, DPGD(steps=2), get_loss("logistic"))
+    calibrated = plan.calibrate(size=n, columns=D, classes=2)
+    targets = plan.loss.targets(np.arange(n) % 2, 1)
+    calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))
+    assert free.seen == [(0, 0, D, 1, 1)]
+    assert public.seen == [(0, 0, D, 2, 2)]
+    assert last.seen == [(0, 0, D, 5, 5)]
+    assert private.seen == [(n, D, calibrated.stage_noise[3])]
+    assert math.isclose(calibrated.spent[0][1].noise_multiplier, calibrated.stage_noise[3])

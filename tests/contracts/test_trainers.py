@@ -1,0 +1,189 @@
+"""What every trainer promises: one suite for all of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tacit import trainers
+from tacit.data.rows import as_rows
+from tacit.exceptions import InputError
+from tacit.losses import LOSSES, get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import Plan
+from tacit.privacy import Budget, Event
+from tacit.privacy.events import NEIGHBORS
+from tacit.stages import ClipNorm, PrivateCenter
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer
+
+EVERY_TRAINER = [DPGD, DPSGD]
+EVERY_LOSS = sorted(LOSSES)
+N, D = 50, 4
+
+
+def facts_of(outputs=1, size=N, **more):
+    return Facts(size, D, outputs, 1.0, 0.5, **more)
+
+
+def problem(name="logistic", seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    loss = get_loss(name)
+    outputs = 3 if loss.task == "classification" else 1
+    rows = rng.normal(size=(n, D))
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+    values = rng.normal(size=n) if loss.task == "regression" else rng.integers(0, outputs, n)
+    return rows, loss.targets(values, outputs), loss, outputs
+
+
+def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=None, **settings):
+    array, targets, loss, outputs = problem(name)
+    facts = facts or facts_of(outputs)
+    trainer = cls(**{"steps": 5, **settings}).resolve(facts)
+    engine = Engine(as_rows(array if rows is None else rows, bound=1.0), targets, loss)
+    options = {} if progress is None else {"progress": progress}
+    return trainer.train(engine, 2.0, facts, Key.from_seed(seed), **options)
+
+
+def test_every_public_trainer_is_under_this_contract():
+    found = [getattr(trainers, name) for name in trainers.__all__]
+    classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
+    assert classes - {GradientTrainer} == set(EVERY_TRAINER)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+@pytest.mark.parametrize("facts", [facts_of(), facts_of(10, size=10**7), facts_of(size=1)])
+def test_nothing_is_left_automatic(cls, facts):
+    resolved = cls().resolve(facts)
+    assert type(resolved) is cls
+    assert "auto" not in asdict(resolved).values()
+    assert resolved.resolve(facts) == resolved
+    resolved.check(facts)
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_what_was_given_stays_as_it_was_given(cls):
+    given = {"steps": 7, "clip": 0.3, "momentum": 0.2, "average": "uniform", "pull": 0.1}
+    original = cls(**given)
+    before = copy.deepcopy(original)
+    resolved = asdict(original.resolve(facts_of()))
+    assert {name: resolved[name] for name in given} == given
+    assert original == before
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_settings_depend_on_public_facts_alone(cls):
+    assert cls().resolve(facts_of()) == cls().resolve(facts_of())
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+@pytest.mark.parametrize(
+    "given", [{}, {"steps": np.int64(5)}, {"clip": np.float32(0.5)}, {"steps": 5.0}]
+)
+def test_parameters_are_plain_json(cls, given):
+    resolved = cls(**given).resolve(facts_of())
+    again = json.loads(json.dumps(resolved.parameters(), allow_nan=False))
+    assert cls(**again) == resolved
+
+
+# Events
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_the_event_counts_the_steps_at_the_noise_given(cls):
+    event = cls(steps=17).resolve(facts_of()).event(2.5, facts_of())
+    assert isinstance(event, Event)
+    assert (event.noise_multiplier, event.count) == (2.5, 17)
+    probability = cls(steps=17).resolve(facts_of()).sampling_probability(facts_of())
+    assert getattr(event, "sampling_probability", 1.0) == probability
+
+
+# Runs
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_every_loss_gives_finite_weights_of_the_right_shape(cls, name):
+    weights = trained(cls, name)
+    outputs = 1 if get_loss(name).task == "regression" else 3
+    assert weights.shape == (D, outputs)
+    assert np.isfinite(weights).all()
+    assert (weights != 0).all()
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_one_seed_gives_one_model_and_another_another(cls):
+    assert (trained(cls) == trained(cls)).all()
+    assert (trained(cls) != trained(cls, seed=1)).all()
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_noise_from_one_key_is_never_used_twice(cls):
+    rows, targets, loss, outputs = problem()
+    engine, key = Engine(as_rows(rows, bound=1.0), targets, loss), Key.from_seed(0)
+    trainer = cls(steps=3).resolve(facts_of(outputs))
+    trainer.train(engine, 2.0, facts_of(outputs), key)
+    with pytest.raises(Exception, match="opened before"):
+        trainer.train(engine, 2.0, facts_of(outputs), key)
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_dense_and_sparse_rows_give_the_same_model(cls):
+    rows = problem()[0]
+    assert (trained(cls, rows=sp.csr_array(rows)) == trained(cls, rows=rows)).all()
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_progress_is_told_of_every_step(cls):
+    told = []
+    trained(cls, progress=lambda *what: told.append(what))
+    assert told == [("training", step, 5) for step in range(1, 6)]
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_a_run_that_diverges_says_what_to_change(cls):
+    with pytest.raises(InputError, match="lower the learning rate"), np.errstate(all="ignore"):
+        trained(cls, "squared", learning_rate=1e80, steps=50, schedule="constant")
+
+
+# Inside a plan
+
+
+@pytest.mark.parametrize("neighbors", sorted(NEIGHBORS))
+@pytest.mark.parametrize(
+    "trainer", [DPGD(steps=20), DPSGD(steps=20, batch_size=15)], ids=lambda t: t.name
+)
+def test_a_plan_with_it_is_certified_and_verified_under_every_relation(trainer, neighbors):
+    n = N if neighbors != "add_or_remove_one" else N - 3  # the number of rows is then private
+    rows, targets, loss, _ = problem(n=n)
+    stages = (ClipNorm(1.0), PrivateCenter(0.2))
+    plan = Plan(Budget(1.0, 1e-5), stages, trainer, loss, neighbors)
+    calibrated = plan.calibrate(size=N, columns=D, classes=3)
+    fit = calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))
+    found = fit.certificate.verify()
+    assert found.holds and 0.98 < found.recomputed["dp-accounting"] <= 1.0
+    center, training = (expense.event for expense in fit.certificate.events)
+    assert training == trainer.resolve(calibrated.facts).event(
+        calibrated.noise_multiplier, calibrated.facts
+    )
+    assert center.noise_multiplier == calibrated.stage_noise[1]
+    # Under replace_one a row moves the sum twice as far, so the noise is about twice as much.
+    alone = Plan(Budget(1.0, 1e-5), stages, DPGD(steps=20), loss, "replace_special")
+    single = alone.calibrate(size=N, columns=D, classes=3).stage_noise[1]
+    assert center.noise_multiplier == pytest.approx(single * NEIGHBORS[neighbors])
+
+
+@pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
+def test_a_public_number_of_rows_must_be_the_true_one(neighbors):
+    rows, targets, loss, _ = problem()
+    plan = Plan(Budget(1.0, 1e-5), (ClipNorm(1.0),), DPGD(steps=2), loss, neighbors)
+    calibrated = plan.calibrate(size=N + 1, columns=D, classes=3)
+    with pytest.raises(InputError, match="calibrated for 51 rows, not 50"):
+        calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))

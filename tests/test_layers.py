@@ -1,0 +1,155 @@
+"""Imports go downwards only, every public name exists, and importing stays light."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+SOURCE = Path(tacit.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+MODULES = {".".join(p.relative_to(SOURCE.parent).with_suffix("").parts): p for p in FILES}
+MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items()}
+
+# docs/architecture.md, rule 4: from the bottom to the top. What shares a line may not import
+# each other, except within one package. The package itself only loads names when asked.
+LAYERS = [
+    {"exceptions", "files", "progress"},
+    {"privacy"},
+    {"mechanisms"},
+    {"losses", "data"},
+    {"stages", "trainers"},
+    {"plan"},
+    {"estimators"},
+    {"recipes", "models", "report"},
+    {"tasks"},
+    {"cli"},
+]
+# The bottom is flat: files and progress may raise what exceptions defines.
+ALLOWED = {("files", "exceptions"), ("progress", "exceptions")}
+
+
+def package(module):
+    """The part of a module's name that stands in the layers: tacit.privacy.events -> privacy."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def height(name):
+    for i, layer in enumerate(LAYERS):
+        if name in layer:
+            return i
+    pytest.fail(f"tacit.{name} is in no layer: say where it stands, here and in architecture.md")
+
+
+def imports(path):
+    """Every module of tacit that a file imports, wherever in the file, and its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "tacit":
+                    yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports hide the layer"
+            if node.module == "tacit":
+                for alias in node.names:
+                    yield f"tacit.{alias.name}", node.lineno
+            elif (node.module or "").startswith("tacit."):
+                yield node.module, node.lineno
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called.endswith(("import_module", "__import__")) and path != SOURCE / "__init__.py":
+                pytest.fail(f"{path}:{node.lineno}: an import by name escapes this test")
+
+
+def test_the_layers_are_those_of_the_documentation():
+    docs = SOURCE.parents[1] / "docs" / "architecture.md"
+    if not docs.exists():
+        pytest.skip("the documentation is not here")
+    (order,) = re.findall(r"Imports go downwards only\*: `([^`]+)`", docs.read_text("utf-8"))
+    assert [set(layer.split(", ")) for layer in order.split(" → ")] == LAYERS
+
+
+def test_every_module_has_a_layer():
+    for module in MODULES:
+        if package(module) and not package(module).startswith("__"):
+            height(package(module))
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if package(m)])
+def test_imports_go_downwards_only(module):
+    here = package(module)
+    for target, line in imports(MODULES[module]):
+        there = package(target)
+        if there in (here, "__version__") or (here, there) in ALLOWED:
+            continue
+        assert height(there) < height(here), (
+            f"{module}, line {line}, imports {target}: {there} is not below {here}"
+        )
+
+
+def test_the_package_itself_imports_nothing_of_its_own():
+    tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
+    at_once = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert all(
+        not (ast.unparse(node)).startswith(("from tacit", "import tacit")) for node in at_once
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_exists_and_is_listed_once(module):
+    if module.endswith("__main__"):
+        return
+    loaded = importlib.import_module(module)
+    names = getattr(loaded, "__all__", [])
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert isinstance(name, str)
+        assert hasattr(loaded, name), f"{module}.__all__ names {name}, which does not exist"
+
+
+HEAVY = ["dp_accounting", "pandas", "torch", "dask", "pyarrow", "typer", "rich", "jinja2"]
+HEAVY += ["sklearn", "scipy", "polars", "mpmath"]
+
+
+def loaded_by(statement):
+    """The packages that a fresh interpreter holds after a statement."""
+    code = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_tacit_is_light():
+    assert not loaded_by("import tacit") & set(HEAVY)
+
+
+def test_estimators_load_nothing_heavy_beyond_scikit_learn():
+    # scikit-learn may bring pandas and what pandas brings: that is its own affair.
+    brought = loaded_by("from sklearn.utils.validation import validate_data")
+    found = loaded_by("from tacit import DPLinearClassifier") - brought
+    assert not found & {"dp_accounting", "pandas", "torch", "dask", "pyarrow", "typer", "jinja2"}
+
+
+def test_the_names_of_the_package_are_there_when_asked_for():
+    for name in tacit.__all__:
+        assert getattr(tacit, name) is not None
+        assert name in dir(tacit)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tacit.nothing
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_no_file_names_a_place_on_somebody_s_machine(path):
+    text = path.read_text(encoding="utf-8")
+    places = r"(?<![\w.])/(?:work|home|Users|root|tmp|mnt|opt|var)/\w|[A-Z]:\\\\|file://"
+    assert not re.findall(places, text)
