@@ -25,17 +25,22 @@ __all__ = [
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a whole file or none of it: a temporary neighbour, then one rename."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     try:
+        if not target.name:
+            raise FileError(f"{str(path)!r} is not the name of a file")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except OSError as error:
-        with suppress(OSError):
+    except BaseException as error:
+        with suppress(OSError, ValueError):
             temporary.unlink()
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
+        if isinstance(error, OSError | ValueError) and not isinstance(error, FileError):
+            reason = getattr(error, "strerror", None) or error
+            raise FileError(f"cannot write {target}: {reason}") from error
+        raise
 
 
 def require_writable(directory: str | os.PathLike[str]) -> Path:

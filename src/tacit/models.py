@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import FileError, InputError
 from tacit.files import write_bytes
 from tacit.privacy.certificate import Certificate
-from tacit.stages import Stage
+from tacit.stages import Encode, Stage
 
 __all__ = ["load", "save"]
 
@@ -54,7 +55,7 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
     for i, stage in enumerate(estimator.stages_):
         kept.append({"name": stage.name, "parameters": stage.parameters()})
         for name, value in stage.arrays().items():
-            tensors[f"stage.{i}.{name}"] = np.ascontiguousarray(value)
+            tensors[f"stage.{i}.{name}"] = np.asarray(value, order="C")  # single numbers too
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
     model = {
@@ -104,32 +105,44 @@ def _rebuild(
     )
     estimator.certificate_ = certificate
     estimator.stages_ = tuple(_restore(i, e, tensors) for i, e in enumerate(model["stages"]))
-    estimator.n_features_in_ = width = int(model["features"])
+    estimator.n_features_in_ = width = operator.index(model["features"])
     if model["feature_names"] is not None:
         estimator.feature_names_in_ = np.asarray(model["feature_names"], dtype=object)
     for stage in estimator.stages_:
         width = stage.width(width)
-    coef, intercept = tensors["coef"], tensors["intercept"]
     outputs = 1
     if isinstance(estimator, DPLinearClassifier):
-        dtype, labels = model["classes"]
-        estimator.classes_ = np.array(labels, dtype=np.dtype(dtype))
-        outputs = len(labels) if len(labels) > 2 else 1
+        estimator.classes_ = _classes(*model["classes"])
+        outputs = len(estimator.classes_) if len(estimator.classes_) > 2 else 1
+    coef, intercept = tensors["coef"], tensors["intercept"]
     if coef.shape != (outputs, width) or intercept.shape != (outputs,):
-        raise ValueError(f"coefficients of shape {coef.shape} do not fit")
+        raise ValueError(f"coefficients of shape {coef.shape} do not fit the rest")
+    for values in (coef, intercept):
+        if values.dtype != np.float64 or not np.isfinite(values).all():
+            raise ValueError("some coefficients are not finite numbers")
     estimator.coef_, estimator.intercept_ = coef, intercept
     if isinstance(estimator, DPLinearRegressor):
         estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
     return estimator
 
 
+def _classes(dtype: str, labels: list[Any]) -> np.ndarray:
+    classes = np.array(labels, dtype=np.dtype(dtype))
+    if classes.dtype.kind not in "biufUO" or classes.ndim != 1 or len(np.unique(classes)) < 2:
+        raise ValueError("classes must be two labels or more")
+    return classes
+
+
 def _restore(position: int, entry: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Stage:
     """A fitted stage: its class looked up by name, its settings and what it learned set."""
+    cls, parameters = STAGES[entry["name"]], entry["parameters"]
+    if cls is Encode and not isinstance(parameters["schema"], Mapping):
+        raise ValueError("the schema must be in the file itself")  # no path of another one
     start = f"stage.{position}."
     arrays = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-    if not all(name[0].isalpha() and name.endswith("_") for name in arrays):
+    if not all(name.isidentifier() and name.strip("_") + "_" == name for name in arrays):
         raise ValueError(f"{entry['name']} has no attributes {', '.join(arrays)}")
-    return STAGES[entry["name"]].restore(entry["parameters"], arrays)
+    return cls.restore(parameters, arrays)
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -156,7 +169,7 @@ def _digest(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> s
     digest = hashlib.blake2b(digest_size=32)
     parts = [metadata["tacit"].encode(), metadata["certificate"].encode()]
     for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name])
+        value = tensors[name]
         parts += [name.encode(), value.dtype.str.encode(), repr(value.shape).encode()]
         parts.append(value.tobytes())
     for part in parts:  # lengths keep neighbouring parts apart

@@ -30,6 +30,7 @@ from tacit.stages import (
     RandomProjection,
     Stage,
 )
+from tacit.stages.base import PrivateStage
 from tacit.trainers import DPGD
 
 D, RADIUS = 6, 2.0
@@ -211,10 +212,19 @@ def test_only_a_private_stage_has_an_event(name):
     stage = MAKERS[name](D)
     assert stage.kind in ("free", "public", "private", "plain")
     assert name.startswith(stage.kind.title()) or stage.kind == "free"
-    event = stage.event(3.0)
-    assert isinstance(event, Event) if stage.kind == "private" else event is None
-    if event is not None:
+    assert isinstance(stage, PrivateStage) == hasattr(stage, "event") == (stage.kind == "private")
+    if isinstance(stage, PrivateStage):
+        event = stage.event(3.0)
+        assert isinstance(event, Event)
         assert event.noise_multiplier == 3.0
+        assert stage.draws(D) >= 1
+
+
+@pytest.mark.parametrize("kind", ["private", "plain", "other"])
+def test_a_stage_that_looks_and_does_not_say_at_what_cost_is_refused(kind):
+    spy = type("Unpaid", (Spy,), {"kind": kind})()
+    with pytest.raises(InputError, match="does not say at what cost"):
+        Plan(Budget(1.0, 1e-5), (ClipNorm(1.0), spy), DPGD(steps=2), get_loss("logistic"))
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY_STAGE if MAKERS[n](D).kind != "private"])

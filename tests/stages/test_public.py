@@ -152,7 +152,7 @@ def test_projected_rows_are_within_the_bound():
         longest = (np.trunc(longest * 2.0**25) + np.sign(longest) * 1e-3) / 2.0**25
         length = float(np.linalg.norm(longest))
         assert length <= 1
-        worst = max(worst, float(np.linalg.norm(stage.apply(longest))) / stage.bound(length))
+        worst = max(worst, float(np.linalg.norm(stage.apply(longest))) / stage.bound(length, d))
     assert worst <= 1.0
     assert worst > 1 - 1e-6
 

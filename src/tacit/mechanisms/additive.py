@@ -15,10 +15,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
 
-__all__ = ["BITS", "lattice_rows", "lattice_sum", "noisy_sum", "row_norms", "scale_rows"]
+__all__ = [
+    "BITS",
+    "lattice_rows",
+    "lattice_sum",
+    "noisy_sum",
+    "normalize",
+    "row_norms",
+    "scale_rows",
+    "shorten",
+]
 
 Chunk: TypeAlias = Any  # float64 ndarray or csr_array of at most 2^22 rows
 
@@ -26,21 +36,10 @@ BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 
 
 def row_norms(chunk: Chunk) -> np.ndarray:
-    """Euclidean norm of every row, safe from overflow of the squares."""
-    if sp.issparse(chunk):
-        largest = abs(chunk).max(axis=1).toarray().reshape(-1)
-        scale = np.where(largest > 0, largest, 1.0)
-        scaled = scale_rows(chunk, 1.0 / scale)
-        return scale * np.sqrt(scaled.multiply(scaled).sum(axis=1).reshape(-1))
-    largest = np.abs(chunk).max(axis=1, initial=0.0)
-    with np.errstate(over="ignore", under="ignore"):
-        squares = np.einsum("ij,ij->i", chunk, chunk)
-    extreme = (largest > 1e150) | ((largest < 1e-150) & (largest > 0))
-    norms = np.sqrt(squares)
-    if extreme.any():
-        scaled = chunk[extreme] / largest[extreme, None]
-        norms[extreme] = largest[extreme] * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return norms
+    """Euclidean norm of every row; infinite only if it is no float."""
+    _, norms, exponents = _tamed(chunk)
+    with np.errstate(over="ignore"):
+        return np.ldexp(norms, exponents)
 
 
 def scale_rows(chunk: Chunk, factors: np.ndarray) -> Chunk:
@@ -52,24 +51,79 @@ def scale_rows(chunk: Chunk, factors: np.ndarray) -> Chunk:
     return chunk * factors[:, None]
 
 
+def shorten(chunk: Chunk, radius: float) -> Chunk:
+    """Rows longer than ``radius`` brought to that length, the others left as they are."""
+    tamed, norms, exponents = _tamed(chunk)
+    with np.errstate(over="ignore", under="ignore"):
+        limits = np.ldexp(radius, -exponents)
+    longer = norms > limits
+    factors = np.divide(radius, norms, out=np.ones_like(norms), where=longer)
+    if tamed is chunk:
+        return scale_rows(chunk, factors)
+    return _choose(longer, scale_rows(tamed, factors), chunk)
+
+
+def normalize(chunk: Chunk, radius: float) -> Chunk:
+    """Rows brought to length ``radius``; rows of zeros stay zero."""
+    tamed, norms, _ = _tamed(chunk)
+    return scale_rows(tamed, np.divide(radius, norms, out=np.zeros_like(norms), where=norms > 0))
+
+
+def _tamed(chunk: Chunk) -> tuple[Chunk, np.ndarray, np.ndarray]:
+    """Rows whose squares neither overflow nor vanish, their norms, and the powers of two taken out.
+
+    Ordinary rows are left alone. A sum of squares runs along contiguous memory in
+    an order that depends on the width only, so a row's norm is its own affair.
+    """
+    sparse = sp.issparse(chunk)
+    if not sparse:
+        chunk = np.ascontiguousarray(chunk)
+    if sparse:
+        largest = abs(chunk).max(axis=1).toarray().reshape(-1)
+    else:
+        largest = np.abs(chunk).max(axis=1, initial=0.0)
+    exponents = np.frexp(largest)[1]
+    exponents = np.where(np.abs(exponents) > 400, exponents, 0)
+    tamed = chunk
+    if exponents.any():
+        tamed = chunk.copy()
+        if sparse:
+            tamed.data = np.ldexp(chunk.data, -np.repeat(exponents, np.diff(chunk.indptr)))
+        else:
+            tamed = np.ldexp(chunk, -exponents[:, None])
+    with np.errstate(all="ignore"):
+        squares = tamed.multiply(tamed) if sparse else tamed * tamed
+        total = squares.sum(axis=1) if sparse else np.add.reduce(squares, axis=1)
+    return tamed, np.sqrt(np.asarray(total).reshape(-1)), exponents
+
+
+def _choose(which: np.ndarray, chosen: Chunk, other: Chunk) -> Chunk:
+    if sp.issparse(chosen):
+        mixed = other.copy()
+        mixed.data = np.where(np.repeat(which, np.diff(other.indptr)), chosen.data, other.data)
+        return mixed
+    return np.where(which[:, None], chosen, other)
+
+
 def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
     """Rows in units of bound/2^bits: whole numbers (as float64), norm at most 2^bits.
 
-    Rows longer than ``bound`` are shortened to it, never trusted. Truncation
-    towards zero lengthens nothing: |trunc(v_j)| ≤ |v_j|. What remains is the
-    rounding of the norm and of the products, at most (d+4)·2^-53 in relative
-    terms for any order of summation; the factor below is twice that.
+    Rows longer than ``bound`` are shortened to it, never trusted; what is not a
+    number counts nothing. Truncation towards zero lengthens nothing:
+    |trunc(v_j)| ≤ |v_j|. What remains is the rounding of the norm and of the
+    products, at most (d+4)·2^-53 in relative terms for any order of summation;
+    the factor below is twice that.
     """
-    d = chunk.shape[1]
-    safe = 1.0 - (d + 8) * 2.0**-52
-    norms = row_norms(chunk)
-    with np.errstate(over="ignore", divide="ignore"):
-        shrink = np.minimum(1.0, bound / np.where(norms > 0, norms, 1.0)) * safe
-    lattice = scale_rows(scale_rows(chunk, shrink), np.full(len(norms), 2.0**bits / bound))
-    if sp.issparse(lattice):
-        lattice.data = np.trunc(lattice.data)
-        return lattice
-    return np.trunc(lattice, out=lattice)
+    if not 2.0**-500 <= bound <= 2.0**500:
+        raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
+    factor = 2.0**bits / bound * (1.0 - (chunk.shape[1] + 8) * 2.0**-52)
+    with np.errstate(all="ignore"):
+        lattice = shorten(chunk, bound) * factor
+    values = lattice.data if sp.issparse(lattice) else lattice
+    np.trunc(values, out=values)
+    # A row beyond the floats would become the smallest integer: it counts nothing instead.
+    np.copyto(values, 0.0, where=~(np.abs(values) <= 2.0**bits))
+    return lattice
 
 
 def lattice_sum(chunks: Iterable[Chunk], d: int, bound: float, bits: int = BITS) -> np.ndarray:

@@ -79,10 +79,11 @@ def accounted_sigma(sigma: float) -> float:
     normaliser of that step is s√(2π) times a number in [1 - κ, 1 + κ], where
     κ = 2·Σ exp(-2π²s²j²) over j >= 1; without it, the integral over y is exactly
     exp(-(k - S)²/2σ²)/(σ√(2π)), and σ√(2π) is the normaliser of the discrete Gaussian up to a
-    factor in [1, 1 + κ(σ)], κ(σ) far below κ. So the result has the probabilities of S plus a discrete Gaussian
-    of scale σ up to factors exp(±2κ) per coordinate, whatever S is, and is a post-processing of the
-    continuous mechanism with σ₀. This holds pointwise, hence also under adaptive choice of the
-    steps and subsampling. At s = 3, κ < 2^-255; :func:`numerical_delta` charges for it.
+    factor in [1, 1 + κ(σ)], where κ(σ) is far below κ. So the result has the probabilities of S
+    plus a discrete Gaussian of scale σ up to factors exp(±2κ) per coordinate, whatever S is, and
+    is a post-processing of the continuous mechanism with σ₀. This holds pointwise, hence also
+    under adaptive choice of the steps and subsampling. At s = 3, κ < 2^-255;
+    :func:`numerical_delta` charges for it.
 
     Examples
     --------

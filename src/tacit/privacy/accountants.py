@@ -66,6 +66,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε that a μ-Gaussian mechanism satisfies at ``delta``, rounded up."""
+    if not delta > 0:
+        raise InputError(f"no Gaussian noise is enough for delta={delta!r}; it must be positive")
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     high = 1.0
@@ -119,7 +121,9 @@ _AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
 }
 
 
-def loss_distribution(events: Sequence[Event], neighbors: str, grid: float) -> PLDAccountant:
+def loss_distribution(
+    events: Sequence[Event], neighbors: str, grid: float = FINE_GRID
+) -> PLDAccountant:
     """dp-accounting's pessimistic accountant, with ``events`` composed.
 
     Its PLD accountant doubles the sensitivity under ``replace_one`` by itself;

@@ -29,7 +29,10 @@ class Budget:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise InputError(f"{name} must be a number, not {value!r}")
-            object.__setattr__(self, name, float(value))
+            try:
+                object.__setattr__(self, name, float(value))
+            except OverflowError:
+                raise InputError(f"{name} is larger than any float") from None
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon must be positive and finite, not {self.epsilon!r}")
         if not 0 < self.delta < 1:

@@ -25,6 +25,9 @@ NEIGHBORS: Mapping[str, float] = {
     "replace_one": 2.0,  # any row for any other: one contribution leaves, another enters
 }
 
+SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmetic ends
+LARGEST_COUNT = 10**12
+
 
 def sensitivity(neighbors: str) -> float:
     """How far neighbouring sums of unit contributions can lie apart."""
@@ -44,10 +47,30 @@ class Event:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
-            raise InputError(f"noise_multiplier must be positive, not {self.noise_multiplier!r}")
-        if isinstance(self.count, bool) or int(self.count) != self.count or self.count < 1:
-            raise InputError(f"count must be a whole number of at least 1, not {self.count!r}")
+        noise, count = self._plain("noise_multiplier"), self._plain("count")
+        if not SMALLEST_NOISE <= noise < math.inf:
+            raise InputError(
+                f"noise_multiplier must be positive and finite, from {SMALLEST_NOISE:g} on, "
+                f"not {noise!r}"
+            )
+        if not (1 <= count <= LARGEST_COUNT and count == int(count)):
+            raise InputError(
+                f"count must be a whole number of at least 1 and at most 10**12, not {count!r}"
+            )
+        object.__setattr__(self, "count", int(count))
+
+    def _plain(self, name: str) -> float:
+        """A parameter as a Python float, whatever type of number it came as."""
+        value = getattr(self, name)
+        try:
+            if isinstance(value, bool | str):
+                raise TypeError
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            kind = "whole number of at least 1" if name == "count" else "positive number"
+            raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
+        object.__setattr__(self, name, number)
+        return number
 
     def times(self, count: int) -> Self:
         """The same step, ``count`` times as often."""
@@ -87,7 +110,7 @@ class PoissonGaussian(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.sampling_probability <= 1:
+        if not 0 < self._plain("sampling_probability") <= 1:
             raise InputError(
                 f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
             )

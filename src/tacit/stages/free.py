@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.additive import row_norms, scale_rows
+from tacit.mechanisms.additive import normalize, shorten
 from tacit.mechanisms.noise import Key
 from tacit.stages.base import Context, Kind, Stage, densify, require_positive
 from tacit.stages.linear import Projection
@@ -39,8 +39,7 @@ class ClipNorm(Stage):
         return self.radius if radius is None else min(radius, self.radius)
 
     def apply(self, chunk: Chunk) -> Chunk:
-        norms = row_norms(chunk)
-        return scale_rows(chunk, np.minimum(1.0, self.radius / np.maximum(norms, self.radius)))
+        return shorten(chunk, self.radius)
 
     def note(self) -> str:
         return f"each row by itself is shortened to norm {self.radius:g} at most"
@@ -70,13 +69,7 @@ class Normalize(Stage):
         return self.radius
 
     def apply(self, chunk: Chunk) -> Chunk:
-        norms = row_norms(chunk)
-        present = norms > 0
-        factors = np.divide(self.radius, norms, out=np.zeros_like(norms), where=present)
-        if np.isinf(factors).any():  # a subnormal row: enlarge it first
-            chunk = scale_rows(chunk, np.where(np.isinf(factors), 2.0**600, 1.0))
-            return self.apply(chunk)
-        return scale_rows(chunk, factors)
+        return normalize(chunk, self.radius)
 
     def note(self) -> str:
         return f"each row by itself is scaled to norm {self.radius:g}"
@@ -141,7 +134,7 @@ class Bound(Stage):
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         low, high = self._limits()
-        middle, half = (low + high) / 2, (high - low) / 2
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
         # Clamp at the end as well: the division may round past one.
         return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
 

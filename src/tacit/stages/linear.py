@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,8 +25,12 @@ class Projection(Stage):
     def _set(self, matrix: np.ndarray, rows: Rows) -> None:
         if rows.bound is None:
             raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
-        self.matrix_ = matrix
-        self.norm_ = float(np.linalg.norm(matrix, 2)) * (1 + 1e-9)
+        # Whole numbers in units of a power of two: rows in, rows out and coefficients folded
+        # back all go through the very same matrix.
+        longest = float(np.sqrt((matrix**2).sum(axis=0)).max(initial=0.0)) or 1.0
+        self.unit_ = math.ldexp(1.0, math.frexp(longest)[1] - 26)
+        self.matrix_ = np.trunc(matrix / self.unit_) * self.unit_
+        self.norm_ = float(np.linalg.norm(self.matrix_, 2)) * (1 + 1e-9)
         self.radius_ = rows.bound
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
@@ -38,11 +43,9 @@ class Projection(Stage):
         row more would disturb the others. Rows of norm ≤ 2^25 and columns of
         norm ≤ 2^26 in whole numbers have partial sums ≤ 2^51: exact in any order.
         """
-        matrix = self._require("matrix_")
-        longest = float(np.sqrt((matrix**2).sum(axis=0)).max(initial=0.0)) or 1.0
-        columns = np.trunc(matrix * (2.0**26 * (1 - 2.0**-30) / longest))
+        columns = self._require("matrix_") / self.unit_
         product = lattice_rows(chunk, self.radius_, bits=25) @ columns
-        return np.asarray(product) * (self.radius_ * longest / (2.0**51 * (1 - 2.0**-30)))
+        return np.asarray(product) * (self.radius_ * self.unit_ * 2.0**-25)
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef @ self._require("matrix_").T, intercept

@@ -82,7 +82,9 @@ class PublicPCA(Projection):
         return int(self.n_components)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
-        return None if radius is None else radius * (1 + 1e-9)  # orthonormal up to rounding
+        if hasattr(self, "norm_"):
+            return super().bound(radius, d)
+        return None if radius is None else radius * (1 + 1e-6)  # orthonormal up to rounding
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
@@ -130,13 +132,9 @@ class PublicScale(Stage):
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
         public = _public_rows(self, self.public, rows, context)
-        total, squares = np.zeros(rows.d), np.zeros(rows.d)
-        for _, chunk in public.chunks():
-            dense = densify(chunk)
-            total += dense.sum(axis=0)
-            squares += (dense**2).sum(axis=0)
-        mean = total / public.n
-        deviation = np.sqrt(np.maximum(squares / public.n - mean**2, 0.0))
+        mean = sum(densify(chunk).sum(axis=0) for _, chunk in public.chunks()) / public.n
+        squares = sum(((densify(c) - mean) ** 2).sum(axis=0) for _, c in public.chunks())
+        deviation = np.sqrt(squares / public.n)
         varies = deviation > 1e-9 * np.maximum(np.abs(mean), 1e-300)
         self.scale_ = np.where(varies, deviation, 1.0)
         self.mean_ = mean if self.with_mean else np.zeros(rows.d)

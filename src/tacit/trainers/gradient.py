@@ -8,8 +8,9 @@ event, so sampler, clipping, noise and normaliser cannot part from the account.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -93,12 +94,13 @@ class GradientTrainer:
         self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
         self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
         self._check("radius", lambda v: v is None or _positive(v), "a positive number or None")
-        self._check("pull", lambda v: _number(v) and v >= 0, "0 or a positive number")
+        self._check("pull", lambda v: _number(v) and 0 <= v < math.inf, "0 or a positive number")
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
 
     def _check(self, name: str, valid: Callable[[Any], bool], allowed: str) -> None:
         value = getattr(self, name)
-        if not (_is_auto(value) or valid(value)):
+        may_be_auto = any(f.name == name and f.default == "auto" for f in fields(self))
+        if not ((may_be_auto and _is_auto(value)) or valid(value)):
             raise InputError(f"{self.name}({name}={value!r}): {name} must be {allowed}")
 
     def sampling_probability(self, facts: Facts) -> float:
@@ -230,7 +232,7 @@ def _add_noise(
     released = np.empty(total.values.shape)
     for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
         stream = key.stream("noise", step, s)
-        deviation = noise[s] * clip[s]
+        deviation = math.nextafter(noise[s] * float(clip[s]), math.inf)  # never less than counted
         if total.values.dtype.kind == "i":
             drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
             released[s] = (values + drawn.reshape(values.shape)).astype(np.float64) * lattice
@@ -268,8 +270,8 @@ def _number(value: Any) -> bool:
 
 
 def _positive(value: Any) -> bool:
-    return _number(value) and 0 < value < float("inf")
+    return _number(value) and 0 < value < math.inf
 
 
 def _whole(value: Any) -> bool:
-    return _number(value) and int(value) == value
+    return _number(value) and math.isfinite(value) and int(value) == value
