@@ -1,6 +1,7 @@
 """Time of one gradient step, relative to the two matrix products it cannot do without.
 
-The reference is the bare float32 pair ``X @ W`` and ``X.T @ Z`` with the BLAS
+A step is all of it: draw the batch, sum clipped gradients, add noise, move. The
+reference is the bare float32 pair ``X @ W`` and ``X.T @ Z`` with the BLAS
 library's own threads; for a batch, on rows already gathered into one block.
 Rounds alternate between all cases and the shortest time of each counts, since
 other work on the machine only ever adds time. On a busy machine ``--threads 1
@@ -11,19 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
-from tacit.trainers.engine import Engine
+from tacit.mechanisms.noise import Key
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, train_together
 
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning
 
@@ -52,14 +50,16 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     narrow = rng.normal(size=(d, outputs)).astype(np.float32)
     residuals = rng.normal(size=(n, outputs)).astype(np.float32)
     gathered, some = rows[batch], residuals[batch]
-    weights = rng.normal(size=(1, d + 1, outputs))
-    many = rng.normal(size=(options.settings, d + 1, outputs))
-
+    facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
     best: dict[str, float] = {}
 
-    def record(name: str, call: Callable[[], object], times: int) -> None:
-        seconds = shortest(call, times, CLOCKS[options.clock])
+    def record(name: str, call: Callable[[], object], times: int, steps: int = 1) -> None:
+        seconds = shortest(call, times, CLOCKS[options.clock]) / steps
         best[name] = min(best.get(name, float("inf")), seconds)
+
+    def train(engine: Engine, trainer: GradientTrainer, settings: int = 1) -> None:
+        trainers = [trainer.resolve(facts)] * settings
+        train_together(engine, trainers, [40.0] * settings, facts, Key.fresh())
 
     engines = {
         arithmetic: Engine(
@@ -72,19 +72,17 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         )
         for arithmetic in ("exact", "fast")
     }
+    one, full, sampled = DPGD(steps=1), DPGD(steps=3), DPSGD(steps=20, batch_size=options.batch)
     for _ in range(options.rounds):
         with threadpool_limits(options.threads, user_api="blas"):
             record("bare full", lambda: (rows @ narrow, rows.T @ residuals), 3)
             record("bare batch", lambda: (gathered @ narrow, gathered.T @ some), 20)
         for name, engine in engines.items():
             time.sleep(PAUSE)
-            with engine:
-                record(f"{name} full", lambda e=engine: e.gradient_sum(weights, 1.0), 3)
-                record(
-                    f"{name} batch", lambda e=engine: e.gradient_sum(weights, 1.0, batch=batch), 20
-                )
-                if options.settings > 1:
-                    record(f"{name} settings", lambda e=engine: e.gradient_sum(many, 1.0), 1)
+            record(f"{name} full", lambda e=engine: train(e, full), 1, 3)
+            record(f"{name} batch", lambda e=engine: train(e, sampled), 1, 20)
+            if options.settings > 1:
+                record(f"{name} settings", lambda e=engine: train(e, one, options.settings), 1)
     return best
 
 

@@ -21,6 +21,7 @@ from tacit.data.datasets import load_adult
 from tacit.data.rows import as_rows
 from tacit.exceptions import BudgetError, InputError, MissingBound, SchemaError
 from tacit.losses import Hinge, Huber, Logistic
+from tacit.mechanisms.noise import Key
 from tacit.stages import (
     Bound,
     ClipNorm,
@@ -36,6 +37,7 @@ from tacit.stages import (
 from tacit.trainers import DPGD, DPSGD
 
 QUICK = DPGD(steps=3)
+STEADY = DPGD(steps=100, learning_rate=1.0, clip=0.1)
 N, D = 400, 5
 RNG = np.random.default_rng(0)
 KIND = RNG.integers(0, 3, N)
@@ -84,10 +86,18 @@ def seen(model, rows):
 def test_defaults_learn():
     assert DPLinearClassifier(random_state=0).fit(X, TWO).score(X, TWO) > 0.9
     assert DPLinearClassifier(random_state=0).fit(X, KIND).score(X, KIND) > 0.9
-    rows = np.tile(X, (25, 1))
-    target = np.tile(TARGET, 25)
-    model = DPLinearRegressor(target_bounds=(-5, 5), random_state=0).fit(rows, target)
-    assert model.score(rows, target) > 0.8
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+def test_defaults_learn_numbers(epsilon):
+    rows, target = np.tile(X, (25, 1)), np.tile(TARGET, 25)
+    scores = [
+        DPLinearRegressor(epsilon, target_bounds=(-5, 5), random_state=seed)
+        .fit(rows, target)
+        .score(rows, target)
+        for seed in range(3)
+    ]
+    assert min(scores) > 0.8
 
 
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_array, sp.coo_array])
@@ -218,7 +228,7 @@ def test_coefficients_after_public_pca_lie_in_its_components():
     model = classifier(stages=[Normalize(), PublicPCA(X[:50], 2)]).fit(X, KIND)
     _, _, components = np.linalg.svd(public, full_matrices=False)
     inside = model.coef_ @ components[:2].T @ components[:2]
-    np.testing.assert_allclose(model.coef_, inside, atol=1e-9)
+    np.testing.assert_allclose(model.coef_, inside, atol=1e-6)
 
 
 def test_coefficients_without_names_are_numbered():
@@ -269,7 +279,8 @@ def test_an_unknown_loss_has_no_probabilities_either():
 
 def test_regression_comes_back_in_the_units_of_the_target():
     rows, target = np.tile(X, (25, 1)), np.tile(1000 + 100 * TARGET, 25)
-    model = DPLinearRegressor(target_bounds=(500, 1500), random_state=0).fit(rows, target)
+    model = DPLinearRegressor(target_bounds=(500, 1500), trainer=STEADY, random_state=0)
+    model.fit(rows, target)
     assert 900 < model.predict(rows).mean() < 1100
     assert model.score(rows, target) > 0.8
 
@@ -277,8 +288,8 @@ def test_regression_comes_back_in_the_units_of_the_target():
 @pytest.mark.parametrize("loss", ["squared", "huber", "absolute", Huber(0.5)], ids=str)
 def test_losses_of_regression(loss):
     rows, target = np.tile(X, (25, 1)), np.tile(TARGET, 25)
-    model = DPLinearRegressor(target_bounds=(-5, 5), loss=loss, random_state=0).fit(rows, target)
-    assert model.score(rows, target) > 0.7
+    model = DPLinearRegressor(target_bounds=(-5, 5), loss=loss, trainer=STEADY, random_state=0)
+    assert model.fit(rows, target).score(rows, target) > 0.8
 
 
 def test_progress_can_be_shown(capsys):
@@ -595,11 +606,11 @@ class Liar(Stage):
         return chunk
 
 
-def one_step(rows, *, arithmetic="exact", stages=(Liar(),), clip=0.25):
+def one_step(rows, arithmetic="exact"):
     """One step at a rate of n, without momentum: minus the sum of clipped gradients, and noise."""
-    trainer = DPGD(1, learning_rate=float(len(rows)), clip=clip, momentum=0.0)
+    trainer = DPGD(1, learning_rate=float(len(rows)), clip=0.25, momentum=0.0)
     model = DPLinearClassifier(
-        stages=list(stages),
+        stages=[Liar()],
         trainer=trainer,
         fit_intercept=False,
         arithmetic=arithmetic,
@@ -612,9 +623,9 @@ def one_step(rows, *, arithmetic="exact", stages=(Liar(),), clip=0.25):
 @pytest.mark.parametrize("arithmetic", ["exact", "fast"])
 def test_a_row_above_the_declared_bound_counts_for_one_clip(size, arithmetic):
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
-    blank = one_step(np.vstack([np.zeros(D), rows[1:]]), arithmetic=arithmetic)
+    blank = one_step(np.vstack([np.zeros(D), rows[1:]]), arithmetic)
     for direction in (np.eye(D)[0], np.ones(D), np.array([1, -1, 1, -1, 1e-3])):
-        attacked = one_step(np.vstack([size * direction, rows[1:]]), arithmetic=arithmetic)
+        attacked = one_step(np.vstack([size * direction, rows[1:]]), arithmetic)
         moved = float(np.linalg.norm(attacked - blank))
         assert moved <= 0.25 * (1 + (1e-9 if arithmetic == "exact" else 1e-4))
     assert moved > 0.2  # while it did count
@@ -644,8 +655,6 @@ def test_a_private_mean_trusts_no_bound_either():
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
 
     def mean(first, seed=0):
-        from tacit.mechanisms.noise import Key
-
         seen = Liar().through(as_rows(np.vstack([first, rows[1:]])))
         context = Context(N, Key.from_seed(seed), noise_multiplier=0.1)
         return PrivateCenter(shrink=False).fit(seen, context).mean_
@@ -743,10 +752,14 @@ def test_numbers_where_labels_belong():
         classifier().fit(X, TARGET)
 
 
-@pytest.mark.parametrize("labels", [[None, "a"], [1, "a"]])
+@pytest.mark.parametrize("labels", [["a", None], [1, "a"], [b"a", b"b"], ["a", math.nan]])
 def test_labels_must_be_of_one_kind(labels):
-    with pytest.raises(ValueError, match="Unknown label type"):
-        classifier().fit(X, np.array(labels, dtype=object)[TWO])
+    names = np.array(labels, dtype=object)
+    for chosen in (names[TWO], names[1 - TWO]):  # whichever comes first
+        with pytest.raises(ValueError, match="label|NaN"):
+            classifier().fit(X, chosen)
+        with pytest.raises(ValueError, match="label|NaN"):
+            of_tables().fit(frame().head(N), chosen)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, "1", None, True])
@@ -834,12 +847,6 @@ def test_the_limits_of_the_target_must_be_given():
     ):
         with pytest.raises(InputError, match="target_bounds="):
             DPLinearRegressor(target_bounds=bounds).fit(X, TARGET)
-
-
-def test_the_widest_limits_still_work():
-    widest = np.finfo(float).max
-    model = DPLinearRegressor(target_bounds=(-widest, widest), trainer=QUICK).fit(X, TARGET)
-    assert np.isfinite(model.coef_).all()
 
 
 def test_prediction_needs_the_columns_of_the_fit(task):

@@ -260,7 +260,10 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         Budget(self.epsilon, self.delta)
         rows, y = self._rows(X, reset=True, y=y)
         labels = _labels(y, rows.n)
-        check_classification_targets(labels)
+        try:
+            check_classification_targets(labels)
+        except TypeError as error:  # some of them missing, or of another kind
+            raise InputError(f"y does not hold labels of one kind: {error}") from None
         classes, index, assumption = self._classes(labels)
         loss = self._loss(len(classes))
         plan = self._plan(loss)

@@ -106,8 +106,8 @@ def test_components_are_the_top_eigenvectors_uncentred():
     rows = public_rows() + 2.0
     stage = PublicPCA(rows, n_components=3).fit(none_of(6))
     _, _, right = np.linalg.svd(rows)
-    assert np.abs(stage.matrix_.T @ right[:3].T) == pytest.approx(np.eye(3), abs=1e-8)
-    assert stage.matrix_.T @ stage.matrix_ == pytest.approx(np.eye(3), abs=1e-12)
+    assert np.abs(stage.matrix_.T @ right[:3].T) == pytest.approx(np.eye(3), abs=1e-7)
+    assert stage.matrix_.T @ stage.matrix_ == pytest.approx(np.eye(3), abs=1e-7)
 
 
 def test_more_components_than_public_rows_are_refused():

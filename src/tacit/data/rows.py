@@ -140,7 +140,11 @@ def as_rows(data: Any, *, bound: float | None = None) -> Rows:
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)
     if sp.issparse(data):
+        _require_numbers(data.dtype)
         matrix = sp.csr_array(data)
+        if not matrix.has_canonical_format:  # entries stored twice would make a row look shorter
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
         _require_finite(matrix.data)
         return Rows(SparseSource(matrix), d=matrix.shape[1], bound=bound)
     if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
@@ -148,13 +152,20 @@ def as_rows(data: Any, *, bound: float | None = None) -> Rows:
     array = np.asarray(data)
     if array.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {array.ndim}")
-    if array.dtype.kind not in "fiub":
-        raise InputError(
-            f"rows of dtype {array.dtype} are not numbers; describe the table in a schema "
-            "and start the stages with Encode(schema)"
-        )
+    _require_numbers(array.dtype)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64)
     _require_finite(array)
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
+
+
+def _require_numbers(dtype: np.dtype) -> None:
+    if dtype.kind not in "fiub":
+        raise InputError(
+            f"rows of dtype {dtype} are not numbers; describe the table in a schema "
+            "and start the stages with Encode(schema)"
+        )
 
 
 def _require_finite(values: np.ndarray, block: int = 1 << 22) -> None:

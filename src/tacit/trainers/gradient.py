@@ -76,7 +76,8 @@ class GradientTrainer:
         return type(self).__name__
 
     def parameters(self) -> dict[str, Any]:
-        return asdict(self)
+        """Settings as plain JSON values."""
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
 
     def resolve(self, facts: Facts) -> Self:
         """The same trainer with every ``"auto"`` replaced, by public facts only."""

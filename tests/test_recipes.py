@@ -1,0 +1,73 @@
+"""Recipes: names of plans, as arguments of an estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit import DPLinearClassifier, DPLinearRegressor, recipe
+from tacit.exceptions import InputError
+from tacit.recipes import RECIPES
+from tacit.trainers import DPGD, DPSGD
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
+LABELS = (X[:, 0] > 1).astype(int)
+NEEDS = {"pillar": {"public": X[:50], "n_components": 3}, "jl": {"n_components": 3}}
+PARTS = {
+    "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
+    "dpsgd": (["Normalize"], DPSGD),
+    "dp-gd": (["Normalize"], DPGD),
+    "pillar": (["Normalize", "PublicPCA"], DPGD),
+    "jl": (["Normalize", "RandomProjection"], DPGD),
+}
+
+
+def test_every_recipe_is_described_here_and_there():
+    assert RECIPES.keys() == PARTS.keys()
+    assert all(make.__doc__ for make in RECIPES.values())
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_recipe_is_stages_and_a_trainer(name):
+    made = recipe(name, steps=4, **NEEDS.get(name, {}))
+    stages, trainer = PARTS[name]
+    assert made.keys() == {"stages", "trainer"}
+    assert [stage.name for stage in made["stages"]] == stages
+    assert type(made["trainer"]) is trainer
+    assert made["trainer"].steps == 4  # what is no setting of a stage goes to the trainer
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_recipe_fits(name):
+    made = recipe(name, steps=4, **NEEDS.get(name, {}))
+    model = DPLinearClassifier(**made).fit(X, LABELS)
+    assert model.coef_.shape == (1, 6)
+    used = [stage["name"] for stage in model.certificate_.plan["stages"]]
+    assert used == PARTS[name][0]
+    number = DPLinearRegressor(target_bounds=(-3, 3), **made).fit(X, X[:, 0])
+    assert number.coef_.shape == (6,)
+
+
+def test_the_default_is_a_recipe():
+    by_name = DPLinearClassifier(random_state=0, **recipe("dpsgd-f")).fit(X, LABELS)
+    default = DPLinearClassifier(random_state=0).fit(X, LABELS)
+    np.testing.assert_array_equal(by_name.coef_, default.coef_)
+
+
+def test_settings_reach_their_stage():
+    stages = recipe("dpsgd-f", radius=3.0, share=0.2)["stages"]
+    assert (stages[0].radius, stages[1].share) == (3.0, 0.2)
+    assert recipe("jl", n_components=2, seed=5)["stages"][1].seed == 5
+    assert recipe("pillar", public=X, n_components=2)["stages"][1].n_components == 2
+
+
+def test_mistakes_are_named():
+    with pytest.raises(InputError, match=r"no recipe is called 'dp-sgd'; there are dpsgd-f, "):
+        recipe("dp-sgd")
+    with pytest.raises(InputError, match=r"recipe 'dp-gd': .*n_components"):
+        recipe("dp-gd", n_components=3)
+    with pytest.raises(InputError, match="radius must be a positive number"):
+        recipe("dp-gd", radius=0)
+    with pytest.raises(InputError, match="needs public="):
+        DPLinearClassifier(**recipe("pillar", n_components=3)).fit(X, LABELS)
