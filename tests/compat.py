@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 import venv
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ def begin(version, pool):
 
 def install(version: str, home: Path) -> None:
     wanted = ["-e", ".", f"scikit-learn=={version}.*", *TOOLS]
-    recipe = "\n".join([*wanted, sys.version, (ROOT / "pyproject.toml").read_text()])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe = repr([wanted, sys.version, project["dependencies"]])
     digest = hashlib.blake2b(recipe.encode()).hexdigest()
     stamp = home / "installed"
     if stamp.is_file() and stamp.read_text() == digest:

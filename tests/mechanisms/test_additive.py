@@ -151,6 +151,22 @@ def test_a_row_that_is_no_number_is_refused_or_counts_nothing(value, kind):
     assert sum(int(v) ** 2 for v in total - lattice_sum([rows[1:]], 2, 1.0)) <= LIMIT
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_row_that_is_partly_no_number_counts_no_more_than_the_bound(value, kind):
+    """Every number in it is within the bound by itself, and there are many of them."""
+    rows = np.full((1, 50), 0.9)
+    rows[0, 3] = value
+    chunk = rows if kind == "dense" else sp.csr_array(rows)
+    with np.errstate(all="ignore"):
+        try:
+            found = dense(lattice_rows(chunk, 1.0))
+        except InputError:
+            return
+    assert np.isfinite(found).all()
+    assert sum(int(v) ** 2 for v in found[0]) <= LIMIT
+
+
 def test_entries_stored_twice_count_once_together():
     twice = sp.csr_array(
         (np.array([0.6, 0.6, 0.3]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2)
@@ -203,6 +219,17 @@ def test_the_norm_of_a_row_does_not_depend_on_the_rows_beside_it(order, d):
         for start in range(0, 33 - size):
             alone = row_norms(np.array(rows[start : start + size], order="K"))
             assert (alone == together[start : start + size]).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 9, 17, 130])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_the_norm_of_a_row_does_not_depend_on_how_many_there_are(kind, d):
+    rows = np.random.default_rng(d).normal(size=(5000, d))
+    rows = rows if kind == "dense" else sp.csr_array(rows)
+    together = row_norms(rows)
+    for i in range(0, 5000, 97):
+        assert row_norms(rows[i : i + 1])[0] == together[i]
+        assert (row_norms(rows[i:]) == together[i:]).all()
 
 
 @pytest.mark.parametrize("d", [3, 10_000])

@@ -305,6 +305,21 @@ def test_each_route_finds_a_false_claim_without_the_other(certificate, monkeypat
         assert "recheck finds" in " ".join(false.verify().problems)
 
 
+@pytest.mark.parametrize("lost", ["recheck", "dp-accounting", "both"])
+def test_a_route_that_does_not_know_confirms_nothing(certificate, monkeypatch, lost):
+    class Lost:
+        def get_epsilon(self, delta):
+            return math.nan
+
+    unknown = Recheck(math.nan, lower=math.nan, upper=math.nan)
+    if lost != "dp-accounting":
+        monkeypatch.setattr(certificate_module.recheck, "epsilon", lambda *_: unknown)
+    if lost != "recheck":
+        monkeypatch.setattr(accountants_module, "loss_distribution", lambda *_, **__: Lost())
+    false = Certificate.from_json(forge(certificate, epsilon=0.5))
+    assert not false.verify().holds
+
+
 # Hostile files
 
 
@@ -394,6 +409,22 @@ def test_a_hostile_value_anywhere_is_refused_or_harmless(path, value):
     refused_or_sound(signed(changed(DATA, path, value)), verify=not about_cost)
 
 
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
+@pytest.mark.parametrize("depth", [50, 300, 450, 600, 800, 950])
+def test_nesting_of_any_depth_is_refused_or_harmless(depth, wrap):
+    nested = 1
+    for _ in range(depth):
+        nested = wrap(nested)
+    try:
+        text = signed({**DATA, "plan": {"x": nested}})
+    except RecursionError:
+        pytest.skip("too deep to be written")
+    try:
+        assert Certificate.from_json(text).plan["x"]
+    except CertificateError:
+        assert depth > 50
+
+
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [
@@ -418,7 +449,13 @@ def test_huge_costs_are_found_false_in_good_time(certificate, kind, parameters):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"noise_multiplier": 1e300}, {"noise_multiplier": 1.0, "sampling_probability": 1e-300}],
+    [
+        {"noise_multiplier": 1e300},
+        {"noise_multiplier": 1.0, "sampling_probability": 1e-300},
+        {"noise_multiplier": 1e83, "count": 3, "sampling_probability": 1e-240},
+        {"noise_multiplier": 1e182, "count": 7, "sampling_probability": 0.004},
+        {"noise_multiplier": 1e75, "count": 1000, "sampling_probability": 0.01},
+    ],
 )
 def test_tiny_costs_give_an_answer(certificate, parameters):
     kind = "poisson-gaussian" if "sampling_probability" in parameters else "gaussian"

@@ -121,8 +121,14 @@ def test_numbers_of_any_type_become_plain_ones(kind, noise, count):
         ({"kind": "gaussian", "parameters": [1.0]}, "has no parameters"),
         ({"kind": "gaussian", "parameters": {}}, "noise_multiplier"),
         ({"kind": "gaussian", "parameters": {"noise_multiplier": 1, "seed": 0}}, "seed"),
-        ({"kind": "gaussian", "parameters": {"noise_multiplier": "much"}}, "gaussian|noise_multiplier"),
-        ({"kind": "gaussian", "parameters": {"noise_multiplier": None}}, "gaussian|noise_multiplier"),
+        (
+            {"kind": "gaussian", "parameters": {"noise_multiplier": "much"}},
+            "gaussian|noise_multiplier",
+        ),
+        (
+            {"kind": "gaussian", "parameters": {"noise_multiplier": None}},
+            "gaussian|noise_multiplier",
+        ),
     ],
 )
 def test_unreadable_events_are_refused_in_words(data, message):
