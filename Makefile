@@ -39,4 +39,4 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist tacit-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-compat build dist tacit-demo .pytest_cache .mypy_cache .ruff_cache

@@ -88,7 +88,6 @@ def test_defaults_learn():
     assert DPLinearClassifier(random_state=0).fit(X, KIND).score(X, KIND) > 0.9
 
 
-@pytest.mark.xfail(strict=True, reason="automatic settings suit classification only so far")
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_defaults_learn_numbers(epsilon):
     rows, target = np.tile(X, (25, 1)), np.tile(TARGET, 25)

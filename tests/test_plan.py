@@ -89,7 +89,6 @@ def test_another_number_of_rows_is_refused_before_one_is_read():
         fixed(Normalize(), size=N + 1).run(Rows(Tripwire(), d=D), LOGISTIC.targets(LABELS, 1))
 
 
-@pytest.mark.xfail(strict=True, reason="a plan does not compare the number of columns yet")
 def test_another_number_of_columns_is_refused_before_a_row_is_read():
     other = plan(Normalize()).calibrate(size=N, columns=D - 1, classes=2)
     with pytest.raises(InputError, match=f"{D - 1} columns"):

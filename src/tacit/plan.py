@@ -170,6 +170,8 @@ class CalibratedPlan:
         plan, size = self.plan, self.facts.size
         if plan.neighbors != "add_or_remove_one" and rows.n != size:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
+        if rows.d != self.columns:
+            raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
         fitted: list[Stage] = []
         seen = rows
         for i, stage in enumerate(plan.stages):

@@ -33,7 +33,7 @@ def sensitivity(neighbors: str) -> float:
     """How far neighbouring sums of unit contributions can lie apart."""
     try:
         return NEIGHBORS[neighbors]
-    except KeyError:
+    except (KeyError, TypeError):
         allowed = ", ".join(NEIGHBORS)
         raise InputError(f"neighbors={neighbors!r} is not a relation; choose {allowed}") from None
 

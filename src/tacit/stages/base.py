@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,7 +22,15 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import Event
 
-__all__ = ["Context", "Kind", "PrivateStage", "Stage", "densify", "require_positive"]
+__all__ = [
+    "Context",
+    "Kind",
+    "PrivateStage",
+    "Stage",
+    "densify",
+    "require_count",
+    "require_positive",
+]
 
 Kind = Literal["free", "public", "private", "plain"]
 
@@ -165,8 +174,17 @@ class PrivateStage(Stage):
 
 def require_positive(stage: Stage, name: str) -> None:
     value = getattr(stage, name)
-    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value < math.inf):
+    if isinstance(value, bool) or not (isinstance(value, Real) and 0 < float(value) < math.inf):
         raise InputError(f"{stage.name}({name}={value!r}): {name} must be a positive number")
+
+
+def require_count(stage: Stage, name: str) -> int:
+    value = getattr(stage, name)
+    if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= 1):
+        raise InputError(
+            f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
+        )
+    return int(value)
 
 
 def _plain(value: Any) -> Any:

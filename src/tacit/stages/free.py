@@ -12,7 +12,7 @@ from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import normalize, shorten
 from tacit.mechanisms.noise import Key
-from tacit.stages.base import Context, Kind, Stage, densify, require_positive
+from tacit.stages.base import Context, Kind, Stage, densify, require_count, require_positive
 from tacit.stages.linear import Projection
 
 __all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection"]
@@ -162,8 +162,7 @@ class RandomProjection(Projection):
     kind: ClassVar[Kind] = "free"
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_components, bool) or int(self.n_components) < 1:
-            raise InputError("RandomProjection: n_components must be at least 1")
+        require_count(self, "n_components")
 
     def width(self, d: int) -> int:
         return int(self.n_components)

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
-from tacit.stages.base import Context, Kind, Stage, densify
+from tacit.stages.base import Context, Kind, Stage, densify, require_count
 from tacit.stages.linear import Projection
 
 __all__ = ["PublicPCA", "PublicScale"]
@@ -74,7 +74,7 @@ class PublicPCA(Projection):
     unsaved: ClassVar[tuple[str, ...]] = ("public",)
 
     def width(self, d: int) -> int:
-        if isinstance(self.n_components, bool) or not 1 <= int(self.n_components) <= d:
+        if require_count(self, "n_components") > d:
             raise InputError(
                 f"PublicPCA: n_components={self.n_components!r} must lie between 1 and {d}, "
                 "the number of columns"

@@ -39,8 +39,31 @@ class Facts:
     task: str = "classification"
 
 
-NOISE = 3.2  # noise that a run may leave in the score of a row of unit norm
-REACH = 48.0  # largest rate × clip, in row norms: clipped steps stay stable up to here
+@dataclass(frozen=True)
+class Balance:
+    """The constants of the rule, for one kind of target.
+
+    Attributes
+    ----------
+    noise : float
+        Noise that a run may leave in the score of a row as long as the bound.
+    reach : float
+        Largest first rate × clip × bound: steps stay stable up to here.
+    clip : float
+        Bound on one row's gradient, in row bounds.
+    """
+
+    noise: float
+    reach: float
+    clip: float
+
+
+# Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
+# their noise must be small, and squared errors bound the rate by two over the squared norm.
+BALANCE = {
+    "classification": Balance(noise=3.2, reach=48.0, clip=0.04),
+    "regression": Balance(noise=0.2, reach=0.2, clip=0.1),
+}
 
 
 def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,22 +72,23 @@ def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
     The rule weighs noise against time. T steps at rate η, momentum m and clip C
     on n rows of norm R leave noise of about η·C·R·T / ((1−m)·μ·n) in a score:
     it depends on the product η·T, not on T alone, and so does the way that the
-    weights have gone. Hence the noise is set to a constant (`NOISE`), which
+    weights have gone. Hence the noise is set to a constant (`BALANCE`), which
     serves data sets of very different size, and T is only as large as stable
     steps need. The clip is small, so that most rows count fully and alike. The
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that the last quarter cools down.
     """
+    balance = BALANCE[facts.task]
     momentum = float(given.get("momentum", 0.9))
-    clip = float(given.get("clip", 0.04 * facts.bound))
-    travel = NOISE * (1 - momentum) * facts.mu * facts.size  # η·C·R·T
-    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / REACH)))))
-    limited = travel / steps <= REACH
+    clip = float(given.get("clip", balance.clip * facts.bound))
+    travel = balance.noise * (1 - momentum) * facts.mu * facts.size  # η·C·R·T
+    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / balance.reach)))))
+    limited = travel / steps <= balance.reach
     return {
         "steps": steps,
         "momentum": momentum,
         "clip": clip,
-        "learning_rate": min(travel / steps, REACH) / (clip * facts.bound),
+        "learning_rate": min(travel / steps, balance.reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
         "bias": 0.1,
