@@ -129,7 +129,7 @@ def test_public_rows_of_zeros_are_refused():
 
 @pytest.mark.parametrize("components", [0, -1, 7, True])
 def test_components_lie_between_one_and_the_columns(components):
-    with pytest.raises(InputError, match="between 1 and 6|at least 1"):
+    with pytest.raises(InputError, match=r"between 1 and 6|at least 1"):
         PublicPCA(public_rows(), n_components=components).fit(none_of(6))
 
 
