@@ -56,7 +56,7 @@ def shorten(chunk: Chunk, radius: float) -> Chunk:
     tamed, norms, exponents = _tamed(chunk)
     with np.errstate(over="ignore", under="ignore"):
         limits = np.ldexp(radius, -exponents)
-    longer = norms > limits
+    longer = ~(norms <= limits)  # what is not a number is no short row
     factors = np.divide(radius, norms, out=np.ones_like(norms), where=longer)
     if tamed is chunk:
         return scale_rows(chunk, factors)
