@@ -2,7 +2,8 @@
 
 A step is all of it: draw the batch, sum clipped gradients, add noise, move. The
 reference is the bare float32 pair ``X @ W`` and ``X.T @ Z`` with the BLAS
-library's own threads; for a batch, on rows already gathered into one block.
+library's own threads; for a batch, on rows already gathered into one block, a
+new batch each time as in training, so that none of it waits in the cache.
 Rounds alternate between all cases and the shortest time of each counts, since
 other work on the machine only ever adds time. On a busy machine ``--threads 1
 --clock cpu`` still tells the ratio of the work done.
@@ -11,6 +12,7 @@ other work on the machine only ever adds time. On a busy machine ``--threads 1
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, train_together
 
+BATCHES = 12  # 150 MB in all: more than any cache
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning
 
 
@@ -46,21 +49,34 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     loss = get_loss("softmax" if outputs > 1 else "logistic")
     targets = loss.targets(rng.integers(0, max(outputs, 2), n), outputs)
-    batch = np.flatnonzero(rng.random(n) < options.batch / n)
+    batches = [np.flatnonzero(rng.random(n) < options.batch / n) for _ in range(BATCHES)]
     narrow = rng.normal(size=(d, outputs)).astype(np.float32)
     residuals = rng.normal(size=(n, outputs)).astype(np.float32)
-    gathered, some = rows[batch], residuals[batch]
+    gathered = itertools.cycle([(rows[batch], residuals[batch]) for batch in batches])
     facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
     best: dict[str, float] = {}
 
-    def record(name: str, call: Callable[[], object], times: int, steps: int = 1) -> None:
-        seconds = shortest(call, times, CLOCKS[options.clock]) / steps
+    def record(name: str, seconds: float) -> None:
         best[name] = min(best.get(name, float("inf")), seconds)
 
-    def train(engine: Engine, trainer: GradientTrainer, settings: int = 1) -> None:
-        trainers = [trainer.resolve(facts)] * settings
-        train_together(engine, trainers, [40.0] * settings, facts, Key.fresh())
+    def products(some: np.ndarray, multipliers: np.ndarray) -> object:
+        return some @ narrow, some.T @ multipliers
 
+    def step(engine: Engine, trainer: GradientTrainer, settings: int = 1) -> float:
+        """Shortest of the steps of one run, from the end of one to the end of the next."""
+        trainers = [trainer.resolve(facts)] * settings
+        ends: list[float] = []
+        train_together(
+            engine,
+            trainers,
+            [40.0] * settings,
+            facts,
+            Key.fresh(),
+            progress=lambda *_: ends.append(clock()),
+        )
+        return float(np.diff(ends).min())
+
+    clock = CLOCKS[options.clock]
     engines = {
         arithmetic: Engine(
             as_rows(rows, bound=1.0),
@@ -72,17 +88,17 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         )
         for arithmetic in ("exact", "fast")
     }
-    one, full, sampled = DPGD(steps=1), DPGD(steps=3), DPSGD(steps=20, batch_size=options.batch)
+    few, full, sampled = DPGD(steps=2), DPGD(steps=5), DPSGD(steps=40, batch_size=options.batch)
     for _ in range(options.rounds):
         with threadpool_limits(options.threads, user_api="blas"):
-            record("bare full", lambda: (rows @ narrow, rows.T @ residuals), 3)
-            record("bare batch", lambda: (gathered @ narrow, gathered.T @ some), 20)
+            record("bare full", shortest(lambda: products(rows, residuals), 4, clock))
+            record("bare batch", shortest(lambda: products(*next(gathered)), 40, clock))
         for name, engine in engines.items():
             time.sleep(PAUSE)
-            record(f"{name} full", lambda e=engine: train(e, full), 1, 3)
-            record(f"{name} batch", lambda e=engine: train(e, sampled), 1, 20)
+            record(f"{name} full", step(engine, full))
+            record(f"{name} batch", step(engine, sampled))
             if options.settings > 1:
-                record(f"{name} settings", lambda e=engine: train(e, one, options.settings), 1)
+                record(f"{name} settings", step(engine, few, options.settings))
     return best
 
 
