@@ -133,6 +133,7 @@ def test_importing_tacit_is_light():
     assert not loaded_by("import tacit") & set(HEAVY)
 
 
+@pytest.mark.slow
 def test_estimators_load_nothing_heavy_beyond_scikit_learn():
     # scikit-learn may bring pandas and what pandas brings: that is its own affair.
     brought = loaded_by("from sklearn.utils.validation import validate_data")

@@ -226,7 +226,7 @@ class Certificate:
                     problems.append(_exceeds("dp-accounting", recomputed, self.epsilon))
                 if not second.lower <= self.epsilon:
                     problems.append(_exceeds("recheck", recomputed, self.epsilon))
-            except (TacitError, ArithmeticError, MemoryError) as error:
+            except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
         return Verification(not problems, self.epsilon, recomputed, tuple(problems))
 
