@@ -100,10 +100,20 @@ class _DPLinear(BaseEstimator):
                 raise InputError("there are no rows")
             return as_rows(table), y
         options: dict[str, Any] = {"accept_sparse": "csr", "reset": reset, "dtype": "numeric"}
-        if isinstance(y, str) and y == "no_validation":
-            X = validate_data(self, X, **options)
-        else:
-            X, y = validate_data(self, X, y, multi_output=False, **options)
+        options["ensure_all_finite"] = False  # `as_rows` checks, and gives better advice
+        try:
+            if isinstance(y, str) and y == "no_validation":
+                X = validate_data(self, X, **options)
+            else:
+                X, y = validate_data(self, X, y, multi_output=False, **options)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            # That message would quote a private cell.
+            raise InputError(
+                "rows hold text where numbers belong; describe the table in a schema and start "
+                "the stages with Encode(schema)"
+            ) from None
         if sp.issparse(X):
             X = sp.csr_array(X)
         return as_rows(X), y

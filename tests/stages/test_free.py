@@ -259,3 +259,7 @@ def test_a_projection_needs_a_bound():
 def test_components_are_counted_from_one(components):
     with pytest.raises(InputError, match="at least 1"):
         RandomProjection(components)
+
+
+def test_settings_take_projected_rows_to_be_as_long_as_before():
+    assert RandomProjection(5).typical(2.0, 400) == 2.0

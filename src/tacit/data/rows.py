@@ -175,6 +175,7 @@ def _require_finite(values: np.ndarray, block: int = 1 << 22) -> None:
     for start in range(0, values.size, block):
         if not np.isfinite(flat[start : start + block]).all():
             raise InputError(
-                "rows contain NaN or infinity; impute them first, or give a table with a "
-                "schema that says what a missing cell becomes"
+                "rows contain NaN or infinity; put a constant in their place, or give a table "
+                "with a schema that says what a missing cell becomes (an imputer that is fitted "
+                "on the rows is not covered by the certificate)"
             )

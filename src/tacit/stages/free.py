@@ -172,6 +172,9 @@ class RandomProjection(Projection):
             return super().bound(radius, d)
         return radius * math.sqrt(d)  # before it is drawn: the Frobenius norm of any sign matrix
 
+    def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        return radius  # lengths are nearly kept: that is what the projection is for
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
         key = context.key if context else Key.fresh()
