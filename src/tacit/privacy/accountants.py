@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from tacit.exceptions import InputError
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, sensitivity
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
     "COARSE_GRID",
@@ -31,6 +33,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
+    "loss_distribution",
     "total_mu",
 ]
 
@@ -40,6 +43,7 @@ COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searchin
 # seen 0.26% too small after 10,000 steps, as if 2e-13 of δ were missing. Plans set this aside.
 PLD_SLACK = 1e-11
 
+Array = NDArray[np.float64]
 
 # --- exact Gaussian differential privacy (Dong, Roth & Su 2022) -----------------------------
 
@@ -121,9 +125,17 @@ _AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
 }
 
 
+class LossDistribution(Protocol):
+    """What is asked of composed events."""
+
+    def get_epsilon(self, target_delta: float) -> float: ...
+
+    def get_delta(self, target_epsilon: float) -> float: ...
+
+
 def loss_distribution(
     events: Sequence[Event], neighbors: str, grid: float = FINE_GRID
-) -> PLDAccountant:
+) -> LossDistribution:
     """dp-accounting's pessimistic accountant, with ``events`` composed.
 
     Its PLD accountant doubles the sensitivity under ``replace_one`` by itself;
@@ -133,15 +145,174 @@ def loss_distribution(
     from dp_accounting import pld
 
     sensitivity(neighbors)
-    accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
     gaussians = [event for event in events if type(event) is Gaussian]
     if len(gaussians) > 1:
         noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
         events = [Gaussian(noise), *(event for event in events if type(event) is not Gaussian)]
+    if _drifts(events, neighbors):
+        return _drifted(events, grid)
+    accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
         accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
     return accountant
+
+
+# --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------
+# dp-accounting knows no pair with mixtures on both sides. In units of the noise, with shift b,
+# s = b/2z and r = 1/z + s, the step is dominated by P = (1−q)N(s) + qN(r) against its mirror
+# image Q, for both orders of the neighbours: the loss ℓ = ln dP/dQ is odd and increases, and
+# δ(ε) = P(X > x) − e^ε·Q(X > x) where ℓ(x) = ε. The draw of the common rows says which b
+# applies; it may be revealed, so the δ(ε) of *one step* average over b.
+
+_TAIL = 9.8  # standard deviations: beyond lie 1e-22 of the mass, counted as an infinite loss
+_REACH = 2**20  # grid steps up to the largest finite loss
+_BARE = 1e3  # contributions per noise: so little noise that nothing is claimed but δ ≤ 1
+_RATIO = 2048  # dots lie this fraction of their loss apart, or a grid step
+
+
+class _Drifted(NamedTuple):
+    """A loss distribution, and the probability that it does not hold."""
+
+    loss: PrivacyLossDistribution
+    failure: float
+
+    def get_epsilon(self, target_delta: float) -> float:
+        left = math.nextafter(target_delta - self.failure, -math.inf)
+        return float(self.loss.get_epsilon_for_delta(left)) if left > 0 else math.inf
+
+    def get_delta(self, target_epsilon: float) -> float:
+        spent = float(self.loss.get_delta_for_epsilon(target_epsilon))
+        return min((spent + self.failure) * (1 + 1e-15), 1.0)
+
+
+def _drifts(events: Sequence[Event], neighbors: str) -> bool:
+    """Whether any step is one on rows that drifted; only replaced rows have a rule for it."""
+    if not any(isinstance(event, PoissonGaussian) and event.drifts for event in events):
+        return False
+    if neighbors != "replace_one":
+        raise InputError(
+            "steps on rows that drifted are counted for neighbors='replace_one' only, "
+            f"not for {neighbors!r}: drift is stated for tables of equally many rows"
+        )
+    return True
+
+
+def _drifted(events: Sequence[Event], grid: float) -> _Drifted:
+    """All ``events``, for replaced rows, composed one by one."""
+    first, *others = (_AS_LOSS[type(event)](event, grid) for event in events)
+    for loss in others:
+        first = first.compose(loss)
+    failure = math.fsum(getattr(event, "failure", 0.0) for event in events)
+    return _Drifted(first, failure * (1 + 1e-15))
+
+
+def _gaussian_loss(event: Gaussian, grid: float) -> PrivacyLossDistribution:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        event.noise_multiplier / math.sqrt(event.count) * (1 - 1e-15),
+        value_discretization_interval=grid,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )
+
+
+def _poisson_loss(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
+    return _step_on_drifted_rows(event, grid).self_compose(event.count)
+
+
+_AS_LOSS: dict[type[Event], Callable[[Any, float], PrivacyLossDistribution]] = {
+    Gaussian: _gaussian_loss,
+    PoissonGaussian: _poisson_loss,
+}
+
+
+def _step_on_drifted_rows(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
+    """One step, by dp-accounting's connect-the-dots through points that are never too low."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    z, q = event.noise_multiplier, event.sampling_probability
+    shifts = _whole(event.drift)
+    dots = max((_dots(shift, z, q, grid) for _, shift in shifts), key=lambda found: found[-1])
+    points = np.asarray(grid * dots, dtype=np.float64)
+    curve = np.zeros(len(dots))
+    for weight, shift in shifts:
+        curve += weight * _curve(shift, z, q, points)
+    # The pair is symmetric: δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
+    above = points[:0:-1]
+    mirrored = -np.expm1(-above) + np.exp(-above) * curve[:0:-1]
+    deltas = np.concatenate([mirrored, curve * (1 + 1e-13)]) * (1 + 1e-15)
+    # Nor is it 1, whose logarithm dp-accounting takes; `get_delta` rounds up again.
+    deltas = np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1 - 2.0**-53)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(
+        grid, np.concatenate([-dots[:0:-1], dots]), deltas
+    )
+    # Dense, because a sparse one begins by computing its size to the power of the count.
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf.to_dense_pmf())
+
+
+def _whole(drift: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Shifts in order, with their weights; what these lack of one goes to the largest."""
+    shifts = sorted(drift or [(1.0, 0.0)], key=lambda pair: pair[1])
+    *others, (weight, largest) = shifts
+    rest = 1 - math.fsum(weight for weight, _ in others)
+    return [*others, (max(weight, rest), largest)]
+
+
+def _loss(s: float, r: float, q: float, x: Array) -> tuple[Array, Array, Array]:
+    """ℓ(x) = g(x) − g(−x), g(x) = ln((1−q)e^(sx − s²/2) + q·e^(rx − r²/2)); g(x); g(−x)."""
+    rare, common = math.log(q) - r * r / 2, math.log1p(-q) - s * s / 2 if q < 1 else -math.inf
+    up, down = (np.logaddexp(common + s * y, rare + r * y) for y in (x, -x))
+    return up - down, up, down
+
+
+def _dots(shift: float, z: float, q: float, grid: float) -> NDArray[np.int64]:
+    """Losses to connect, in grid steps from zero: each, then ever fewer.
+
+    Moving a loss by up to a fraction of itself costs the square of that fraction
+    of its second moment, so that few dots do as well as all.
+    """
+    s, r = shift / (2 * z), (1 + shift / 2) / z
+    most = float(_loss(s, r, q, np.array([r + _TAIL]))[0][0]) if r < _BARE else 0.0
+    last = min(max(math.ceil(most / grid), 1), _REACH)
+    dense = min(_RATIO, last)
+    number = math.ceil(_RATIO * math.log(last / dense)) + 2
+    sparse = np.rint(np.geomspace(dense, last, number)) if last > dense else [last]
+    return np.unique(np.concatenate([np.arange(dense + 1), sparse])).astype(np.int64)
+
+
+def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
+    """δ at each of ``losses`` ≥ 0, never below the truth.
+
+    Points (ℓ(x), δ) are exact for any x, and δ is convex in e^ε: chords between
+    them lie above it, wherever x is placed. It is placed where ℓ(x) is about the
+    loss in question, so hardly above.
+    """
+    s, r = shift / (2 * z), (1 + shift / 2) / z
+    if not r < _BARE:
+        return np.ones_like(losses)
+    table = np.linspace(0.0, r + _TAIL, 2**13)
+    x = np.interp(losses, np.maximum.accumulate(_loss(s, r, q, table)[0]), table)
+    loss, up, down = _loss(s, r, q, x)
+    # P(X > x) = (1−q)Φ(s−x) + qΦ(r−x), and e^ε·Q(X > x) = dP(x)·(Q(X > x)/dQ(x)), where the
+    # last is a mean of Mills ratios Φ(−t)/φ(t) = √(π/2)·erfcx(t/√2), t = x+s and x+r.
+    upper = (1 - q) * ndtr(s - x) + q * ndtr(r - x)
+    rare = np.exp(np.minimum(math.log(q) - r * r / 2 - r * x - down, 0.0))
+    mills = (1 - rare) * erfcx((x + s) / math.sqrt(2)) + rare * erfcx((x + r) / math.sqrt(2))
+    delta = upper - np.exp(up - x * x / 2) / 2 * mills
+    # Rounding of Φ, erfcx and exp, whose arguments are good to an ulp, and of ℓ(x) itself.
+    size = 1 + (x + r) ** 2 - math.log(q)
+    delta = np.clip(delta + 32 * 2.0**-53 * size * upper + 1e-300, 0.0, 1.0)
+    keep = np.append(True, np.diff(np.maximum.accumulate(loss)) > 0)
+    loss, delta = loss[keep], delta[keep]
+    left = np.clip(np.searchsorted(loss, losses, "right") - 1, 0, max(len(loss) - 2, 0))
+    right = np.minimum(left + 1, len(loss) - 1)
+    done, gap = losses - loss[left], loss[right] - loss[left]
+    with np.errstate(all="ignore"):  # (e^done − 1)/(e^gap − 1), without overflow
+        part = np.exp(done - gap) * np.expm1(-done) / np.expm1(-gap)
+    part = np.clip(np.nan_to_num(part), 0.0, 1.0)  # beyond the last point: its δ
+    return delta[left] + part * (delta[right] - delta[left])
 
 
 # --- either, whichever is exact ----------------------------------------------------------------

@@ -55,22 +55,34 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
 
     def excess(log_noise: float, grid: float) -> float:
         spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
-        return math.log(max(spent, 1e-12) / target)
+        return math.log(min(max(spent, 1e-12), 1e300) / target)
 
     # Grids in proportion to the answer: as fine as it takes, and no finer than a sceptic's.
     coarse, fine = (max(FINE_GRID, budget.epsilon * step) for step in (COARSE_GRID, FINE_GRID))
     if accountant_for(events(1.0)) == "gaussian-dp":
         return math.exp(_least(lambda x: excess(x, fine), 0.0, 1.0, 1e-12, budget))
+    failure = math.fsum(getattr(event, "failure", 0.0) for event in events(1.0))
+    if failure >= budget.delta:
+        raise BudgetError(
+            f"delta={budget.delta:g} is not enough: with probability {failure:.2g} rows drift "
+            "farther than is counted. Bound the drift with less chance of failure.",
+            remaining=0.0,
+        )
     guess = _central_limit(events(1.0)[-1], budget, neighbors)
     start = _least(lambda x: excess(x, coarse), guess, 0.2, PRECISION, budget)
     return math.exp(_least(lambda x: excess(x, fine), start, 0.003, PRECISION, budget))
 
 
 def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
-    """Where to begin: subsampled noise is nearly Gaussian, μ = q·√T·sensitivity/noise."""
-    rate = getattr(event, "sampling_probability", 1.0) * math.sqrt(event.count)
+    """Where to begin: subsampled noise is nearly Gaussian, μ = √T·(q·sensitivity + b)/noise.
+
+    q·sensitivity is how far apart the *means* of neighbouring sums lie; rows that
+    drifted add b, their mean shift.
+    """
+    apart = getattr(event, "sampling_probability", 1.0) * sensitivity(neighbors)
+    apart += math.fsum(weight * shift for weight, shift in getattr(event, "drift", ()))
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    return math.log(max(0.5, rate * sensitivity(neighbors) / mu))
+    return math.log(max(0.5, math.sqrt(event.count) * apart / mu))
 
 
 def _least(

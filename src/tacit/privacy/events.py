@@ -27,6 +27,8 @@ NEIGHBORS: Mapping[str, float] = {
 
 SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmetic ends
 LARGEST_COUNT = 10**12
+MOST_SHIFTS = 256
+WEIGHT_ERROR = 1e-12  # by how much weights may miss one: rounding, no more
 
 
 def sensitivity(neighbors: str) -> float:
@@ -67,7 +69,8 @@ class Event:
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            kind = "whole number of at least 1" if name == "count" else "positive number"
+            kinds = {"count": "whole number of at least 1", "failure": "number from 0 to 1"}
+            kind = kinds.get(name, "positive number")
             raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
         object.__setattr__(self, name, number)
         return number
@@ -103,10 +106,23 @@ class Gaussian(Event):
 
 @dataclass(frozen=True)
 class PoissonGaussian(Event):
-    """Gaussian noise on a sum over rows drawn independently with ``sampling_probability``."""
+    """Gaussian noise on a sum over rows drawn independently with ``sampling_probability``.
+
+    Attributes
+    ----------
+    drift : tuple of (weight, shift)
+        How far the sums over the rows that both neighbours have may lie apart because
+        of preprocessing, in contributions of one row: ``shift`` at most, with
+        probability ``weight``, over the draw of those rows in each step; weights sum
+        to one. Empty if they cannot differ.
+    failure : float
+        Probability that, in any of the steps, ``drift`` does not hold; part of δ.
+    """
 
     kind: ClassVar[str] = "poisson-gaussian"
     sampling_probability: float = 1.0
+    drift: tuple[tuple[float, float], ...] = ()
+    failure: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,6 +130,51 @@ class PoissonGaussian(Event):
             raise InputError(
                 f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
             )
+        if not 0 <= self._plain("failure") < 1:
+            raise InputError(f"failure must lie in [0, 1), not {self.failure!r}")
+        object.__setattr__(self, "drift", _shifts(self.drift))
+
+    @property
+    def drifts(self) -> bool:
+        """Whether rows that both neighbours have may move the sum, even if improbably."""
+        return self.failure > 0 or any(shift > 0 for _, shift in self.drift)
+
+    def times(self, count: int) -> Self:
+        more = super().times(count)
+        if not self.failure:
+            return more
+        failure = math.nextafter(self.failure * count, math.inf)
+        return replace(more, failure=min(failure, math.nextafter(1.0, 0.0)))  # above every δ
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON would give it back; what steps without drift do not have is left out."""
+        data = super().to_dict()
+        if not (self.drift or self.failure):
+            del data["parameters"]["drift"], data["parameters"]["failure"]
+        else:
+            data["parameters"]["drift"] = [list(pair) for pair in self.drift]
+        return data
+
+
+def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
+    """Pairs of plain numbers, checked: weights that may be believed, shifts that are finite."""
+    try:
+        if isinstance(given, str | bytes | Mapping):
+            raise TypeError
+        listed = [tuple(pair) for pair in given]
+        if any(isinstance(number, str | bytes | bool) for pair in listed for number in pair):
+            raise TypeError
+        pairs = tuple((float(weight), float(shift)) for weight, shift in listed)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"drift must be pairs (weight, shift), not {given!r:.80}") from None
+    if len(pairs) > MOST_SHIFTS:
+        raise InputError(f"drift lists {len(pairs)} shifts; at most {MOST_SHIFTS} are allowed")
+    if not all(0 < weight <= 1 and 0 <= shift < math.inf for weight, shift in pairs):
+        raise InputError("drift must hold weights in (0, 1] and finite shifts from 0")
+    # Accountants give what rounding leaves missing to the largest shift.
+    if pairs and not abs(math.fsum(weight for weight, _ in pairs) - 1) <= WEIGHT_ERROR:
+        raise InputError("the weights of drift must sum to one")
+    return pairs
 
 
 EVENTS: dict[str, type[Event]] = {event.kind: event for event in (Gaussian, PoissonGaussian)}

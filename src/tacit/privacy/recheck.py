@@ -2,7 +2,9 @@
 
 A step is a dominating pair on the line, P = Σ pᵢ N(sᵢ, 1) against Q = Σ qⱼ N(tⱼ, 1) with every
 sᵢ ≥ every tⱼ, so that the privacy loss ln dP/dQ increases. With Y the sum of the losses of all
-steps under P, δ(ε) = E(1 − e^(ε−Y))₊ (Gopi, Lee & Wutschitz 2021, who compose by FFT).
+steps under P, δ(ε) = E(1 − e^(ε−Y))₊ (Gopi, Lee & Wutschitz 2021, who compose by FFT). Which pair
+applies may depend on a public draw, fresh in each step: then Y is a mixture of losses, and what is
+said of its errors below holds given the draw, hence at all.
 
 *From above.* Each loss Y is moved to Y′, one of the two multiples of h around it, such that
 E e^(Y−Y′) = 1: "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022), a pair
@@ -39,6 +41,7 @@ __all__ = ["Recheck", "delta", "epsilon"]
 Array = NDArray[np.float64]
 Mixture = tuple[tuple[float, float], ...]  # (weight, mean) of each N(mean, 1)
 Pair = tuple[Mixture, Mixture]
+Parts = tuple[tuple[float, Pair], ...]  # (weight, pair), weights summing to one
 Steps = Sequence[tuple[str, Mapping[str, Any]]]
 
 _UNIT = 2.0**-53
@@ -46,6 +49,19 @@ _TOLERANCE = 1e-3  # wanted distance between the bounds, relative to ε
 _LARGEST = 2**21  # cells of one step, and points of the sum: about a second
 _STRAY = math.log(1e-10)  # of the tilted mass that may leave the window, at either end
 _WIDEST = 600.0  # exponents that neither overflow nor vanish
+
+
+class Blend(NamedTuple):
+    """A step whose pair is drawn in public."""
+
+    parts: Parts
+
+
+Loss = Pair | Blend
+
+
+def _parts(step: Loss) -> Parts:
+    return step.parts if isinstance(step, Blend) else ((1.0, step),)
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,8 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     steps : sequence of (kind, parameters)
         ``("gaussian", {"noise_multiplier": z, "count": T})``, or ``"poisson-gaussian"`` with
         ``sampling_probability`` as well; z is relative to the contribution bound of one row.
+        Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
+        probability, in all ``count`` steps together, that they drifted farther.
     delta : float
         Between 0 and 1.
     neighbors : str
@@ -86,7 +104,13 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must lie between 0 and 1, not {delta!r}")
-    return _worst([_epsilon(pairs, delta) for pairs in _directions(steps, neighbors)])
+    failure = _failure(steps)
+    left, slip = delta - failure, 4 * _UNIT * delta if failure else 0.0
+    if not left > slip:
+        raise InputError(
+            f"rows may drift too far with probability {failure:g}: delta={delta!r} is too small"
+        )
+    return _worst([_epsilon(pairs, left, slip) for pairs in _directions(steps, neighbors)])
 
 
 def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
@@ -100,7 +124,11 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
-    return _worst([_delta(pairs, epsilon) for pairs in _directions(steps, neighbors)])
+    found = _worst([_delta(pairs, epsilon) for pairs in _directions(steps, neighbors)])
+    if not (failure := _failure(steps)):
+        return found
+    value, upper, lower = (min(x + failure, 1.0) for x in (found.epsilon, found.upper, found.lower))
+    return Recheck(value, min(upper * (1 + 4 * _UNIT), 1.0), lower * (1 - 4 * _UNIT))
 
 
 def _worst(found: Sequence[Recheck]) -> Recheck:
@@ -129,6 +157,24 @@ def _poisson_gaussian(z: float, q: float, neighbors: str) -> list[Pair]:
     return [(up, null), (null, down)]  # "remove"; "add", reflected so that the loss increases
 
 
+def _drifted(z: float, q: float, shifts: Mixture) -> Loss:
+    """Replace, where the sums over the other rows lie up to b apart, b by the draw of those rows.
+
+    Seen from half-way between these sums, no mean of the one mixture, and none of the other, is
+    farther than b/2 or, with the replaced row, 1 + b/2: opposite directions dominate.
+    """
+
+    def pair(b: float) -> Pair:
+        near, far = b / 2 / z, (1 + b / 2) / z
+        up = ((1 - q, near), (q, far)) if q < 1 else ((1.0, far),)
+        return up, tuple((weight, -mean) for weight, mean in up)
+
+    if not shifts[-1][1] / z <= _WIDEST:  # squares would overflow
+        raise InputError("rows drift beyond 600 noises: far too little noise for a recheck")
+    parts = tuple((weight, pair(b)) for weight, b in shifts)
+    return Blend(parts) if len(parts) > 1 else parts[0][1]
+
+
 _PAIRS: Mapping[str, Callable[[float, float, str], list[Pair]]] = {
     "gaussian": _gaussian,
     "poisson-gaussian": _poisson_gaussian,
@@ -136,39 +182,79 @@ _PAIRS: Mapping[str, Callable[[float, float, str], list[Pair]]] = {
 _NEIGHBORS = ("replace_special", "add_or_remove_one", "replace_one")
 
 
-def _directions(steps: Steps, neighbors: str) -> list[dict[Pair, int]]:
-    """Pairs and their counts, for each order of the neighbours that has a curve of its own."""
+def _failure(steps: Steps) -> float:
+    """Probability that the rows of any step drifted farther than it says."""
+    chances = [float(given.get("failure", 0.0)) for _, given in steps]
+    if not all(0 <= chance < 1 for chance in chances):
+        raise InputError(f"failure must be a probability below one, not {chances}")
+    return math.fsum(chances)
+
+
+def _shifts(given: Mapping[str, Any]) -> Mixture:
+    """(weight, shift) by shift; what rounding made the weights lack goes to the last, largest."""
+    pairs = sorted((float(shift), float(weight)) for weight, shift in given.get("drift", ()))
+    if not pairs:
+        return ((1.0, 0.0),)
+    total = math.fsum(weight for _, weight in pairs)
+    if not (
+        abs(total - 1) <= 1e-12
+        and all(0 < weight <= 1 and 0 <= shift < math.inf for shift, weight in pairs)
+    ):
+        raise InputError("drift needs weights that sum to one, and finite shifts from 0")
+    *others, (largest, weight) = pairs
+    weight = max(weight, 1 - math.fsum(weight for _, weight in others))
+    return (*((weight, shift) for shift, weight in others), (weight, largest))
+
+
+def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[Loss], int]:
+    """What a step loses, in either order of the neighbours, and how often it is taken."""
+    if kind not in _PAIRS:
+        raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
+    z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
+    q = float(given.get("sampling_probability", 1.0 if kind == "gaussian" else 0.0))
+    if not (0 < z < math.inf and 0 < q <= 1 and count == given.get("count", 1) and count > 0):
+        raise InputError(
+            f"{kind} with {dict(given)}: needs noise_multiplier > 0, a whole count >= 1 and, "
+            "if rows are drawn, 0 < sampling_probability <= 1"
+        )
+    shifts = _shifts(given)
+    if shifts[-1][1] == 0 and not given.get("failure"):
+        return list(_PAIRS[kind](z, q, neighbors)), count
+    if kind != "poisson-gaussian" or neighbors != "replace_one":
+        raise InputError("drift is checked for drawn rows and neighbors='replace_one' only")
+    return [_drifted(z, q, shifts)], count
+
+
+def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
+    """Losses and their counts, for each order of the neighbours that has a curve of its own."""
     if neighbors not in _NEIGHBORS:
         raise InputError(f"neighbors={neighbors!r}: choose one of {', '.join(_NEIGHBORS)}")
-    totals: list[dict[Pair, int]] = [{}, {}]
+    totals: list[dict[Loss, int]] = [{}, {}]
     squares: list[float] = []
     for kind, given in steps:
-        if kind not in _PAIRS:
-            raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
-        z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
-        q = float(given.get("sampling_probability", 1.0 if kind == "gaussian" else 0.0))
-        if not (0 < z < math.inf and 0 < q <= 1 and count == given.get("count", 1) and count > 0):
-            raise InputError(
-                f"{kind} with {dict(given)}: needs noise_multiplier > 0, a whole count >= 1 and, "
-                "if rows are drawn, 0 < sampling_probability <= 1"
-            )
-        pairs = _PAIRS[kind](z, q, neighbors)
-        first, second = pairs[0]
-        if len(first) == len(second) == 1:  # Gaussians compose exactly: μ² = Σ μᵢ²
-            squares.append(count * (first[0][1] - second[0][1]) ** 2)
+        losses, count = _losses(kind, given, neighbors)
+        if (mu := _gaussian_mu(losses[0])) is not None:  # they compose exactly: μ² = Σ μᵢ²
+            squares.append(count * mu**2)
             continue
-        for total, pair in zip(totals, (pairs[0], pairs[-1]), strict=True):
-            total[pair] = total.get(pair, 0) + count
+        for total, loss in zip(totals, (losses[0], losses[-1]), strict=True):
+            total[loss] = total.get(loss, 0) + count
     if squares:
         whole: Pair = (((1.0, math.sqrt(math.fsum(squares))),), ((1.0, 0.0),))
         totals = [{whole: 1, **total} for total in totals]
     return [total for i, total in enumerate(totals) if total and total not in totals[:i]]
 
 
-def _only_gaussian(pairs: Mapping[Pair, int]) -> float | None:
+def _gaussian_mu(step: Loss) -> float | None:
+    """μ, if the step is one Gaussian against another."""
+    if isinstance(step, Blend) or not len(step[0]) == len(step[1]) == 1:
+        return None
+    return step[0][0][1] - step[1][0][1]
+
+
+def _only_gaussian(pairs: Mapping[Loss, int]) -> float | None:
     """μ, if there is one Gaussian pair and nothing else."""
-    ((p, q), count), *others = pairs.items()
-    return p[0][1] - q[0][1] if count == len(p) == len(q) == 1 and not others else None
+    (step, count), *others = pairs.items()
+    return _gaussian_mu(step) if count == 1 and not others else None
 
 
 # --- Gaussian steps alone: closed form -------------------------------------------------------
@@ -187,13 +273,13 @@ def _gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     return one - two, rounding + 1e-300
 
 
-def _gaussian_epsilon(mu: float, delta: float) -> Recheck:
+def _gaussian_epsilon(mu: float, delta: float, slip: float = 0.0) -> Recheck:
     def root(sign: int) -> float:
         """Where δ(ε), moved by ``sign`` roundings, falls below δ; rounded that way."""
 
         def exceeds(at: float) -> bool:
             value, error = _gaussian_delta(mu, at)
-            return value + sign * error > delta
+            return value + sign * (error + slip) > delta
 
         low, high = 0.0, 1.0
         if not exceeds(low):
@@ -270,12 +356,12 @@ def _ends(pair: Pair, reach: float) -> tuple[float, float]:
     return min(means) - reach, max(means) + reach
 
 
-def _discretise(pair: Pair, h: float, reach: float) -> _Step:
+def _discretise(pair: Pair, h: float, reach: float, size: int = 2**15) -> _Step:
     """Connect the dots cell by cell, in the x for which the loss crosses a multiple of h."""
     low, high = _ends(pair, reach)
-    table = np.linspace(low, high, 2**15)
+    table = np.linspace(low, high, size)
     losses = np.maximum.accumulate(_loss(pair, table)[0])
-    if np.max(np.abs(losses)) > _WIDEST:
+    if not np.max(np.abs(losses)) <= _WIDEST:
         raise InputError("privacy losses beyond 600: far too little noise for a recheck")
     first = math.floor(losses[0] / h)
     last = max(math.ceil(losses[-1] / h), first + 1)
@@ -309,6 +395,31 @@ def _discretise(pair: Pair, h: float, reach: float) -> _Step:
     return _Step(first, log_mass, above, below, edge, kappa, extra)
 
 
+def _blended(parts: Parts, h: float, reach: float) -> _Step:
+    """A step whose pair is drawn: each connected by itself, on the same multiples of h."""
+    if len(parts) == 1:
+        return _discretise(parts[0][1], h, reach)
+    size = max(2**15 // len(parts), 2**11)
+    steps = [(weight, _discretise(pair, h, reach, size)) for weight, pair in parts]
+    first = min(step.first for _, step in steps)
+    mass = np.zeros(max(step.first + len(step.log_mass) for _, step in steps) - first)
+    for weight, step in steps:
+        mass[step.first - first :][: len(step.log_mass)] += weight * np.exp(step.log_mass)
+    astray = abs(math.fsum(weight for weight, _ in steps) - 1)  # of the weights
+    rounding = 8 * _UNIT * (len(steps) + _WIDEST) + astray
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(mass) + rounding
+    return _Step(
+        first,
+        log_mass,
+        above=math.fsum(weight * step.above for weight, step in steps),
+        below=math.fsum(weight * step.below for weight, step in steps),
+        edge=max(step.edge for _, step in steps),
+        kappa=max(step.kappa for _, step in steps) + rounding,
+        extra=max(step.extra for _, step in steps),
+    )
+
+
 # --- planning: tilt, window and grid, from a rough cumulant ----------------------------------
 
 
@@ -320,6 +431,7 @@ class _Plan(NamedTuple):
     window: float  # width of what holds those ends, and ε
     spread: float  # standard deviation of the sum
     span: float  # widest range of one step's loss
+    work: float  # the same, over all the pairs that it may draw
     epsilon: float  # Rényi bounds on what is sought
     log_delta: float
 
@@ -329,17 +441,24 @@ def _log_hump(tilt: float) -> float:
     return tilt * math.log(tilt) - (tilt + 1) * math.log1p(tilt)
 
 
-def _plan(pairs: Mapping[Pair, int], log_delta: float, epsilon: float | None = None) -> _Plan:
+def _plan(pairs: Mapping[Loss, int], log_delta: float, epsilon: float | None = None) -> _Plan:
     """For the ε that belongs to a δ or, at a given ``epsilon``, for a δ of about that size."""
     tail = math.exp(log_delta) * 1e-5 / sum(pairs.values())
     reach = -float(ndtri(tail))
     rough: list[tuple[int, Array, Array]] = []
-    span = variance = 0.0
-    for pair, count in pairs.items():
-        edges = np.linspace(*_ends(pair, reach), 4001)
-        loss, mass = _loss(pair, (edges[1:] + edges[:-1]) / 2)[0], _masses(pair[0], edges)
+    span = work = variance = 0.0
+    for step, count in pairs.items():
+        parts = _parts(step)
+        size = max(4001 // len(parts), 101)
+        edges = [np.linspace(*_ends(pair, reach), size) for _, pair in parts]
+        losses = [
+            _loss(pair, (x[1:] + x[:-1]) / 2)[0] for x, (_, pair) in zip(edges, parts, strict=True)
+        ]
+        masses = [w * _masses(pair[0], x) for x, (w, pair) in zip(edges, parts, strict=True)]
+        loss, mass = np.concatenate(losses), np.concatenate(masses)
         rough.append((count, loss, np.log(np.maximum(mass, 1e-320))))
-        span = max(span, float(loss[-1] - loss[0]))
+        span = max(span, float(np.ptp(loss)))
+        work = max(work, math.fsum(np.ptp(part) for part in losses))
         variance += count * float(mass @ (loss - mass @ loss) ** 2)
     spread = math.sqrt(variance)
 
@@ -362,7 +481,7 @@ def _plan(pairs: Mapping[Pair, int], log_delta: float, epsilon: float | None = N
     fall, bottom = least(lambda v: (cumulant(tilt - v) - base) / v)
     window = max(top, epsilon) - min(-bottom, epsilon)
     log_delta = max(min(log_delta, 0.0), -_WIDEST)
-    return _Plan(reach, tilt, fall, rise, window, spread, span, epsilon, log_delta)
+    return _Plan(reach, tilt, fall, rise, window, spread, span, work, epsilon, log_delta)
 
 
 # --- composition -----------------------------------------------------------------------------
@@ -379,7 +498,7 @@ class _Curve(NamedTuple):
     down: float
 
 
-def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve:
+def _compose(pairs: Mapping[Loss, int], plan: _Plan, log_delta: float) -> _Curve:
     """All steps together; bounds on ε about ``_TOLERANCE`` apart if ``_LARGEST`` allows."""
     from scipy.signal import lfilter  # half a second to import: not for Gaussian steps
 
@@ -388,8 +507,9 @@ def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve
     failure = math.log(1e4) - log_delta  # ln(1/η), η = 1e-4·δ
     h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
     largest = _LARGEST if log_delta > -_WIDEST else 2**14  # no need to resolve a δ of 1e-260
-    h = max(min(h, plan.window / 2**14), plan.window / largest, plan.span / largest)
-    steps = [(_discretise(pair, h, plan.reach), c) for pair, c in pairs.items()]
+    widest = max(plan.window, plan.span, plan.work)
+    h = max(min(h, plan.window / 2**14), widest / largest)
+    steps = [(_blended(_parts(step), h, plan.reach), c) for step, c in pairs.items()]
 
     def cumulant(at: float) -> float:
         return sum(c * step.cumulant(h, at) for step, c in steps)
@@ -442,18 +562,19 @@ def _compose(pairs: Mapping[Pair, int], plan: _Plan, log_delta: float) -> _Curve
     return _Curve(points, value, upper, lower, up, down)
 
 
-def _epsilon(pairs: Mapping[Pair, int], delta: float) -> Recheck:
+def _epsilon(pairs: Mapping[Loss, int], delta: float, slip: float = 0.0) -> Recheck:
+    """At ``delta``, itself known to within ``slip``."""
     if (mu := _only_gaussian(pairs)) is not None:
-        return _gaussian_epsilon(mu, delta)
+        return _gaussian_epsilon(mu, delta, slip)
     plan = _plan(pairs, math.log(delta))
     if plan.epsilon <= 0:
         plan = _plan(pairs, math.log(delta), 0.0)
     while True:
         curve = _compose(pairs, plan, math.log(delta))
         points = np.append(curve.points, math.inf)
-        above = np.flatnonzero(curve.upper > delta)
+        above = np.flatnonzero(curve.upper + slip > delta)
         upper = max(float(points[above[-1] + 1 if len(above) else 0]) + curve.up, 0.0)
-        above = np.flatnonzero(curve.lower >= delta)
+        above = np.flatnonzero(curve.lower - slip >= delta)
         lower = max(float(points[above[-1]]) - curve.down, 0.0) if len(above) else 0.0
         if not 0 < upper < plan.epsilon / 2:
             break
@@ -462,7 +583,7 @@ def _epsilon(pairs: Mapping[Pair, int], delta: float) -> Recheck:
     return Recheck(min(max(value, lower), upper), upper, lower)
 
 
-def _delta(pairs: Mapping[Pair, int], epsilon: float) -> Recheck:
+def _delta(pairs: Mapping[Loss, int], epsilon: float) -> Recheck:
     if (mu := _only_gaussian(pairs)) is not None:
         value, error = _gaussian_delta(mu, epsilon)
         return Recheck(max(value, 0.0), min(value + error, 1.0), max(value - error, 0.0))
