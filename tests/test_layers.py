@@ -27,9 +27,10 @@ LAYERS = [
     {"mechanisms"},
     {"losses", "data"},
     {"stages", "trainers"},
+    {"chain"},
     {"plan"},
     {"estimators"},
-    {"recipes", "models", "report"},
+    {"recipes", "models", "privatize", "report"},
     {"tasks"},
     {"cli"},
 ]

@@ -186,9 +186,9 @@ def test_every_draw_is_in_the_certificate(draws, neighbors, trainer, monkeypatch
     spacings = []
     add_noise = gradient._add_noise
 
-    def recorded(total, clip, *rest):
-        spacings.append(float(total.lattice[0]) / float(clip[0]))
-        return add_noise(total, clip, *rest)
+    def recorded(total, *rest):
+        spacings.append(float(total.lattice[0]) / float(calibrated.trainer.clip))
+        return add_noise(total, *rest)
 
     monkeypatch.setattr(gradient, "_add_noise", recorded)
     calibrated = fixed(Normalize(), PrivateCenter(), trainer=trainer, neighbors=neighbors)

@@ -13,13 +13,21 @@ from tacit.trainers import DPGD, DPSGD
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
 LABELS = (X[:, 0] > 1).astype(int)
-NEEDS = {"pillar": {"public": X[:50], "n_components": 3}, "jl": {"n_components": 3}}
+NEEDS = {
+    "pillar": {"public": X[:50], "n_components": 3},
+    "jl": {"n_components": 3},
+    "dp-pca": {"n_components": 3},
+    "ptr-pca": {"n_components": 1, "gap": 1e-3},
+}
 PARTS = {
     "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "pillar": (["Normalize", "PublicPCA"], DPGD),
     "jl": (["Normalize", "RandomProjection"], DPGD),
+    "dp-pca": (["Normalize", "PrivatePCA"], DPGD),
+    "plain-pca": (["Normalize", "SoftPCA"], DPGD),
+    "ptr-pca": (["Normalize", "PlainPCA"], DPGD),
 }
 
 
@@ -41,11 +49,13 @@ def test_a_recipe_is_stages_and_a_trainer(name):
 @pytest.mark.parametrize("name", PARTS)
 def test_a_recipe_fits(name):
     made = recipe(name, steps=4, **NEEDS.get(name, {}))
-    model = DPLinearClassifier(**made).fit(X, LABELS)
+    # A budget and a direction for which the test of ptr-pca passes on as few as 200 rows.
+    rows = X * [4, 1, 1, 1, 1, 1]
+    model = DPLinearClassifier(epsilon=20.0, **made).fit(rows, LABELS)
     assert model.coef_.shape == (1, 6)
     used = [stage["name"] for stage in model.certificate_.plan["stages"]]
     assert used == PARTS[name][0]
-    number = DPLinearRegressor(target_bounds=(-3, 3), **made).fit(X, X[:, 0])
+    number = DPLinearRegressor(epsilon=20.0, target_bounds=(-3, 3), **made).fit(rows, X[:, 0])
     assert number.coef_.shape == (6,)
 
 

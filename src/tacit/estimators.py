@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tacit import chain
 from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
@@ -51,7 +52,7 @@ class _DPLinear(BaseEstimator):
             trainer = DPGD()
         if not isinstance(trainer, GradientTrainer):
             raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        neighbors = "replace_special" if self.neighbors == "auto" else self.neighbors
+        neighbors = chain.relation(self.neighbors, stages)
         return Plan(
             Budget(self.epsilon, self.delta),
             tuple(stages),
@@ -116,7 +117,7 @@ class _DPLinear(BaseEstimator):
             ) from None
         if sp.issparse(X):
             X = sp.csr_array(X)
-        return as_rows(X), y
+        return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
 
     def _fit_rows(
         self, plan: Plan, rows: Rows, targets: np.ndarray, classes: int, assumptions: Sequence[str]
@@ -186,7 +187,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
     neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
         What it means for two data sets to differ in one row. ``"auto"`` is
-        ``"replace_special"``: one row is blanked out, their number is public.
+        ``"replace_special"``: one row is blanked out, their number is public; with
+        a plain stage it is ``"replace_one"``, for which those are analysed.
     classes : sequence, optional
         The labels that may occur. If None they are read from ``y`` and taken as
         public, which the certificate says.
@@ -457,6 +459,11 @@ def _takes_tables(stages: Any) -> bool:
     return not isinstance(stages, str) and any(
         isinstance(s, Encode) for s in (stages if isinstance(stages, list | tuple) else [stages])
     )
+
+
+def _fills_gaps(stages: Any) -> bool:
+    listed = stages if isinstance(stages, list | tuple) else [stages]
+    return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
 
 
 def _labels(y: Any, n: int) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BudgetError",
     "CertificateError",
@@ -10,6 +12,7 @@ __all__ = [
     "MissingBound",
     "SchemaError",
     "TacitError",
+    "TestFailed",
 ]
 
 
@@ -54,3 +57,17 @@ class BudgetError(TacitError):
 
 class CertificateError(TacitError):
     """A certificate that is damaged, or whose claim does not hold."""
+
+
+class TestFailed(TacitError):
+    """The private test of a plan's conditions did not pass; nothing was trained.
+
+    That it failed is all that may be known. The budget is spent all the same:
+    ``certificate`` says on what.
+    """
+
+    __test__ = False  # not a test case, whatever its name
+
+    def __init__(self, message: str, *, certificate: Any = None) -> None:
+        self.certificate = certificate
+        super().__init__(message)

@@ -13,26 +13,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from tacit import chain
 from tacit.data.rows import Rows
-from tacit.exceptions import BudgetError, InputError, MissingBound
+from tacit.exceptions import BudgetError, InputError, TestFailed
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.threshold import noisy_above
 from tacit.privacy.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.ptr import Test
 from tacit.progress import Progress, silent
-from tacit.stages.base import Context, PrivateStage, Stage
+from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.movement import Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
 
@@ -58,12 +63,19 @@ class Plan:
         for stage in self.stages:
             if not isinstance(stage, Stage):
                 raise InputError(f"stages must be stages of tacit.stages, not {stage!r}")
-            if stage.kind not in ("free", "public") and not isinstance(stage, PrivateStage):
+            known = isinstance(stage, PrivateStage | PlainStage)
+            if stage.kind not in ("free", "public") and not known:
                 raise InputError(
                     f"{stage.name} looks at private rows and does not say at what cost"
                 )
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
+        chain.check(self.stages, self.neighbors)
+
+    @property
+    def plain(self) -> bool:
+        """Whether any stage looks at the rows without noise, so that they drift."""
+        return any(isinstance(stage, PlainStage) for stage in self.stages)
 
     def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedPlan:
         """Fix every setting and all noise from public facts.
@@ -80,43 +92,31 @@ class Plan:
         if size < 1:
             raise InputError("there are no rows to learn from")
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
-        d, bound, draws = columns, None, 0
-        for stage in self.stages:
-            before = d
-            d = stage.width(d)
-            bound = stage.typical(bound, before)
-            draws += stage.draws(before) if isinstance(stage, PrivateStage) else 0
-        if bound is None:
-            raise MissingBound(
-                "Training", "stages that end in rows of bounded norm, such as ClipNorm(radius)"
-            )
+        way = chain.walk(self.stages, size, columns)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = {
-            i: stage.noise_multiplier or unit / (stage.share * mu)
+            i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
             for i, stage in enumerate(self.stages)
-            if isinstance(stage, PrivateStage)
+            if stage.pays
         }
-        left = 1.0 - math.fsum((unit / (z * mu)) ** 2 for z in noise.values())
-        if left <= 0:
+        fixed = [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise.items()]
+        # The margin of a test changes by one, whatever the unit of the other noise.
+        test_share = max((_share(stage) for stage in self.stages if stage.tested), default=0.0)
+        spent = math.fsum((unit / (z * mu)) ** 2 for z in noise.values()) + test_share**2
+        if spent >= 1:
             raise BudgetError(
                 "the stages before training ask for the whole budget; lower their shares",
                 remaining=0.0,
             )
-        facts = Facts(size, d, outputs, bound, mu * math.sqrt(left) / unit, self.loss.task)
+        left = mu * math.sqrt(1 - spent) / unit
+        facts = Facts(size, way.d, outputs, way.typical, left, self.loss.task, way.total)
         trainer = self.trainer.resolve(facts)
-        draws += int(trainer.steps) * (d + self.fit_intercept) * outputs
-        slack = numerical_delta(draws, self.budget.epsilon) if self.arithmetic == "exact" else 0.0
-        fixed = [
-            (stage.name, stage.event(noise[i]))
-            for i, stage in enumerate(self.stages)
-            if isinstance(stage, PrivateStage)
-        ]
-
-        def events(z: float) -> list[Event]:
-            return [*(event for _, event in fixed), trainer.event(z, facts)]
-
-        if accountant_for(events(1.0)) == "pld":
+        draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
+        slack = 0.0
+        if self.arithmetic == "exact":
+            slack = numerical_delta(draws + bool(test_share), self.budget.epsilon)
+        if accountant_for([trainer.event(1.0, facts)]) == "pld":
             slack += PLD_SLACK
         if slack >= self.budget.delta:
             raise BudgetError(
@@ -125,9 +125,36 @@ class Plan:
                 "train on full batches"
             )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
+        test = None
+        if test_share:
+            test = Test(1 / (test_share * mu), left_over.delta)
+            test.require(self.budget.epsilon)
+            fixed.append(("Test", test.event))
+        moves = None
+        if self.plain:
+            bias = float(trainer.bias) * way.typical if self.fit_intercept else 0.0
+            moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic == "exact")
+            facts = chain.sampled(facts, trainer, moves, left_over)
+
+        def events(z: float) -> list[Event]:
+            return [*(event for _, event in fixed), trainer.event(z, facts)]
+
         z = calibrate(events, left_over, self.neighbors)
-        spent = (*fixed, (trainer.name, trainer.event(z, facts)))
-        return CalibratedPlan(self, columns, classes, facts, trainer, noise, z, spent, slack)
+        listed = (*fixed, (trainer.name, trainer.event(z, facts)))
+        return CalibratedPlan(
+            self,
+            columns,
+            classes,
+            facts,
+            trainer,
+            noise,
+            z,
+            listed,
+            slack,
+            drifts=way.drifts,
+            moves=moves,
+            test=test,
+        )
 
 
 @dataclass(frozen=True)
@@ -144,6 +171,12 @@ class CalibratedPlan:
         Everything that touches private rows, by name.
     numerical_delta : float
         What the noise sampler's own error adds to δ.
+    drifts : tuple of (Drift or None)
+        In front of every stage and, at last, of the trainer; None where rows have no bound.
+    moves : Movement or None
+        What that drift does to the trainer's sums; None without plain stages.
+    test : Test or None
+        The private test of the plain stages' conditions, if they have any.
     """
 
     plan: Plan
@@ -155,6 +188,16 @@ class CalibratedPlan:
     noise_multiplier: float
     spent: tuple[tuple[str, Event], ...]
     numerical_delta: float
+    drifts: tuple[Drift | None, ...] = ()
+    moves: Movement | None = None
+    test: Test | None = None
+
+    @property
+    def arithmetic(self) -> Literal["exact", "rounded", "fast"]:
+        """How sums are taken: rows that move must not jump from integer to integer."""
+        if self.plan.arithmetic == "fast":
+            return "fast"
+        return "exact" if self.moves is None else "rounded"
 
     def run(
         self,
@@ -172,36 +215,67 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
-        fitted: list[Stage] = []
-        seen = rows
+        fitted: list[Stage] = []  # what maps rows at prediction
+        told: list[Stage] = []  # what the certificate may describe
+        seen, margin = rows, math.inf
+        last = max((i for i, stage in enumerate(plan.stages) if stage.tested), default=-1)
         for i, stage in enumerate(plan.stages):
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
-            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i)
-            # Only a private stage is shown rows: the others could not look if they tried.
-            stage.fit(seen if isinstance(stage, PrivateStage) else seen.hidden(), context)
-            fitted.append(stage)
+            drift = self.drifts[i] if plan.plain else None
+            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift)
+            # Free and public stages are shown no rows: they could not look if they tried.
+            looks = isinstance(stage, PrivateStage | PlainStage)
+            stage.fit(seen if looks else seen.hidden(), context)
             before, seen = seen, stage.through(seen)
+            if isinstance(stage, PlainStage):
+                margin = min(margin, stage.margin)
+            if i == last:
+                self._require_pass(margin, key, assumptions)
+            if isinstance(stage, PlainStage):
+                told.append(plan.stages[i])  # what a plain stage has seen, nobody is told
+                stand_in = stage.release(before, context)
+                fitted += [] if stand_in is None else [stand_in]
+            else:
+                told.append(stage)
+                fitted.append(stage)
         progress("stages", len(plan.stages), len(plan.stages))
         shift = None
-        if fitted and isinstance(fitted[-1], PrivateCenter):  # centre implicitly: sparse stays so
-            seen, shift = before, fitted[-1].mean_
+        if self.moves is None and fitted and isinstance(fitted[-1], PrivateCenter):
+            seen, shift = before, fitted[-1].mean_  # centre implicitly: sparse stays so
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
         engine = Engine(
             seen,
             targets,
             plan.loss,
             intercept=bias,
-            arithmetic="exact" if plan.arithmetic == "exact" else "fast",
+            arithmetic=self.arithmetic,
             shift=shift,
+            blanks=any(stage.blanks for stage in plan.stages),
         )
-        weights = self.trainer.train(engine, self.noise_multiplier, self.facts, key, progress)
+        weights = self.trainer.train(
+            engine, self.noise_multiplier, self.facts, key, progress=progress, moves=self.moves
+        )
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
-        certificate = self.certify(key, fitted, assumptions)
+        certificate = self.certify(key, told, assumptions)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
         return Fit(coef, intercept, tuple(fitted), certificate, self)
+
+    def _require_pass(self, margin: float, key: Key, assumptions: Sequence[str]) -> None:
+        """Propose, test, release: go on only if the noisy margin exceeds the threshold."""
+        assert self.test is not None
+        test = self.test
+        if not noisy_above(margin, test.threshold, test.deviation, key.stream("test")):
+            stages = [stage.name for stage in self.plan.stages if stage.tested]
+            raise TestFailed(
+                f"the private test of what {' and '.join(stages)} asks of the rows did not pass, "
+                "so nothing was trained. Nothing more may be said about the rows, and the budget "
+                "is spent. Declare less (a smaller gap or floor, more rows_with_gaps), or use "
+                "SoftPCA, strategy='ridge' or 'shrunk-mean', which need no test",
+                certificate=self.certify(key, self.plan.stages, assumptions),
+            )
 
     def certify(
         self, key: Key, fitted: Sequence[Stage], assumptions: Sequence[str] = ()
@@ -246,7 +320,23 @@ class CalibratedPlan:
             for stage in plan.stages
             if stage.kind == "public"
         ]
-        if plan.arithmetic == "exact":
+        if self.moves is not None:
+            said.append(
+                "what the plain stages learned from the rows is kept from everybody, and so is how "
+                "long they took"
+            )
+        if self.test is not None:
+            said.append(
+                f"a private test of the stages' conditions passes wrongly with probability "
+                f"{self.test.delta:.3g} at most, which delta covers"
+            )
+        if plan.arithmetic == "exact" and self.moves is not None:
+            said.append(
+                "sums are in float64 with a proven bound on their rounding, which is part of the "
+                "sensitivity, and the noise is an exact discrete Gaussian, from AES-256 in counter "
+                "mode keyed by the operating system: the guarantee is computational"
+            )
+        elif plan.arithmetic == "exact":
             said.append(
                 "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
                 "in counter mode keyed by the operating system: the guarantee is computational"
@@ -258,22 +348,25 @@ class CalibratedPlan:
 
     def to_dict(self, fitted: Sequence[Stage] = ()) -> dict[str, Any]:
         """Everything public about the plan, as plain JSON values."""
-        stages = [
-            {
+        stages = []
+        for i, stage in enumerate(fitted or self.plan.stages):
+            entry = {
                 "name": stage.name,
                 "kind": stage.kind,
                 "parameters": stage.parameters(),
                 "note": stage.note(),
             }
-            for stage in fitted or self.plan.stages
-        ]
+            behind = self.drifts[i + 1] if self.drifts and self.plan.plain else None
+            if behind is not None and behind.total:
+                entry["drift"] = behind.to_dict()
+            stages.append(entry)
         return {
             "rows": self.facts.size,
             "columns": self.columns,
             "features": self.facts.features,
             "classes": self.classes,
             "loss": self.plan.loss.name,
-            "arithmetic": self.plan.arithmetic,
+            "arithmetic": self.arithmetic,
             "intercept": self.plan.fit_intercept,
             "stages": stages,
             "trainer": {"name": self.trainer.name, "parameters": self.trainer.parameters()},
@@ -290,10 +383,12 @@ class CalibratedPlan:
             f"trainer, scores of width {facts.outputs} come out.",
         ]
         for i, stage in enumerate(plan.stages):
-            cost = "costs nothing"
-            if i in self.stage_noise:
-                cost = f"adds noise of {self.stage_noise[i]:.4g} row norms to its sum"
-            lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {cost}.")
+            lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {self._cost(i)}.")
+        if self.test is not None:
+            lines.append(
+                f"Test: what the stages ask of the rows must hold with {self.test.slack():.3g} "
+                "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
+            )
         q = trainer.sampling_probability(facts)
         sampled = "all rows" if q == 1 else f"each row with probability {q:.3g}"
         lines.append(
@@ -306,7 +401,40 @@ class CalibratedPlan:
             f"mean gradient that is {self.noise_multiplier / (q * facts.size):.3g} clips a "
             "coordinate."
         )
+        drawn = [b for _, b in facts.shifts]
+        if drawn:
+            lines.append(
+                "What the plain stages do to the rows of everybody else moves a sum of drawn rows "
+                f"by up to {max(drawn):.3g} clips more, {min(drawn):.3g} or less as a rule, which "
+                "this noise includes; it grows when the weights grow."
+            )
+        elif self.moves is not None:
+            near, far = (self.inflation(norm) for norm in (1.0, 10.0))
+            lines.append(
+                "What the plain stages do to the rows of everybody else makes every sum "
+                f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
+                "the noise follows the weights."
+            )
         return "\n".join(lines)
+
+    def inflation(self, norm: float) -> float:
+        """How many times more noise drift asks for, at weights of that norm."""
+        if self.moves is None:
+            return 1.0
+        return self.trainer.deviation(1.0, norm, self.moves) / float(self.trainer.clip)
+
+    def _cost(self, i: int) -> str:
+        """What a stage costs, in words."""
+        stage, said = self.plan.stages[i], []
+        if i in self.stage_noise:
+            said.append(f"adds noise of {self.stage_noise[i]:.4g} row norms to its sum")
+        behind = self.drifts[i + 1]
+        if stage.kind == "plain" and behind is not None:
+            said.append(
+                f"one row moves all others by {behind.total:.4g} together, "
+                f"{behind.each:.3g} at most each"
+            )
+        return " and ".join(said) or "costs nothing"
 
 
 @dataclass(frozen=True)
@@ -322,6 +450,11 @@ class Fit:
     stages: tuple[Stage, ...]
     certificate: Certificate
     plan: CalibratedPlan | None = None
+
+
+def _share(stage: Stage) -> float:
+    """Part of the plan's μ that a stage spends which pays or is tested."""
+    return float(getattr(stage, "share", 0.0))
 
 
 def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:

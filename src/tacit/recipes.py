@@ -6,14 +6,24 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
+from tacit import stages as every
 from tacit.exceptions import InputError
-from tacit.stages import Normalize, PrivateCenter, PublicPCA, RandomProjection, Stage
+from tacit.stages import (
+    Normalize,
+    PlainPCA,
+    PrivateCenter,
+    PublicPCA,
+    RandomProjection,
+    SoftPCA,
+    Stage,
+)
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 
-__all__ = ["RECIPES", "recipe"]
+__all__ = ["RECIPES", "parse_stage", "recipe"]
 
 
 def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
@@ -47,12 +57,38 @@ def _jl(
     return [Normalize(radius), RandomProjection(n_components, seed)], DPGD(**trainer)
 
 
+def _dp_pca(
+    n_components: int = 40, radius: float = 1.0, share: float = 0.5, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
+    from tacit.stages import PrivatePCA
+
+    return [Normalize(radius), PrivatePCA(n_components=n_components, share=share)], DPGD(**trainer)
+
+
+def _plain_pca(
+    strength: float = 0.05, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """Soft PCA of the private rows themselves, paid for by more noise in training."""
+    return [Normalize(radius), SoftPCA(strength)], DPGD(**trainer)
+
+
+def _ptr_pca(
+    n_components: int = 40, gap: float | None = None, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
+    return [Normalize(radius), PlainPCA(n_components, gap)], DPGD(**trainer)
+
+
 RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd-f": _dpsgd_f,
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
     "pillar": _pillar,
     "jl": _jl,
+    "dp-pca": _dp_pca,
+    "plain-pca": _plain_pca,
+    "ptr-pca": _ptr_pca,
 }
 
 
@@ -73,3 +109,34 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     except TypeError as error:
         raise InputError(f"recipe {name!r}: {error}") from None
     return {"stages": stages, "trainer": trainer}
+
+
+def parse_stage(text: str) -> Stage:
+    """A stage from words such as ``SoftPCA(strength=0.05)``, with plain values only.
+
+    Examples
+    --------
+    >>> parse_stage("ClipNorm(2.0)")
+    ClipNorm(radius=2.0)
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name):
+            call = ast.Call(call, [], [])
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError
+        name = call.func.id
+        values = [ast.literal_eval(value) for value in call.args]
+        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InputError(
+            f"{text!r:.200} is not a stage; write for instance SoftPCA(strength=0.05)"
+        ) from None
+    known = [name for name in every.__all__ if name not in ("Context", "Encode", "Stage")]
+    if name not in known:
+        raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
+    try:
+        stage: Stage = getattr(every, name)(*values, **named)
+    except TypeError as error:
+        raise InputError(f"{name}: {error}") from None
+    return stage

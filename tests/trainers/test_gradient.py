@@ -478,16 +478,16 @@ def first_sum(monkeypatch, trainer, rows, targets, loss, *, outputs, **options):
     """The exact integers of a trainer's first noiseless sum, and one row's share in them."""
     sums = []
 
-    def keep(total, clip, *_):
-        sums.append((total, clip))
+    def keep(total, deviations, *_):
+        sums.append((total, deviations))
         return total.float()
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "_add_noise", keep)
         engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
         trainer.train(engine, 1.0, facts_of(6, rows.shape[1], outputs), Key.from_seed(0))
-    total, clip = sums[0]
-    assert float(clip[0]) == trainer.clip
+    total, deviations = sums[0]
+    assert deviations[0] == math.nextafter(trainer.clip, math.inf)
     return total.values[0], Fraction(trainer.clip) / Fraction(float(total.lattice[0]))
 
 

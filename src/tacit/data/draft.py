@@ -27,7 +27,8 @@ _TOP = """\
 # number    low, high   public bounds
 #           scale       linear (default), or log for amounts, mostly small and a few large
 #           missing     what an empty cell becomes: middle (default), low, high,
-#                       indicator (a further 0/1 column marks it), error
+#                       indicator (a further 0/1 column marks it), gap (a stage of the
+#                       plan fills it), error
 # category  categories  public list, e.g. [cook, nurse, "yes", "no"]
 #           missing     zeros (default), level (a column of its own), error
 #           unseen      the same, for a value that is not on the list

@@ -131,11 +131,12 @@ class Rows:
         return np.concatenate(parts)
 
 
-def as_rows(data: Any, *, bound: float | None = None) -> Rows:
+def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:
     """Rows of an array, a sparse matrix, a table, or rows already.
 
     Finite values are checked where numbers first appear; what to do about
     missing cells of a table is the schema's business (`tacit.stages.Encode`).
+    With ``gaps``, NaN is a missing cell that a stage will fill.
     """
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)
@@ -145,7 +146,7 @@ def as_rows(data: Any, *, bound: float | None = None) -> Rows:
         if not matrix.has_canonical_format:  # entries stored twice would make a row look shorter
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        _require_finite(matrix.data)
+        _require_finite(matrix.data, gaps=gaps)
         return Rows(SparseSource(matrix), d=matrix.shape[1], bound=bound)
     if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
         return Rows(data, d=len(data.column_names), bound=None)
@@ -156,7 +157,7 @@ def as_rows(data: Any, *, bound: float | None = None) -> Rows:
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
-    _require_finite(array)
+    _require_finite(array, gaps=gaps)
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
 
 
@@ -168,14 +169,17 @@ def _require_numbers(dtype: np.dtype) -> None:
         )
 
 
-def _require_finite(values: np.ndarray, block: int = 1 << 22) -> None:
+def _require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = False) -> None:
     if values.dtype.kind != "f":
         return
     flat = values.reshape(-1)
     for start in range(0, values.size, block):
-        if not np.isfinite(flat[start : start + block]).all():
+        part = flat[start : start + block]
+        if gaps and np.isinf(part).any():
+            raise InputError("rows contain infinity; missing cells are NaN, all others numbers")
+        if not gaps and not np.isfinite(part).all():
             raise InputError(
-                "rows contain NaN or infinity; put a constant in their place, or give a table "
-                "with a schema that says what a missing cell becomes (an imputer that is fitted "
-                "on the rows is not covered by the certificate)"
+                "rows contain NaN or infinity; let a stage fill the gaps (PlainImpute, or FillGaps "
+                "with a constant), or give a table with a schema that says what a missing cell "
+                "becomes (an imputer outside the plan is not covered by the certificate)"
             )

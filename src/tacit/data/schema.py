@@ -30,7 +30,7 @@ from tacit.exceptions import SchemaError
 
 __all__ = ["CategoryColumn", "Column", "NumberColumn", "Schema"]
 
-NUMBER_MISSING = ("middle", "low", "high", "indicator", "error")
+NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 CATEGORY_POLICIES = ("zeros", "level", "error")  # for missing and for unseen
 
@@ -46,9 +46,10 @@ class NumberColumn:
     ----------
     low, high : float
         Public bounds, finite, low < high.
-    missing : {"middle", "low", "high", "indicator", "error"}
+    missing : {"middle", "low", "high", "indicator", "gap", "error"}
         What a missing cell becomes: the middle or an end of the encoded range;
-        0 with a further 0/1 column that marks it; or a refusal.
+        0 with a further 0/1 column that marks it; a gap, which a later stage must
+        fill; or a refusal.
     scale : {"linear", "log"}
         ``linear`` maps [low, high] to [-1, 1]. ``log`` maps it to [0, 1] by
         log1p(value - low) / log1p(high - low), for amounts of which most are

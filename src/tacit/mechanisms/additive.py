@@ -21,6 +21,7 @@ from tacit.mechanisms.noise import Stream
 
 __all__ = [
     "BITS",
+    "lattice_drift",
     "lattice_rows",
     "lattice_sum",
     "noisy_sum",
@@ -136,14 +137,27 @@ def lattice_sum(chunks: Iterable[Chunk], d: int, bound: float, bits: int = BITS)
     return total
 
 
+def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
+    """Movement ``total`` of n rows, after they were cut to whole numbers: a unit a column more."""
+    return 0.0 if not total else total + n * math.sqrt(d) * math.ldexp(bound, 1 - BITS)
+
+
 def noisy_sum(
-    chunks: Iterable[Chunk], d: int, bound: float, noise_multiplier: float, stream: Stream
+    chunks: Iterable[Chunk],
+    d: int,
+    bound: float,
+    noise_multiplier: float,
+    stream: Stream,
+    *,
+    drift: float = 0.0,
 ) -> np.ndarray:
-    """Σ rows + Gaussian noise of standard deviation ``noise_multiplier`` × ``bound``.
+    """Σ rows + Gaussian noise of standard deviation ``noise_multiplier`` × (``bound`` + drift/2).
 
     The event is ``Gaussian(noise_multiplier)``: one row contributes a vector of
-    norm at most ``bound``, whatever it was before.
+    norm at most ``bound``, whatever it was before, and the rows that neighbours
+    share move the sum by at most ``drift``. (After plain stages, where the
+    relation is replace-one, sums of neighbours lie within 2·bound + drift.)
     """
-    sigma = sigma_for(noise_multiplier * 2.0**BITS)
+    sigma = sigma_for(noise_multiplier * (1 + drift / (2 * bound)) * (1 + 1e-15) * 2.0**BITS)
     noisy = lattice_sum(chunks, d, bound) + stream.discrete_gaussian(sigma, d)
     return noisy.astype(np.float64) * math.ldexp(bound, -BITS)

@@ -1,20 +1,36 @@
 """Steps before training, each of which pays for looking at the data in one of four ways."""
 
 from tacit.stages.base import Context, Stage
+from tacit.stages.duplicates import Dedup, Quantize
 from tacit.stages.encode import Encode
 from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection
+from tacit.stages.impute import FillGaps, PlainImpute
+from tacit.stages.plain import PlainPCA, PlainScale, SoftPCA
 from tacit.stages.private import PrivateCenter
+from tacit.stages.private_impute import PrivateImpute
+from tacit.stages.private_pca import PrivatePCA
 from tacit.stages.public import PublicPCA, PublicScale
+from tacit.stages.scale import PrivateScale
 
 __all__ = [
     "Bound",
     "ClipNorm",
     "Context",
+    "Dedup",
     "Encode",
+    "FillGaps",
     "Normalize",
+    "PlainImpute",
+    "PlainPCA",
+    "PlainScale",
     "PrivateCenter",
+    "PrivateImpute",
+    "PrivatePCA",
+    "PrivateScale",
     "PublicPCA",
     "PublicScale",
+    "Quantize",
     "RandomProjection",
+    "SoftPCA",
     "Stage",
 ]

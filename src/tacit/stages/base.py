@@ -9,7 +9,7 @@ is a row-wise map; an affine one folds into the model's coefficients.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -17,17 +17,22 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.rows import Chunk, Rows, as_rows
-from tacit.exceptions import InputError
+from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
+from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
+from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
 
 __all__ = [
     "Context",
     "Kind",
+    "PlainStage",
     "PrivateStage",
     "Stage",
+    "around_gaps",
+    "block_rows",
     "densify",
+    "require_columns",
     "require_count",
     "require_positive",
 ]
@@ -51,6 +56,8 @@ class Context:
         The fitted stages in front, which public rows must pass as well.
     position : int
         Place in the plan; it keeps the randomness of two stages apart.
+    drift : Drift or None
+        How far the rows that come in may lie from a neighbour's, after plain stages.
     """
 
     size: int
@@ -58,6 +65,7 @@ class Context:
     noise_multiplier: float | None = None
     before: tuple[Stage, ...] = ()
     position: int = 0
+    drift: Drift | None = None
 
 
 @dataclass
@@ -73,10 +81,40 @@ class Stage:
     affine: ClassVar[bool] = False
     #: Parameters that are data rather than settings: never written to a file.
     unsaved: ClassVar[tuple[str, ...]] = ()
+    #: Whether missing cells (NaN) pass through, as gaps that stay where they are.
+    keeps_gaps: ClassVar[bool] = False
+    #: Whether missing cells are filled here.
+    fills_gaps: ClassVar[bool] = False
+    #: Whether a row of zeros stays one.
+    keeps_zero: ClassVar[bool] = False
+    #: Whether rows are taken out, by making them rows of zeros that count nothing.
+    blanks: ClassVar[bool] = False
+    #: Whether fitting is an event of its own, which `event` states.
+    pays: ClassVar[bool] = False
+    #: How far a computed row may lie from the ideal one, in norm bounds of the rows.
+    slip: ClassVar[float] = 2.0**-36
 
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    @property
+    def makes_gaps(self) -> bool:
+        """Whether rows out may have missing cells although rows in have none."""
+        return False
+
+    @property
+    def tested(self) -> bool:
+        """Whether its drift holds only under a condition on the rows, which a plan then tests."""
+        return False
+
+    def event(self, noise_multiplier: float) -> Event:
+        """What fitting costs, given its noise, if it `pays`."""
+        raise TypeError(f"{self.name} does not say what it costs")
+
+    def draws(self, d: int) -> int:
+        """How many noise values it draws, for d columns in, if it `pays`."""
+        raise TypeError(f"{self.name} does not say how much noise it draws")
 
     def width(self, d: int) -> int:
         """Columns out, for d columns in. Public: never depends on private rows."""
@@ -90,9 +128,31 @@ class Stage:
         """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
         return self.bound(radius, d)
 
+    def lipschitz(self, d: int | None = None) -> float | None:
+        """How much farther apart the map can carry two rows; None if there is no limit."""
+        return None
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        """Drift of the rows out, for that of the rows in (``docs/drift.md``, section 3)."""
+        bound = self.bound(incoming.bound, d)
+        if bound is None:
+            raise InputError(
+                f"{self.name} does not bound its rows before it is fitted; put it in front of the "
+                "plain stages"
+            )
+        if not incoming.total:
+            return Drift(bound)
+        factor = self.lipschitz(d)
+        if factor is None:
+            raise InputError(
+                f"{self.name} may tear apart rows that lie close together, so it cannot follow a "
+                "plain stage; put it in front of that, or use ClipNorm(radius) here"
+            )
+        return incoming.lipschitz(factor, bound)
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         """Learn what the map needs; nothing, unless overridden."""
-        as_rows(rows)
+        as_rows(rows, gaps=self.fills_gaps)
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -105,7 +165,7 @@ class Stage:
 
     def transform(self, rows: Any) -> Any:
         """Map rows of any kind; what is given as `Rows` stays lazy."""
-        seen = self.through(as_rows(rows))
+        seen = self.through(as_rows(rows, gaps=self.fills_gaps))
         return seen if isinstance(rows, Rows) else seen.collect()
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,6 +216,7 @@ class PrivateStage(Stage):
     share: float = 0.1
     noise_multiplier: float | None = None
     kind: ClassVar[Kind] = "private"
+    pays: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.share, bool) or not 0 < self.share < 1:
@@ -163,13 +224,67 @@ class PrivateStage(Stage):
         if self.noise_multiplier is not None:
             require_positive(self, "noise_multiplier")
 
-    def event(self, noise_multiplier: float) -> Event:
-        """What fitting costs, given its noise. There is no private stage without one."""
-        raise TypeError(f"{self.name} does not say what it costs")
+    def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context, float]:
+        """Rows, their norm bound, the context and its noise: what no private fit does without."""
+        rows = as_rows(rows, gaps=self.fills_gaps)
+        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
+        if rows.bound is None:
+            raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
+        if context.noise_multiplier is None:
+            raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
+        return rows, rows.bound, context, context.noise_multiplier
 
-    def draws(self, d: int) -> int:
-        """How many noise values it draws, for d columns in."""
-        raise TypeError(f"{self.name} does not say how much noise it draws")
+
+@dataclass
+class PlainStage(Stage):
+    """A stage that looks at the private rows exactly, without noise.
+
+    It costs nothing by itself and makes everything after it more sensitive:
+    `drift` says by how much. What it learned is never released, so the fitted
+    model must work without it: `release` says what takes its place.
+    """
+
+    kind: ClassVar[Kind] = "plain"
+
+    @property
+    def margin(self) -> float:
+        """After `fit`: how many rows would have to change before the condition could fail."""
+        return math.inf
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        return radius
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        raise TypeError(f"{self.name} does not say how far it lets rows drift")
+
+    def release(self, rows: Rows, context: Context) -> Stage | None:
+        """What maps rows at prediction in its place; None if they stay as they are.
+
+        ``rows`` are those that came in. Whatever is read from them here goes
+        through noise and is an event of the plan.
+        """
+        return None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        raise InputError(f"what {self.name} learned from private rows is never written to a file")
+
+
+def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
+    """``change`` of the observed cells: gaps count as zero and stay gaps.
+
+    Sparse chunks stay sparse: if a gap anywhere made them dense, it would show in
+    the last bits of the norms of all rows beside it.
+    """
+    cells = chunk.data if sp.issparse(chunk) else chunk
+    gaps = np.isnan(cells)
+    if not gaps.any():
+        return change(chunk)
+    zeros = np.where(gaps, 0.0, cells)
+    if not sp.issparse(chunk):
+        return np.where(gaps, np.nan, change(zeros))
+    changed = change(sp.csr_array((zeros, chunk.indices, chunk.indptr), shape=chunk.shape))
+    changed.data = np.where(gaps, np.nan, changed.data)
+    return changed
 
 
 def require_positive(stage: Stage, name: str) -> None:
@@ -185,6 +300,25 @@ def require_count(stage: Stage, name: str) -> int:
             f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
         )
     return int(value)
+
+
+def require_columns(stage: Any, d: int | None = None) -> list[int]:
+    """Indices given as ``columns``, all of ``d`` if they are None."""
+    if stage.columns is None:
+        return list(range(d or 0))
+    given = list(stage.columns)
+    if len(set(given)) != len(given) or any(
+        isinstance(c, bool) or not isinstance(c, Integral) or c < 0 for c in given
+    ):
+        raise InputError(f"{stage.name}(columns={stage.columns!r}) must be different indices")
+    if d is not None and given and max(given) >= d:
+        raise InputError(f"{stage.name}(columns=...) names column {max(given)}; there are {d}")
+    return [int(c) for c in given]
+
+
+def block_rows(d: int) -> int:
+    """How many rows of d columns to look at together: 32 MB of them."""
+    return max(1, min(CHUNK_ROWS, (1 << 22) // max(d, 1)))
 
 
 def _plain(value: Any) -> Any:

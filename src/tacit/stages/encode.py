@@ -42,10 +42,15 @@ class Encode(Stage):
     """
 
     kind: ClassVar[Kind] = "free"
+    keeps_gaps: ClassVar[bool] = True
     schema: Schema
 
     def __init__(self, schema: Schema | Mapping[str, Any] | PathLike) -> None:
         self.schema = Schema.of(schema)
+
+    @property
+    def makes_gaps(self) -> bool:
+        return any(column.missing == "gap" for column in self.schema.columns.values())
 
     def width(self, d: int | None = None) -> int:
         """Columns of an encoded row, whatever the table has."""
@@ -152,6 +157,7 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
         if column.missing == "indicator":
             out[:, 1] = missing
         fill = {"low": low, "high": high, "middle": (low + high) / 2, "indicator": 0.0}
+        fill["gap"] = np.nan
         encoded[missing] = fill[column.missing]
     out[:, 0] = encoded
 

@@ -12,7 +12,15 @@ from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import normalize, shorten
 from tacit.mechanisms.noise import Key
-from tacit.stages.base import Context, Kind, Stage, densify, require_count, require_positive
+from tacit.stages.base import (
+    Context,
+    Kind,
+    Stage,
+    around_gaps,
+    densify,
+    require_count,
+    require_positive,
+)
 from tacit.stages.linear import Projection
 
 __all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection"]
@@ -31,6 +39,8 @@ class ClipNorm(Stage):
 
     radius: float = 1.0
     kind: ClassVar[Kind] = "free"
+    keeps_gaps: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")
@@ -38,8 +48,11 @@ class ClipNorm(Stage):
     def bound(self, radius: float | None, d: int | None = None) -> float:
         return self.radius if radius is None else min(radius, self.radius)
 
+    def lipschitz(self, d: int | None = None) -> float:
+        return 1.0  # a projection on a convex set
+
     def apply(self, chunk: Chunk) -> Chunk:
-        return shorten(chunk, self.radius)
+        return around_gaps(lambda cells: shorten(cells, self.radius), chunk)
 
     def note(self) -> str:
         return f"each row by itself is shortened to norm {self.radius:g} at most"
@@ -61,6 +74,8 @@ class Normalize(Stage):
 
     radius: float = 1.0
     kind: ClassVar[Kind] = "free"
+    keeps_gaps: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")
@@ -69,7 +84,7 @@ class Normalize(Stage):
         return self.radius
 
     def apply(self, chunk: Chunk) -> Chunk:
-        return normalize(chunk, self.radius)
+        return around_gaps(lambda cells: normalize(cells, self.radius), chunk)
 
     def note(self) -> str:
         return f"each row by itself is scaled to norm {self.radius:g}"
@@ -94,6 +109,7 @@ class Bound(Stage):
     low: Any = None
     high: Any = None
     kind: ClassVar[Kind] = "free"
+    keeps_gaps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -131,6 +147,10 @@ class Bound(Stage):
         if columns is None:
             raise InputError("Bound with one pair of limits needs the number of columns")
         return math.sqrt(columns)
+
+    def lipschitz(self, d: int | None = None) -> float:
+        low, high = self._limits()
+        return float(1 / np.min(high / 2 - low / 2)) * (1 + 1e-12)
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         low, high = self._limits()

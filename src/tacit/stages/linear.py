@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.data.rows import Chunk, Rows
-from tacit.exceptions import MissingBound
+from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import lattice_rows
-from tacit.stages.base import Stage
+from tacit.privacy.drift import Drift
+from tacit.stages.base import Stage, require_count
 
-__all__ = ["Projection"]
+__all__ = ["Projection", "Subspace"]
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Projection(Stage):
     """A stage x → xᵀM with a public matrix M of ``n_components`` columns."""
 
     affine: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
 
     def _set(self, matrix: np.ndarray, rows: Rows) -> None:
         if rows.bound is None:
@@ -36,6 +38,18 @@ class Projection(Stage):
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return None if radius is None else radius * float(self._require("norm_"))
 
+    def lipschitz(self, d: int | None = None) -> float | None:
+        return self.bound(1.0, d)
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        if not incoming.total:
+            return super().drift(incoming, n, d)
+        if d is None:
+            raise InputError(f"{self.name} needs the number of columns")
+        # Rows are cut to whole numbers of 25 bits on the way in: a jump of a unit in every column.
+        cut = incoming.rounded(math.sqrt(d) * incoming.bound * 2.0**-25)
+        return super().drift(cut, n, d)
+
     def apply(self, chunk: Chunk) -> np.ndarray:
         """Each row the same, whatever stands beside it.
 
@@ -49,3 +63,25 @@ class Projection(Stage):
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef @ self._require("matrix_").T, intercept
+
+
+class Subspace(Projection):
+    """A projection on ``n_components`` orthonormal directions."""
+
+    n_components: int
+
+    def width(self, d: int) -> int:
+        if require_count(self, "n_components") > d:
+            raise InputError(
+                f"{self.name}: n_components={self.n_components!r} must lie between 1 and {d}, "
+                "the number of columns"
+            )
+        return int(self.n_components)
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        if hasattr(self, "norm_"):
+            return super().bound(radius, d)
+        if radius is None or d is None:
+            return None
+        # Orthonormal but for the cut to whole numbers, less than 2^-25 a cell: `_set`.
+        return radius * (1 + math.sqrt(d * self.n_components) * 2.0**-25 + 1e-8)

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk, as_rows
-from tacit.exceptions import InputError, MissingBound
-from tacit.mechanisms.additive import noisy_sum
+from tacit.data.rows import Chunk
+from tacit.mechanisms.additive import lattice_drift, noisy_sum
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PrivateStage, densify
 
@@ -54,23 +53,23 @@ class PrivateCenter(PrivateStage):
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return radius  # centred rows are seldom longer than they were
 
+    def lipschitz(self, d: int | None = None) -> float:
+        return 1.0  # the mean is public by then
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows = as_rows(rows)
-        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
-        noise_multiplier = context.noise_multiplier
-        if rows.bound is None:
-            raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
-        if noise_multiplier is None:
-            raise InputError("PrivateCenter outside a plan needs noise_multiplier=")
+        rows, bound, context, noise_multiplier = self._prepare(rows, context)
         chunks = (chunk for _, chunk in rows.chunks())
         stream = context.key.stream("center", context.position)
-        total = noisy_sum(chunks, rows.d, rows.bound, noise_multiplier, stream)
+        moved = context.drift.total if context.drift else 0.0
+        drift = lattice_drift(moved, rows.n, rows.d, bound)
+        total = noisy_sum(chunks, rows.d, bound, noise_multiplier, stream, drift=drift)
         mean = total / context.size
         if self.shrink:
-            variance = rows.d * (noise_multiplier * rows.bound / context.size) ** 2
+            deviation = noise_multiplier * (bound + drift / 2) / context.size
+            variance = rows.d * deviation**2
             mean *= max(0.0, 1.0 - variance / max(float(mean @ mean), 1e-300))
         length = float(np.linalg.norm(mean))
-        self.mean_ = mean * min(1.0, rows.bound / length) if length else mean
+        self.mean_ = mean * min(1.0, bound / length) if length else mean
         return self
 
     def apply(self, chunk: Chunk) -> np.ndarray:

@@ -14,8 +14,8 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
-from tacit.stages.base import Context, Kind, Stage, densify, require_count
-from tacit.stages.linear import Projection
+from tacit.stages.base import Context, Kind, Stage, densify
+from tacit.stages.linear import Subspace
 
 __all__ = ["PublicPCA", "PublicScale"]
 
@@ -52,7 +52,7 @@ def _fingerprint(public: Any) -> str:
 
 
 @dataclass
-class PublicPCA(Projection):
+class PublicPCA(Subspace):
     """PILLAR's projection: top eigenvectors of the public rows' second moment.
 
     Uncentred, as in paper 003, Algorithm 1, line 2. The private rows are never
@@ -72,19 +72,6 @@ class PublicPCA(Projection):
     fingerprint: str | None = None
     kind: ClassVar[Kind] = "public"
     unsaved: ClassVar[tuple[str, ...]] = ("public",)
-
-    def width(self, d: int) -> int:
-        if require_count(self, "n_components") > d:
-            raise InputError(
-                f"PublicPCA: n_components={self.n_components!r} must lie between 1 and {d}, "
-                "the number of columns"
-            )
-        return int(self.n_components)
-
-    def bound(self, radius: float | None, d: int | None = None) -> float | None:
-        if hasattr(self, "norm_"):
-            return super().bound(radius, d)
-        return None if radius is None else radius * (1 + 1e-6)  # orthonormal up to rounding
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)

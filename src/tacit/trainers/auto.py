@@ -29,6 +29,10 @@ class Facts:
         sensitivity under the plan's relation.
     task : str
         ``classification`` or ``regression``.
+    drift : float
+        How far the rows of neighbours may lie apart in all, after plain stages.
+    shifts, failure
+        What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
     """
 
     size: int
@@ -37,6 +41,9 @@ class Facts:
     bound: float
     mu: float
     task: str = "classification"
+    drift: float = 0.0
+    shifts: tuple[tuple[float, float], ...] = ()
+    failure: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,15 @@ def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     balance = BALANCE[facts.task]
     momentum = float(given.get("momentum", 0.9))
-    clip = float(given.get("clip", balance.clip * facts.bound))
-    travel = balance.noise * (1 - momentum) * facts.mu * facts.size  # η·C·R·T
+    least = balance.clip * facts.bound
+    # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
+    # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
+    # so a run that went as far as without drift would drown in what it has stirred up.
+    clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
+    mu, noise = facts.mu, balance.noise
+    if facts.drift:
+        mu, noise = mu / (1 + 1.5 * facts.drift / clip), noise / 3
+    travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / balance.reach)))))
     limited = travel / steps <= balance.reach
     return {

@@ -44,7 +44,7 @@ class LatticeSum:
     Attributes
     ----------
     values : ndarray of shape (S, d, K)
-        int64 multiples of the lattice spacing (exact) or float64 (fast).
+        int64 multiples of the lattice spacing, or float64 (fast).
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
     """
@@ -82,10 +82,13 @@ class Engine:
         Gives the residual.
     intercept : float
         Size of a constant feature appended to every row; 0 for none.
-    arithmetic : {"exact", "fast"}
-        Integers, or float32 without a guarantee on rounding.
+    arithmetic : {"exact", "rounded", "fast"}
+        Integers; float64 sums rounded to a lattice, off by at most
+        `tacit.trainers.quantize.rounding_error`; or float32 without a guarantee.
     shift : ndarray of shape (rows.d,), optional
         Public vector subtracted from every row. Sparse rows stay sparse.
+    blanks : bool
+        Whether a row of zeros counts nothing, not even for the intercept.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -117,15 +120,16 @@ class Engine:
         loss: Loss,
         *,
         intercept: float = 0.0,
-        arithmetic: Literal["exact", "fast"] = "exact",
+        arithmetic: Literal["exact", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
+        blanks: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         if rows.bound is None:
             raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
-        if arithmetic not in ("exact", "fast"):
-            raise InputError(f"arithmetic is {arithmetic!r}; it must be 'exact' or 'fast'")
+        if arithmetic not in ("exact", "rounded", "fast"):
+            raise InputError(f"arithmetic is {arithmetic!r}; it must be exact, rounded or fast")
         if not 0 <= intercept <= LIMIT:
             raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
         if threads is not None and threads < 1:
@@ -142,7 +146,9 @@ class Engine:
         self._targets = checked_targets(targets, rows.n, arithmetic)
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
         shown = silent if progress is None else progress
-        self._store = ingest(rows, self._scale, arithmetic, float(intercept), shift, progress=shown)
+        self._store = ingest(
+            rows, self._scale, arithmetic, float(intercept), shift, progress=shown, blanks=blanks
+        )
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -212,8 +218,10 @@ class Engine:
         step = _Step(index, operand, clipping, outputs)
         with self:
             ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
-        values = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
-        return LatticeSum(np.ascontiguousarray(values), clipping.lattice)
+        values = np.ascontiguousarray(total.reshape(self.d, settings, outputs).transpose(1, 0, 2))
+        if self.arithmetic == "rounded":
+            values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
+        return LatticeSum(values, clipping.lattice)
 
     def _group_sum(self, step: _Step, group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""

@@ -22,6 +22,7 @@ from tacit.privacy.events import Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.auto import Facts, suggest
 from tacit.trainers.engine import Engine, LatticeSum
+from tacit.trainers.movement import Movement
 
 __all__ = ["DPGD", "DPSGD", "GradientTrainer", "train_together"]
 
@@ -109,8 +110,23 @@ class GradientTrainer:
         return 1.0
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
-        """What all steps together cost."""
+        """What all steps together cost.
+
+        Noise is in units of half the distance between neighbouring sums, which is
+        the clip, and more where rows drifted (`deviation`).
+        """
         return Gaussian(noise_multiplier, count=int(self.steps))
+
+    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+        """Standard deviation of the noise on a sum, at weights of that norm.
+
+        Sums of neighbours lie within 2C + b, b following the weights: so every step
+        has the same privacy, whatever weights it meets (``docs/drift.md``, section 5).
+        """
+        half = float(self.clip)
+        if moves is not None:
+            half += moves.distance(norm, half, per_class=self.clipping == "per-class") / 2
+        return math.nextafter(noise_multiplier * half, math.inf)  # never less than counted
 
     def rates(self) -> np.ndarray:
         """Learning rate of every step."""
@@ -130,10 +146,14 @@ class GradientTrainer:
         noise_multiplier: float,
         facts: Facts,
         key: Key,
+        *,
         progress: Progress = silent,
+        moves: Movement | None = None,
     ) -> np.ndarray:
         """Weights (d, K) after the run."""
-        return train_together(engine, [self], [noise_multiplier], facts, key, progress=progress)[0]
+        return train_together(
+            engine, [self], [noise_multiplier], facts, key, progress=progress, moves=moves
+        )[0]
 
 
 @dataclass
@@ -173,8 +193,33 @@ class DPSGD(GradientTrainer):
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
         return PoissonGaussian(
-            noise_multiplier, int(self.steps), sampling_probability=self.sampling_probability(facts)
+            noise_multiplier,
+            int(self.steps),
+            sampling_probability=self.sampling_probability(facts),
+            drift=facts.shifts,
+            failure=facts.failure,
         )
+
+    def reference_norm(self, moves: Movement) -> float:
+        """Norm of the weights that ``event`` states the drift for: the radius, or 1/R."""
+        return 1 / moves.bound if self.radius is None else float(self.radius)
+
+    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+        """As accounted at weights of the `reference_norm`; larger by μ/μ₀ beyond.
+
+        Divided by that ratio, clip and drift are at most those accounted for, and the
+        dominating pair grows with both (``docs/drift.md``, section 2).
+        """
+        scale = 1.0
+        if moves is not None:
+            clip, per_class = float(self.clip), self.clipping == "per-class"
+            base = self.reference_norm(moves)
+            ratio = moves.constant(norm, clip, per_class=per_class) / moves.constant(
+                base, clip, per_class=per_class
+            )
+            grown = moves.rounding(norm, clip) / max(moves.rounding(base, clip), 1e-300)
+            scale = max(1.0, ratio, grown)
+        return math.nextafter(noise_multiplier * float(self.clip) * scale, math.inf)
 
 
 def train_together(
@@ -185,6 +230,7 @@ def train_together(
     key: Key,
     *,
     progress: Progress = silent,
+    moves: Movement | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -217,7 +263,12 @@ def train_together(
             total = engine.gradient_sum(
                 weights, clip, batch=batch, per_class=first.clipping == "per-class"
             )
-            noisy = _add_noise(total, clip, noise_multipliers, key, step)
+            norms = _norms(weights)  # public: the last step's outcome
+            deviations = [
+                trainer.deviation(z, norm, moves)
+                for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
+            ]
+            noisy = _add_noise(total, deviations, key, step)
             gradient = noisy / (q * facts.size) + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
@@ -226,14 +277,12 @@ def train_together(
     return average
 
 
-def _add_noise(
-    total: LatticeSum, clip: np.ndarray, noise: Sequence[float], key: Key, step: int
-) -> np.ndarray:
+def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, step: int) -> np.ndarray:
     """The one place where a trainer's sums meet their noise."""
     released = np.empty(total.values.shape)
     for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
         stream = key.stream("noise", step, s)
-        deviation = math.nextafter(noise[s] * float(clip[s]), math.inf)  # never less than counted
+        deviation = deviations[s]
         if total.values.dtype.kind == "i":
             drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
             released[s] = (values + drawn.reshape(values.shape)).astype(np.float64) * lattice
@@ -244,8 +293,12 @@ def _add_noise(
 
 def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
     radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
-    norms = np.sqrt((weights**2).sum(axis=(1, 2)))
+    norms = _norms(weights)
     return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]
+
+
+def _norms(weights: np.ndarray) -> np.ndarray:
+    return np.sqrt((weights**2).sum(axis=(1, 2)))
 
 
 def _weight(trainers: Sequence[GradientTrainer], step: int, steps: int) -> np.ndarray:

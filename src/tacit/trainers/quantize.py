@@ -32,6 +32,11 @@ two. Backward, over at most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <=
 LATTICE_ROWS C / g <= 2**52. Larger sums are taken in 64-bit integers, which
 cannot wrap below 2**24 rows; beyond that a wrap would still be the reduction
 modulo 2**64 of the ideal sum, a function of the released value alone.
+
+**Rows that move with their neighbours' rows** (after a plain stage) must not be rounded to
+integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
+float64 ("rounded" arithmetic) and rounded at the end; `rounding_error` bounds how far that lies
+from the ideal sum, and twice as much is added to the sensitivity.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ import numpy as np
 
 from tacit.exceptions import InputError
 
-__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights"]
+__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "rounding_error"]
 
 LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
 FEATURE_BITS = 15  # int16 features
@@ -52,8 +57,36 @@ EXACT_BITS = 52  # one bit below the exact integers of float64, for rounding of 
 MAX_OUTPUTS = 4000
 MAX_FEATURES = 1 << 22  # exact norms: MAX_FEATURES * 2**30 is below 2**53
 LIMIT = 2.0**60  # bounds, clips, scores and targets stay within: no overflow, no underflow
-SHRINK = {"exact": 1.0 - 2.0**-40, "fast": 1.0 - 2.0**-16}
-TINY = {"exact": 2.0**-500, "fast": 2.0**-100}
+SHRINK = {"exact": 1.0 - 2.0**-40, "rounded": 1.0 - 2.0**-40, "fast": 1.0 - 2.0**-16}
+TINY = {"exact": 2.0**-500, "rounded": 2.0**-500, "fast": 2.0**-100}
+#: What rows, scores and multipliers are computed in, where they are not exact integers.
+FLOAT = {"rounded": np.float64, "fast": np.float32}
+ROUNDED_BITS = 36  # float64 sums are rounded to multiples of about clip * 2**-36
+
+
+def rounding_error(
+    clip: float, *, n: int, d: int, outputs: int, reach: float, curvature: float
+) -> float:
+    """How far a sum in "rounded" arithmetic may lie from the ideal one, in norm.
+
+    With u = 2**-53: scores are off by (d + 8) u |theta| |x| for any order of summation (Higham
+    2002, section 3.1), residuals by ``curvature`` times that, and clipping by a few u for each of
+    the K outputs and d features, whose squares are summed. A sum of at most `LATTICE_ROWS` rows in
+    float64, then over blocks, loses (rows + blocks) u of the sum of norms, which is at most n C.
+    The result is rounded to multiples of C 2**-36 (at most twice that) in d K coordinates.
+
+    Parameters
+    ----------
+    reach : float
+        Bound on ``|theta| |x|``, times the norm bound of the rows.
+    curvature : float
+        Smoothness of the loss in the scores.
+    """
+    unit = 2.0**-53
+    row = curvature * (d + 8) * unit * reach + (8 * (outputs + 16) + 2 * d) * unit * clip
+    total = (LATTICE_ROWS + n / LATTICE_ROWS + 64) * unit * n * clip
+    lattice = math.sqrt(d * outputs) * clip * 2.0 ** -(ROUNDED_BITS - 1) / 2
+    return 2 * (n * row + total + lattice)
 
 
 def ceil_log2(value: float) -> int:
@@ -111,10 +144,10 @@ class Scale:
         return np.rint(scaled, out=scaled)
 
     def floats(self, values: np.ndarray) -> np.ndarray:
-        """Clamped float32 features for the fast path."""
+        """Clamped features for arithmetic in floating point."""
         if not np.isfinite(values).all():
             raise InputError("rows contain NaN or infinity after the stages")
-        return np.clip(values, -self.bound, self.bound).astype(np.float32)
+        return np.clip(values, -self.bound, self.bound)
 
 
 @dataclass(frozen=True)
@@ -124,7 +157,7 @@ class Weights:
     Attributes
     ----------
     columns : ndarray
-        Integers in float64 (exact) or the weights in float32 (fast).
+        Integers in float64 (exact), or the weights in floating point.
     unit : ndarray of shape (S*K, 1)
         Power of two: a row's integers times ``columns`` times ``unit`` are its scores.
     """
@@ -145,8 +178,9 @@ class Weights:
                 f"weights of norm {norms.max()} are not finite or too large for rows of norm "
                 f"{reach:.3g}; training diverged: lower the learning rate"
             )
-        if arithmetic == "fast":
-            return cls(columns.astype(np.float32), np.ones_like(norms, dtype=np.float32))
+        if arithmetic != "exact":
+            kind = FLOAT[arithmetic]
+            return cls(columns.astype(kind), np.ones_like(norms, dtype=kind))
         exponent = np.frexp(norms * (1 + 2.0**-40))[1]  # norm < 2**exponent, rounding included
         exponent = np.maximum(exponent, -400) + (scale.radius - EXACT_BITS)
         integers = columns * np.ldexp(1.0, -exponent)  # exact
@@ -167,7 +201,7 @@ class Clipping:
     multiplier : ndarray of shape (S, 1)
         1 / s_z: what an unclipped residual is multiplied by.
     allowance : float
-        What rounding to integers can add to a norm; 0 in fast arithmetic.
+        What rounding to integers can add to a norm; 0 in floating point.
     separate : bool
         Whether each output is clipped by itself.
     arithmetic : str
@@ -191,10 +225,13 @@ class Clipping:
             check_range("clip", float(value))
         share = clip / math.sqrt(outputs) if per_class else clip
         separate = per_class or outputs == 1
-        if arithmetic == "fast":
-            one = np.ones((clip.size, 1), dtype=np.float32)
-            narrow = share.astype(np.float32)[:, None]
-            return cls(np.ones(clip.size), narrow, one, 0.0, separate, arithmetic)
+        if arithmetic != "exact":
+            one = np.ones((clip.size, 1), dtype=FLOAT[arithmetic])
+            ceiling = share.astype(FLOAT[arithmetic])[:, None]
+            lattice = np.ones(clip.size)
+            if arithmetic == "rounded":
+                lattice = np.ldexp(1.0, [ceil_log2(float(value)) - ROUNDED_BITS for value in clip])
+            return cls(lattice, ceiling, one, 0.0, separate, arithmetic)
         exponents = [ceil_log2(LATTICE_ROWS * float(value)) - EXACT_BITS for value in clip]
         lattice = np.ldexp(1.0, exponents)
         ceiling = (share / lattice)[:, None]

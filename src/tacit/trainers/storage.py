@@ -1,4 +1,4 @@
-"""Rows as an engine keeps them: dense or sparse, as integers or as float32.
+"""Rows as an engine keeps them: dense or sparse, as integers or in floating point.
 
 Both stores answer the same two questions about a block of rows, their scores
 and the sum of rows times multipliers, as exact integers or in float32.
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.progress import Progress
-from tacit.trainers.quantize import FEATURE_MAX, LATTICE_ROWS, LIMIT, Scale, Weights
+from tacit.trainers.quantize import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.trainers.schedule import Block
 
 __all__ = [
@@ -32,7 +32,9 @@ Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 class DenseStore:
-    """int16 (exact) or float32 (fast) rows, widened to float64 in cache where exact.
+    """int16 (exact), float64 (rounded) or float32 (fast) rows.
+
+    Integers are widened to float64 in cache.
 
     int16 costs a quarter of the memory traffic of float64, which pays for the
     conversion.
@@ -44,8 +46,8 @@ class DenseStore:
         exact = arithmetic == "exact"
         # About 3 MB in float64: small enough for the cache, large enough to hide the calls.
         self.block_rows = min(LATTICE_ROWS, max(128, 400_000 // d))
-        self.values = np.empty((n, d), dtype=np.int16 if exact else np.float32)
-        self.inverse_norm = np.empty(n, dtype=np.float64 if exact else np.float32)
+        self.values = np.empty((n, d), dtype=np.int16 if exact else FLOAT[arithmetic])
+        self.inverse_norm = np.empty(n, dtype=FLOAT.get(arithmetic, np.float64))
         self.exact = exact
 
     def fill(self, span: slice, values: np.ndarray) -> None:
@@ -102,8 +104,10 @@ class SparseStore:
                 square = np.maximum(square, 2.0**-40 * both)
         self.inverse_norm = _inverse_norm(square, self.exact)
         if not self.exact:
-            self.inverse_norm = self.inverse_norm.astype(np.float32)
-            self.shift = None if shift is None else shift.astype(np.float32)
+            kind = FLOAT[arithmetic]
+            self.matrix = matrix.astype(kind)
+            self.inverse_norm = self.inverse_norm.astype(kind)
+            self.shift = None if shift is None else shift.astype(kind)
 
     def operand(self, weights: Weights) -> Any:
         columns = np.ascontiguousarray(weights.columns.T)
@@ -166,8 +170,12 @@ def ingest(
     shift: np.ndarray | None,
     *,
     progress: Progress,
+    blanks: bool = False,
 ) -> DenseStore | SparseStore:
-    """Read rows once, chunk by chunk, into a store."""
+    """Read rows once, chunk by chunk, into a store.
+
+    With ``blanks``, rows of zeros lose their intercept as well: they count nothing.
+    """
     convert = scale.integers if arithmetic == "exact" else scale.floats
     constant = convert(np.array([intercept])) if intercept else np.empty(0)
     d = rows.d + constant.size
@@ -177,13 +185,15 @@ def ingest(
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
         if sp.issparse(chunk) and dense is None:
-            parts.append(_sparse_chunk(chunk, convert, constant))
+            parts.append(_sparse_chunk(chunk, convert, constant, blanks))
         elif not sp.issparse(chunk) and not parts:
             dense = DenseStore(rows.n, d, arithmetic) if dense is None else dense
             values = np.asarray(chunk) if shift is None else chunk - shift
             values = convert(values)
             if constant.size:
-                values = np.column_stack([values, np.full(len(values), constant[0])])
+                column = np.full(len(values), constant[0])
+                column[~np.asarray(chunk).any(axis=1) & blanks] = 0.0
+                values = np.column_stack([values, column])
             dense.fill(span, values.astype(dense.values.dtype, copy=False))
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
@@ -209,7 +219,7 @@ def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:
     if not np.isfinite(targets).all():
         raise InputError("targets contain NaN or infinity")
     clamped = np.clip(targets.astype(np.float64), -LIMIT, LIMIT)
-    return clamped.astype(np.float64 if arithmetic == "exact" else np.float32)
+    return clamped.astype(FLOAT.get(arithmetic, np.float64))
 
 
 def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
@@ -224,14 +234,17 @@ def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
     return index
 
 
-def _sparse_chunk(chunk: Any, convert: Convert, constant: np.ndarray) -> sp.csr_array:
+def _sparse_chunk(chunk: Any, convert: Convert, constant: np.ndarray, blanks: bool) -> sp.csr_array:
     matrix = sp.csr_array(chunk, copy=True)
     # Entries stored twice add up: norms read from them singly would be wrong.
     matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    blank = (np.diff(matrix.indptr) == 0) & blanks
     matrix.data = convert(matrix.data)
     matrix.eliminate_zeros()
     if constant.size:
         column = np.full((matrix.shape[0], 1), constant[0], dtype=matrix.dtype)
+        column[blank] = 0.0
         matrix = sp.csr_array(sp.hstack([matrix, sp.csr_array(column)], format="csr"))
     return matrix
 

@@ -1,0 +1,182 @@
+"""How stages stand in a row: what may follow what, and how drift and bounds pass along.
+
+Everything here is computed from public facts, before any row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import Loss
+from tacit.privacy.budget import Budget
+from tacit.privacy.drift import Drift
+from tacit.privacy.events import Event
+from tacit.privacy.sampling import candidates, cheapest
+from tacit.stages.base import PlainStage, Stage
+from tacit.trainers.auto import Facts
+from tacit.trainers.gradient import DPSGD, GradientTrainer
+from tacit.trainers.movement import Movement
+
+__all__ = ["Way", "check", "relation", "sampled", "walk"]
+
+
+def relation(neighbors: str, stages: Sequence[Stage]) -> str:
+    """The neighbouring relation that ``"auto"`` stands for."""
+    if neighbors != "auto":
+        return neighbors
+    plain = any(isinstance(stage, PlainStage) for stage in stages)
+    return "replace_one" if plain else "replace_special"
+
+
+def check(stages: Sequence[Stage], neighbors: str) -> None:
+    """Refuse an order of stages that no rule covers, and say what to do instead."""
+    plain = [stage for stage in stages if isinstance(stage, PlainStage)]
+    if plain and neighbors != "replace_one":
+        raise InputError(
+            f"{plain[0].name} is fitted on the rows without noise, which is analysed for tables "
+            f"that differ by replacing a row: neighbors must be 'replace_one', not {neighbors!r}"
+        )
+    filler = max((i for i, stage in enumerate(stages) if stage.fills_gaps), default=-1)
+    makers = [stage.name for stage in stages[filler + 1 :] if stage.makes_gaps]
+    if makers:
+        raise InputError(
+            f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
+            "PlainImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
+        )
+    released: Stage | None = None
+    blanked: Stage | None = None
+    for i, stage in enumerate(stages):
+        if stage.tested and released is not None:
+            raise InputError(
+                f"{stage.name} rests on a private test, which must come before any release; put "
+                f"it in front of {released.name}"
+            )
+        if i < filler and not stage.keeps_gaps:
+            raise InputError(
+                f"{stages[filler].name} must come before {stage.name}, which cannot pass over "
+                "missing cells"
+            )
+        if blanked is not None and not stage.keeps_zero:
+            raise InputError(
+                f"{stage.name} would move the rows that {blanked.name} has blanked out; put it in "
+                f"front of {blanked.name}, or leave it out"
+            )
+        released = stage if stage.pays else released
+        blanked = stage if stage.blanks else blanked
+
+
+@dataclass(frozen=True)
+class Way:
+    """What becomes of rows on their way through the stages.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+    size : int
+        Number of rows.
+    d : int
+        Columns that reach the trainer.
+    typical : float
+        Scale of the rows that reach it, for choosing settings.
+    draws : int
+        Noise values that the stages draw.
+    drifts : tuple of (Drift or None)
+        In front of every stage and, at last, of the trainer; None where rows have no bound.
+    """
+
+    stages: tuple[Stage, ...]
+    size: int
+    d: int
+    typical: float
+    draws: int
+    drifts: tuple[Drift | None, ...]
+
+    @property
+    def total(self) -> float:
+        """How far the rows that neighbours share have moved apart in all."""
+        return 0.0 if self.drifts[-1] is None else self.drifts[-1].total
+
+    def movement(self, loss: Loss, outputs: int, intercept: float, *, rounded: bool) -> Movement:
+        """What the drift does to a trainer's sums."""
+        last = self.drifts[-1]
+        if last is None:
+            raise MissingBound("Training after a plain stage", "ClipNorm(radius) as a last stage")
+        plain = [i for i, stage in enumerate(self.stages) if isinstance(stage, PlainStage)]
+        behind = [self.drifts[i + 1] for i in plain if self.stages[i].blanks]
+        return Movement(
+            last,
+            loss,
+            outputs,
+            self.d + bool(intercept),
+            self.size,
+            intercept,
+            rounded=rounded,
+            flips=math.fsum(drift.moved for drift in behind if drift is not None),
+            blanks=len(behind) == len(plain),
+        )
+
+
+def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
+    """Widths, bounds and drift behind every stage."""
+    if size < 2 and any(isinstance(stage, PlainStage) for stage in stages):
+        raise InputError("a plain stage needs at least two rows")
+    d, draws = columns, 0
+    typical: float | None = None
+    drifts: list[Drift | None] = [None]
+    for stage in stages:
+        width = stage.width(d)
+        typical = stage.typical(typical, d)
+        draws += stage.draws(d) if stage.pays else 0
+        drifts.append(_behind(stage, drifts[-1], size, d))
+        d = width
+    if typical is None:
+        raise MissingBound(
+            "Training", "stages that end in rows of bounded norm, such as ClipNorm(radius)"
+        )
+    return Way(tuple(stages), size, d, typical, draws, tuple(drifts))
+
+
+def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | None:
+    """Drift behind a stage; None while rows have no bound."""
+    if incoming is None:
+        if isinstance(stage, PlainStage):
+            raise MissingBound(stage.name, "ClipNorm(radius) or Normalize() as a stage before it")
+        bound = stage.bound(None, d)
+        return None if bound is None else Drift(bound)
+    if not incoming.total and stage.bound(incoming.bound, d) is None:
+        return None  # known only once it is fitted; a later ClipNorm gives a new bound
+    outgoing = stage.drift(incoming, n, d)
+    # Rows that move at all are computed in floating point, and that far off.
+    return outgoing.rounded(stage.slip * outgoing.bound)
+
+
+def sampled(facts: Facts, trainer: GradientTrainer, moves: Movement, budget: Budget) -> Facts:
+    """Facts with the cheapest way to bound what drift does to sampled sums, if rows are sampled."""
+    if not isinstance(trainer, DPSGD):
+        return facts
+    moves.require_smooth()
+    clip, norm = float(trainer.clip), trainer.reference_norm(moves)
+    steps, q = int(trainer.steps), trainer.sampling_probability(facts)
+    laws = candidates(
+        moves.rows,
+        constant=moves.constant(norm, clip, per_class=trainer.clipping == "per-class"),
+        clip=clip,
+        probability=q,
+        n=facts.size,
+        steps=steps,
+        delta=budget.delta,
+        most=moves.most(clip),
+        extra=moves.rounding(norm, clip),
+    )
+    # About the noise that the budget will ask for: subsampled steps are nearly Gaussian.
+    least = min(math.fsum(weight * b for weight, b in shifts) for shifts, _ in laws)
+    noise = max(0.5, math.sqrt(steps) * (2 * q + least) / (2 * facts.mu))
+
+    def event(shifts: tuple[tuple[float, float], ...], failure: float) -> Event:
+        return trainer.event(noise, replace(facts, shifts=shifts, failure=failure))
+
+    shifts, failure = cheapest(laws, event, budget.delta)
+    return replace(facts, shifts=shifts, failure=failure)

@@ -1,0 +1,146 @@
+"""Second moments that are exact, and noise on the same lattice.
+
+A row of norm at most ``bound`` becomes a vector a of whole numbers of norm at most 2^b, so
+Σaaᵀ is a matrix of exact integers, to which one row contributes aaᵀ of Frobenius norm
+‖a‖² ≤ 4^b. The Frobenius norm of a symmetric matrix is the Euclidean norm of its diagonal and
+its upper triangle times √2. So noise of standard deviation σ on the diagonal and σ/√2 above it
+is isotropic Gaussian noise of standard deviation σ on that vector: nothing has to be multiplied
+by √2, and nothing rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dsyrk
+
+from tacit.mechanisms.additive import Chunk, lattice_rows
+from tacit.mechanisms.lattice import sigma_for
+from tacit.mechanisms.noise import Stream
+from tacit.privacy.drift import Drift
+
+__all__ = ["noisy_second_moment"]
+
+BITS = 20  # of a row at most
+TOGETHER = 1 << 13  # rows of norm 2^20 whose products float64 adds exactly: 2^13·4^20 = 2^53
+FINE = 50  # bits of rows that may move, which must not jump from integer to integer
+UP = 1 + 1e-14  # more than the rounding of any formula here
+
+
+def noisy_second_moment(
+    chunks: Iterable[Chunk],
+    d: int,
+    bound: float,
+    noise_multiplier: float,
+    stream: Stream,
+    *,
+    size: int,
+    drift: Drift | None = None,
+) -> np.ndarray:
+    """Σxxᵀ + symmetric Gaussian noise, as a matrix (d, d).
+
+    The event is ``Gaussian(noise_multiplier)``. Noise has standard deviation
+    σ = ``noise_multiplier``·``bound``² on the diagonal and σ/√2 beside it, which is the
+    Gaussian orthogonal ensemble: rotated rows would get the same noise.
+
+    Parameters
+    ----------
+    chunks : iterable of array or csr_array
+        Rows; those longer than ``bound`` are shortened to it, never trusted.
+    d : int
+        Columns.
+    bound : float
+        Norm of a row at most.
+    noise_multiplier : float
+        Noise in contributions of one row.
+    stream : Stream
+        Gives d(d+1)/2 numbers.
+    size : int
+        Public number of rows, or a guess. It chooses how fine the whole numbers are: 20 bits up
+        to four million rows, one fewer for every factor of four. If there are more rows than that,
+        integers wrap around 2^64. This spoils the result and not the guarantee, as the wrapped
+        number is a function of the noisy one.
+    drift : Drift, optional
+        How far the rows that neighbours share have moved, if they have. The relation is then
+        replace-one, sums lie within √2·R² + 2Rτ (`Drift.second_moment`), and σ is
+        ``noise_multiplier`` times half of that. Products are taken in float64, with a proven
+        bound on their rounding as part of it.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Symmetric, in float64.
+
+    Examples
+    --------
+    >>> from tacit.mechanisms.noise import Key
+    >>> rows = np.array([[0.6, 0.8], [1.0, 0.0]])
+    >>> stream = Key.from_seed(0).stream("example")
+    >>> noisy_second_moment([rows], 2, 1.0, 1e-4, stream, size=2).round(2)
+    array([[1.36, 0.48],
+           [0.48, 0.64]])
+    """
+    moved = drift if drift is not None and drift.total else None
+    reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
+    bits = _bits(size, noise_multiplier * reach)
+    if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
+        reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
+    total = np.zeros((d, d), dtype=np.int64, order="F")
+    for part in _parts(chunks, d, bound, bits, exact=moved is None):
+        total += part
+    sigma = noise_multiplier * reach * UP * 4.0**bits
+    every = np.arange(d)
+    total[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
+    beside = sigma_for(sigma * math.sqrt(0.5) * UP)
+    for j in range(1, d):
+        total[:j, j] += stream.discrete_gaussian(beside, j)
+    moment = total.astype(np.float64) * 4.0**-bits
+    moment *= bound
+    moment *= bound
+    for j in range(d):
+        moment[j, :j] = moment[:j, j]
+    return moment
+
+
+def _bits(size: int, noise: float) -> int:
+    """Bits of a row, so that sums stay below 2^62 and the noise within its sampler's range."""
+    room = min(62 - math.ceil(math.log2(size)), 56 - math.ceil(math.log2(noise)))
+    return max(1, min(BITS, room // 2))
+
+
+def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
+    """Half of how far sums of neighbours may lie apart, in units of bound².
+
+    Cutting a row to 50 bits puts it off by √d·2^-50 and rounding by (d+8)·2^-52, in bounds. A
+    float64 sum of m products of the entries of rows a, in any order, is off by at most m·2^-53
+    times Σ|a||a|ᵀ, whose Frobenius norm is at most Σ‖a‖²; m is at most `TOGETHER`.
+    """
+    slip = (math.sqrt(d) * 2.0**-FINE + (d + 8) * 2.0**-52) * bound
+    apart = replace(drift, bound=bound).rounded(slip).second_moment(1) / bound**2
+    products = n * TOGETHER * 2.0**-53 * 1.01
+    return (apart / 2 + products) * UP
+
+
+def _parts(
+    chunks: Iterable[Chunk], d: int, bound: float, bits: int, *, exact: bool
+) -> Iterator[np.ndarray]:
+    """Upper triangles of Σaaᵀ, int64, over at most `TOGETHER` rows each."""
+    held, count = np.zeros((d, d), order="F"), 0
+    for chunk in chunks:
+        for start in range(0, chunk.shape[0], TOGETHER):
+            block = chunk[start : start + TOGETHER]
+            whole = lattice_rows(block, bound, bits if exact else FINE)
+            whole = np.ascontiguousarray(whole.toarray() if sp.issparse(whole) else whole)
+            if not exact:
+                whole *= 2.0 ** (bits - FINE)
+            if count + len(whole) > TOGETHER:
+                yield np.rint(held, out=held).astype(np.int64)
+                held[...] = 0.0
+                count = 0
+            held = dsyrk(1.0, whole.T, beta=1.0, c=held, overwrite_c=1)
+            count += len(whole)
+    yield np.rint(held, out=held).astype(np.int64)

@@ -1,0 +1,127 @@
+"""Means and scales of columns, released with noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.data.rows import Chunk, Rows
+from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten
+from tacit.privacy.events import Gaussian
+from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
+
+__all__ = ["Moments", "PrivateScale"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and mean square of every column."""
+
+    mean: np.ndarray
+    square: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        return np.maximum(self.square - self.mean**2, 0.0)
+
+    @classmethod
+    def exact(cls, rows: Rows) -> Moments:
+        assert rows.bound is not None
+        total = sum((chunk.sum(axis=0) for chunk in _lifted(rows)), np.zeros(2 * rows.d)) / rows.n
+        return cls(total[: rows.d], total[rows.d :] * rows.bound)
+
+    @classmethod
+    def noisy(cls, rows: Rows, context: Context, noise_multiplier: float) -> Moments:
+        """Both at once, from one noisy sum of the lifted rows (x, x²/R).
+
+        Their norm is at most √2·R, since ‖x²‖ ≤ ‖x‖²; and as ‖x² − y²‖ ≤ 2R‖x − y‖,
+        they move √5 times as far as the rows.
+        """
+        assert rows.bound is not None
+        d, bound = 2 * rows.d, math.sqrt(2) * rows.bound * (1 + 1e-12)
+        moved = context.drift.total if context.drift else 0.0
+        drift = lattice_drift(math.sqrt(5) * moved * (1 + 1e-12), rows.n, d, bound)
+        stream = context.key.stream("scale", context.position)
+        total = noisy_sum(_lifted(rows), d, bound, noise_multiplier, stream, drift=drift)
+        total /= context.size
+        return cls(total[: rows.d], np.maximum(total[rows.d :] * rows.bound, 0.0))
+
+
+def _lifted(rows: Rows) -> Iterator[np.ndarray]:
+    """Rows (x, x²/R), each of norm at most √2·R."""
+    assert rows.bound is not None
+    for _, chunk in rows.chunks(block_rows(rows.d)):
+        dense = shorten(densify(chunk), rows.bound)
+        yield np.hstack([dense, dense * dense / rows.bound])
+
+
+@dataclass
+class PrivateScale(PrivateStage):
+    """Centre columns and divide them by √(variance + λ), both from one noisy sum.
+
+    The noise of the mean and of the mean square has standard deviation
+    √2·R·``noise_multiplier``/n a column (times R for the square); a variance that the
+    noise has driven below zero counts as zero, and λ keeps its column in bounds.
+
+    Parameters
+    ----------
+    share, noise_multiplier
+        What is spent: a share of the plan's budget, or a fixed amount of noise.
+    strength : float
+        λ, in squared row norms.
+    centered : bool
+        Subtract means and use variances, or use mean squares alone.
+    """
+
+    strength: float = 0.01
+    centered: bool = True
+    affine: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "strength")
+
+    def event(self, noise_multiplier: float) -> Gaussian:
+        return Gaussian(noise_multiplier)
+
+    def draws(self, d: int) -> int:
+        return 2 * d
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        if radius is None:
+            return None
+        if not hasattr(self, "scale_"):
+            return (2 if self.centered else 1) * radius / math.sqrt(self.strength) * (1 + 1e-12)
+        length = float(np.linalg.norm(self.mean_))
+        return (radius + length) / float(self.scale_.min()) * (1 + 1e-12)
+
+    def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        bound = self.bound(radius, d)
+        return bound if bound is None or d is None else min(bound, math.sqrt(d))
+
+    def lipschitz(self, d: int | None = None) -> float:
+        return 1 / math.sqrt(self.strength)  # the scales are public by then
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        found = Moments.noisy(rows, context, noise_multiplier)
+        mean = found.mean if self.centered else np.zeros(rows.d)
+        length = float(np.linalg.norm(mean))
+        self.mean_ = mean * min(1.0, bound / length) if length else mean
+        spread = found.variance if self.centered else found.square
+        self.scale_ = np.sqrt(spread + self.strength)
+        return self
+
+    def apply(self, chunk: Chunk) -> np.ndarray:
+        return (densify(chunk) - self._require("mean_")) / self.scale_
+
+    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scaled = coef / self._require("scale_")
+        return scaled, intercept - scaled @ self.mean_
+
+    def note(self) -> str:
+        return "means and scales of the columns were released with Gaussian noise"
