@@ -459,3 +459,93 @@ def test_the_demo_runs_from_end_to_end(tmp_path, monkeypatch):
     assert "earlier" not in (tmp_path / "tacit-demo" / "report.html").read_text(encoding="utf-8")
     assert parsed("verify", "tacit-demo")["claimed"] == 1.0
     assert "already holds" in refused("demo", "--out", tmp_path / "tacit-demo")
+
+
+# --- preprocessing without noise -----------------------------------------------------------------
+
+
+def test_stages_of_ones_own_from_the_command_line(here):
+    stages = ["--stage", "ClipNorm(1.0)", "--stage", "SoftPCA(strength=0.05)"]
+    facts = parsed(*fitting(*stages))
+    assert facts["neighbors"] == "replace_one"
+    plan = Certificate.load("model/certificate.json").plan
+    assert [stage["name"] for stage in plan["stages"]] == ["Encode", "ClipNorm", "SoftPCA"]
+    assert plan["stages"][2]["drift"]["total"] == pytest.approx(2.2361, abs=1e-3)
+    assert plan["arithmetic"] == "rounded"
+    assert run("verify", "model").exit_code == 0
+    report = (here / "model" / "report.html").read_text(encoding="utf-8")
+    assert "Swapping one row moves all others" in report
+    run("predict", "model", "test.csv", "--out", "p.csv")
+
+
+def test_gaps_of_a_table_are_filled_by_a_stage(here):
+    holes = patients()
+    holes["age"] = ["" if i % 60 == 0 else value for i, value in enumerate(holes["age"])]
+    write("holes.csv", holes)
+    (here / "s.yaml").write_text(SCHEMA.replace("high: 100}", "high: 100, missing: gap}"))
+    assert "no stage behind it fills them" in refused(*fitting(table="holes.csv"))
+    fill = "PlainImpute(columns=[0])"
+    facts = parsed(*fitting("--stage", "ClipNorm(1.0)", "--stage", fill, table="holes.csv"))
+    assert facts["train_rows"] == 600
+    run("predict", "model", "test.csv", "--out", "p.csv")
+    assert "missing cells" in refused("predict", "model", "holes.csv", "--out", "q.csv")
+    # Rows to test on that cannot be predicted are found before the budget is spent.
+    words = refused(
+        *fitting("--stage", "ClipNorm(1.0)", "--stage", fill, "--test", "holes.csv", out="other")
+    )
+    assert "missing cells" in words and not (here / "other").exists()
+
+
+def test_a_test_that_fails_exits_with_3_and_leaves_the_certificate(here):
+    words = refused(*fitting("--recipe", "ptr-pca", "--components", 1, "--gap", 0.9), code=3)
+    assert "did not pass" in words and "budget is spent" in words
+    assert os.listdir("model") == ["certificate.json"]
+    assert run("verify", "model").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SoftPCA(strength=0)", "strength must be a positive number"),
+        ("SoftPCA(strangeness=1)", "unexpected keyword"),
+        ("Hadamard()", "no stage is called 'Hadamard'"),
+        ("__import__('os').system('true')", "is not a stage"),
+        ("SoftPCA(strength=open('x'))", "is not a stage"),
+        ("ClipNorm(", "is not a stage"),
+        ("PlainPCA(2)", "pass gap="),
+        ("Encode('s.yaml')", "no stage is called 'Encode'"),
+    ],
+)
+def test_stages_are_words_and_not_programs(here, text, words):
+    assert words in refused(*fitting("--stage", text))
+    assert not (here / "model").exists()
+
+
+def test_plain_stages_refuse_other_relations(here):
+    more = ["--recipe", "plain-pca", "--neighbors", "replace_special"]
+    assert "must be 'replace_one'" in refused(*fitting(*more))
+    facts = parsed(
+        "plan", "--epsilon", 1, "--delta", 1e-5, "--rows", 9000, "--columns", 9, *more[:2]
+    )
+    assert facts["neighbors"] == "replace_one"
+
+
+def test_price_answers_both_questions():
+    asked = ["price", "pca", "--n", 10_000, "--gap", 0.1, "--delta", 1e-5]
+    found = parsed(*asked, "--base-epsilon", 1)
+    assert {"base_epsilon", "delta", "inflation", "overall"} <= found.keys()
+    assert found["overall"]["tacit"] == pytest.approx(7.67, rel=0.01)
+    back = parsed(*asked, "--epsilon", found["overall"]["tacit"])
+    assert back["base_epsilon"] == pytest.approx(1.0, rel=1e-6)
+    words = run(*asked, "--base-epsilon", 1).stdout
+    assert "Theorem 2" in words and "Group privacy" in words
+
+
+def test_price_draws_a_picture_and_refuses_what_has_no_price(here):
+    asked = ["price", "soft-pca", "--n", 10_000, "--strength", 0.05, "--delta", 1e-5]
+    run(*asked, "--base-epsilon", 1, "--plot", "price.svg")
+    assert (here / "price.svg").read_text(encoding="utf-8").lstrip().startswith("<svg")
+    assert "public rows" in refused(
+        "price", "pca-dim", "--n", 100, "--gap", 0.1, "--delta", 1e-5, "--base-epsilon", 1
+    )
+    assert "base_epsilon" in refused(*asked)

@@ -237,7 +237,7 @@ def test_a_bad_test_table_is_refused_before_anything_is_fitted(tmp_path, monkeyp
 
 def test_options_that_a_recipe_does_not_take_are_refused(tmp_path):
     schema = Schema.from_dict(CLASSES)
-    with pytest.raises(InputError, match="components are for the recipe pillar or jl"):
+    with pytest.raises(InputError, match="components are for the recipe pillar or jl or dp-pca"):
         tasks.fit(table(), replace(QUICK, components=3), schema=schema, out=tmp_path / "m")
     with pytest.raises(InputError, match="public rows are for the recipe pillar"):
         tasks.fit(table(), QUICK, schema=schema, out=tmp_path / "m", public=table())

@@ -2,7 +2,8 @@
 
 What the commands do is in `tacit.tasks`, imported when one runs, so that
 ``tacit --help`` answers at once. Exit codes: 0 success; 1 ``verify`` found a false
-claim; 2 bad input; 3 the budget does not allow it; 130 interrupted.
+claim; 2 bad input; 3 the budget does not allow it, or a private test did not pass; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit import __version__
-from tacit.exceptions import BudgetError, TacitError
+from tacit.exceptions import BudgetError, TacitError, TestFailed
 
 __all__ = ["app", "main"]
 
@@ -30,7 +31,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except TacitError as error:
             say(f"error: {error}", err=True)
-            raise typer.Exit(3 if isinstance(error, BudgetError) else 2) from error
+            raise typer.Exit(3 if isinstance(error, BudgetError | TestFailed) else 2) from error
         except KeyboardInterrupt:
             say("interrupted; nothing was written", err=True)
             raise typer.Exit(130) from None
@@ -63,15 +64,24 @@ factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
 RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
-mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first."""
+mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first. dp-pca: noisy
+PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
-add_or_remove_one: their number is private. replace_one: a row swapped for another."""
+add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
+replace_one if a stage looks at the rows without noise, replace_special otherwise."""
+STAGE = """A step before training, such as 'SoftPCA(strength=0.05)', instead of the recipe's; give
+it as often as there are steps, in their order."""
+
+PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-Components = Annotated[int | None, flag("Columns to project to, for pillar and jl.")]
+Components = Annotated[int | None, flag("Components to keep, for pillar, jl, dp-pca, ptr-pca.")]
+Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
+Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
+Stages = Annotated[list[str] | None, flag(STAGE)]
 Loss = Annotated[str | None, flag("Instead of logistic, softmax (many classes) or squared.")]
 Steps = Annotated[int | None, flag("Training steps, instead of the rule's.")]
 Arithmetic = Annotated[str, flag("exact, or fast: floating point, assumed to be ideal.")]
@@ -149,7 +159,10 @@ def fit(
     recipe: Recipe = "dpsgd-f",
     public: Annotated[Path | None, flag("Public rows of the same schema, for pillar.")] = None,
     components: Components = None,
-    neighbors: Neighbors = "replace_special",
+    neighbors: Neighbors = "auto",
+    gap: Gap = None,
+    strength: Strength = None,
+    stage: Stages = None,
     size: Annotated[int | None, flag("Public stand-in for a private number of rows.")] = None,
     loss: Loss = None,
     steps: Steps = None,
@@ -174,8 +187,8 @@ def fit(
     """
     from tacit import tasks
 
-    shared = (recipe, components, neighbors, loss, steps, arithmetic)
-    settings = tasks.Settings(epsilon, delta, *shared)
+    shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
+    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
     files = {"schema": schema, "test": test, "public": public, "out": out}
     report(seed, quiet, as_json, table, settings, target=target, size=size, force=force, **files)
 
@@ -216,7 +229,10 @@ def plan(
     classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,
     recipe: Recipe = "dpsgd-f",
     components: Components = None,
-    neighbors: Neighbors = "replace_special",
+    neighbors: Neighbors = "auto",
+    gap: Gap = None,
+    strength: Strength = None,
+    stage: Stages = None,
     loss: Loss = None,
     steps: Steps = None,
     arithmetic: Arithmetic = "exact",
@@ -231,12 +247,13 @@ def plan(
     """
     from tacit import tasks
 
-    shared = (recipe, components, neighbors, loss, steps, arithmetic)
-    settings = tasks.Settings(epsilon, delta, *shared)
+    shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
+    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
     calibrated = tasks.plan(settings, rows, schema=schema, columns=columns, classes=classes)
     events = tasks.events(calibrated)
     if as_json:
-        budget = {"epsilon": epsilon, "delta": delta, "neighbors": neighbors}
+        relation = calibrated.plan.neighbors
+        budget = {"epsilon": epsilon, "delta": delta, "neighbors": relation}
         dump({**budget, "events": events, "plan": calibrated.to_dict()})
         return
     say(f"{calibrated.explain()}\n")
@@ -246,6 +263,57 @@ def plan(
         alone, share = event["epsilon_alone"], event["share"]
         say(f"{event['stage']:<16}{noise:>9.4g}{count:>7}{alone:>15.4g}{share:>8.1%}")
     say(f"{'together':<32}{epsilon:>15.4g}{1:>8.1%}")
+
+
+@app.command()
+def price(
+    stage: Annotated[str, argument("STAGE", PRICED)],
+    *,
+    n: Annotated[int, flag("Number of rows.", "--n")],
+    delta: Delta,
+    base_epsilon: Annotated[float | None, flag("What training alone costs;")] = None,
+    epsilon: Annotated[float | None, flag("or what all of it may cost together.")] = None,
+    gap: Annotated[float | None, flag("pca: the eigengap.")] = None,
+    centered: Annotated[bool, flag("pca: of the covariance.", "--centered")] = False,
+    strength: Annotated[float | None, flag("soft-pca, scale, shrunk-mean, ridge.")] = None,
+    deviation: Annotated[float | None, flag("scale: least deviation of a column.")] = None,
+    missing: Annotated[int | None, flag("mean-imputation: rows with missing cells.")] = None,
+    radius: Annotated[float | None, flag("quantize: reach of a cluster.")] = None,
+    crowd: Annotated[int | None, flag("quantize, dedup: most rows in four reaches.")] = None,
+    clip: Annotated[float, flag("Bound on a row's contribution.")] = 1.0,
+    constant: Annotated[float, flag("How much it moves when its row does.")] = 1.0,
+    plot: Annotated[Path | None, flag("Draw it for many budgets: a file.svg.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What a step fitted on the private rows without noise costs, whoever trains afterwards.
+
+    For a training that by itself has --base-epsilon: what it comes to together with the step, by
+    Tacit's rules, by the theorem and the table of Hu, Sanyal and Schoelkopf (2024), and by group
+    privacy. With --epsilon instead: what training may cost so that the whole stays within it.
+    Rows have norm at most 1; a row replaced is what neighbours differ by. It prices pipelines
+    that you train with other tools, too.
+
+    \b
+    Examples:
+      tacit price pca --n 10000 --gap 0.1 --base-epsilon 1 --delta 1e-5
+      tacit price soft-pca --n 10000 --strength 0.05 --epsilon 1 --delta 1e-5 --plot price.svg
+    """
+    from tacit import tasks
+
+    given = {"gap": gap, "centered": centered or None, "strength": strength}
+    given |= {"deviation": deviation, "missing": missing, "radius": radius, "crowd": crowd}
+    asked: dict[str, Any] = {"n": n, "delta": delta, "clip": clip, "constant": constant, **given}
+    found = tasks.price(stage, base_epsilon=base_epsilon, epsilon=epsilon, plot=plot, **asked)
+    if as_json:
+        dump(found.to_dict())
+        return
+    from rich.console import Console
+
+    from tacit.report.price import show_price
+
+    show_price(found, Console())
+    if plot is not None:
+        say(f"Drawn in {plot}")
 
 
 @app.command()

@@ -15,21 +15,25 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from tacit import chain
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.exceptions import CertificateError, FileError, InputError, SchemaError
+from tacit.exceptions import CertificateError, FileError, InputError, SchemaError, TestFailed
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
 from tacit.losses import get_loss
 from tacit.models import load, save
 from tacit.plan import CalibratedPlan, Plan
 from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
-from tacit.recipes import RECIPES, recipe
+from tacit.privacy.price import Price
+from tacit.privacy.price import price as price_of
+from tacit.recipes import RECIPES, parse_stage, recipe
 from tacit.report import render_html
-from tacit.stages import Encode
+from tacit.report.price import plot_price
+from tacit.stages import Encode, FillGaps, PlainImpute, Stage
 
 __all__ = [
     "FILES",
@@ -41,11 +45,17 @@ __all__ = [
     "fit",
     "plan",
     "predict",
+    "price",
     "verify",
 ]
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
-TAKERS = {"n_components": ("components", "pillar", "jl"), "public": ("public rows", "pillar")}
+TAKERS = {
+    "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca"),
+    "public": ("public rows", "pillar"),
+    "gap": ("eigengaps", "ptr-pca"),
+    "strength": ("strengths", "plain-pca"),
+}
 MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -60,26 +70,35 @@ class Settings:
     delta: float
     recipe: str = "dpsgd-f"
     components: int | None = None
-    neighbors: str = "replace_special"
+    neighbors: str = "auto"
     loss: str | None = None
     steps: int | None = None
     arithmetic: str = "exact"
+    stages: tuple[str, ...] = ()
+    gap: float | None = None
+    strength: float | None = None
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        sensitivity(self.neighbors)
+        sensitivity(chain.relation(self.neighbors, ()))
         for name in ("components", "steps"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise InputError(f"{name}={value} must be at least 1")
 
     def parts(self, public: Table | None = None) -> dict[str, Any]:
         """Stages and trainer of the recipe."""
-        given = {"n_components": self.components, "public": public, "steps": self.steps}
+        given: dict[str, Any] = {"n_components": self.components, "public": public}
+        given |= {"steps": self.steps}
+        given |= {"gap": self.gap, "strength": self.strength}
         options = {name: value for name, value in given.items() if value is not None}
         for name, (words, *takers) in TAKERS.items():
             if name in options and self.recipe in RECIPES and self.recipe not in takers:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
-        return recipe(self.recipe, **options)
+        if not self.stages:
+            return recipe(self.recipe, **options)
+        if options.keys() - {"steps"}:
+            raise InputError("stages of your own take their settings themselves, in brackets")
+        return recipe(self.recipe, **options) | {"stages": [parse_stage(s) for s in self.stages]}
 
 
 def plan(
@@ -109,9 +128,27 @@ def plan(
     if (loss.task == "regression") != (count == 0):
         raise InputError(f"loss={loss.name!r} is for {loss.task}, which does not suit the target")
     budget = Budget(settings.epsilon, settings.delta)
-    whole = Plan(budget, tuple(stages), parts["trainer"], loss, settings.neighbors)
+    neighbors = chain.relation(settings.neighbors, stages)
+    whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
     whole = replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
     return whole.calibrate(size=rows, columns=columns, classes=count)
+
+
+def price(
+    stage: str,
+    *,
+    base_epsilon: float | None = None,
+    epsilon: float | None = None,
+    plot: PathLike | None = None,
+    **given: Any,
+) -> Price:
+    """What a stage without noise costs; ``plot`` draws it for budgets around the one asked."""
+    found = price_of(stage, base_epsilon=base_epsilon, epsilon=epsilon, **given)
+    if plot is not None:
+        start = found.base_epsilon or base_epsilon or 1.0
+        around = [start * 10 ** (k / 8) for k in range(-8, 9)]
+        plot_price([price_of(stage, base_epsilon=base, **given) for base in around], plot)
+    return found
 
 
 def events(plan: CalibratedPlan) -> list[dict[str, Any]]:
@@ -161,7 +198,8 @@ def fit(
         parts = settings.parts(None if public is None else _features(_read(public), schema))
         train = _read(table)
         rows, labels = _features(train, schema), _labels(train, schema, schema.classes)
-        tests = None if test is None else _test_rows(_read(test), schema, labels)
+        given = None if test is None else _read(test)
+        tests = None if given is None else _test_rows(given, schema, labels, parts["stages"])
         options |= {"neighbors": settings.neighbors, "arithmetic": settings.arithmetic}
         options |= {"stages": [Encode(schema), *parts["stages"]], "trainer": parts["trainer"]}
         options |= {"loss": settings.loss} if settings.loss else {}
@@ -171,7 +209,11 @@ def fit(
             if schema.target_bounds is None
             else DPLinearRegressor(*budget, target_bounds=schema.target_bounds, **options)
         )
-        estimator.fit(rows, labels)
+        try:
+            estimator.fit(rows, labels)
+        except TestFailed as failed:  # the budget is spent all the same: that stays on record
+            write_together(directory, {CERTIFICATE: failed.certificate.save})
+            raise
         results = {} if tests is None else _score(estimator, *tests)
         if tests is not None and baseline:
             results["nonprivate_accuracy"] = _nonprivate(Encode(schema), rows, labels, *tests)
@@ -309,12 +351,16 @@ def _labels(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.n
     return values.astype(np.int64)
 
 
-def _test_rows(test: Table, schema: Schema, labels: np.ndarray) -> tuple[Table, np.ndarray]:
+def _test_rows(
+    test: Table, schema: Schema, labels: np.ndarray, stages: Sequence[Stage]
+) -> tuple[Table, np.ndarray]:
     """Rows and labels to test on; what is wrong with them shows before budget is spent."""
     classes = schema.classes or np.unique(labels).tolist()
     rows, truth = _features(test, schema), _labels(test, schema, classes)
-    for _ in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():
-        pass
+    for _, chunk in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():
+        for stage in stages:
+            if isinstance(stage, PlainImpute):
+                FillGaps(stage.at_prediction).apply(chunk)
     return rows, truth
 
 

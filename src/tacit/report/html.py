@@ -118,10 +118,13 @@ def _recompute(story: Story) -> str:
     certificate. Where all noise is Gaussian the grid follows ε: it costs nothing
     there, and a fixed one would round a very small ε up past the claim.
     """
+    if any(getattr(item.event, "drift", ()) for item in story.spent):
+        return ""  # that library knows no sums whose other rows move as well
     gaussian = all(item.kind == "gaussian" for item in story.spent)
     events = []
     for item in story.spent:
-        values = {name: float(value) for name, value in vars(item.event).items()}
+        numbers = {k: v for k, v in vars(item.event).items() if k != "drift"}
+        values = {name: float(value) for name, value in numbers.items()}
         events.append(f"    ({_AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
     return _RECOMPUTE.format(
         claim=story.epsilon,

@@ -256,6 +256,17 @@ def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
         shares = [entry.share for entry in spent if entry.stage == name]
         if kind == "private" and shares:
             pays += f" It took {percent(math.fsum(shares))} of the budget."
+        if kind == "plain" and "drift" in item:
+            pays += _moved(item["drift"])
         settings = [(clean(key), setting(x)) for key, x in item.get("parameters", {}).items()]
         steps.append(Step(name, kind, pays, settings, clean(item.get("note") or "")))
     return steps
+
+
+def _moved(drift: Mapping[str, Any]) -> str:
+    """How far a plain stage lets the other rows move, in words."""
+    total, each, bound = (number(float(drift[key])) for key in ("total", "each", "bound"))
+    return (
+        f" Swapping one row moves all others by at most {total} together from here on, none by "
+        f"more than {each}; rows have length {bound} at most."
+    )

@@ -53,6 +53,10 @@ ACCOUNTANTS = {
 
 ARITHMETIC = {
     "exact": "exact: sums are computed without rounding and the noise is exact on the same grid",
+    "rounded": (
+        "rounded: sums are in float64, within a proven distance of the exact ones that counts as "
+        "sensitivity, and the noise is exact on the grid they are rounded to"
+    ),
     "fast": "fast: floating point, assumed to behave like ideal arithmetic",
 }
 
