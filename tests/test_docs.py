@@ -11,7 +11,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUNNABLE = ["README.md", "docs/exact-noise.md", "docs/tutorial.md"]
+RUNNABLE = [
+    "README.md",
+    "docs/exact-noise.md",
+    "docs/plain-stages.md",
+    "docs/price.md",
+    "docs/privatize.md",
+    "docs/tutorial.md",
+]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

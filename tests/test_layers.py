@@ -30,7 +30,7 @@ LAYERS = [
     {"chain"},
     {"plan"},
     {"estimators"},
-    {"recipes", "models", "privatize", "report"},
+    {"recipes", "models", "pipelines", "report"},
     {"tasks"},
     {"cli"},
 ]

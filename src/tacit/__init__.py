@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.estimators import DPLinearClassifier, DPLinearRegressor
     from tacit.models import load, save
+    from tacit.pipelines import privatize
     from tacit.privacy import Budget, Certificate
     from tacit.recipes import recipe
 
@@ -25,6 +26,7 @@ _HOMES = {
     "DPLinearClassifier": "tacit.estimators",
     "DPLinearRegressor": "tacit.estimators",
     "load": "tacit.models",
+    "privatize": "tacit.pipelines",
     "recipe": "tacit.recipes",
     "save": "tacit.models",
 }
@@ -35,6 +37,7 @@ __all__ = [
     "DPLinearClassifier",
     "DPLinearRegressor",
     "load",
+    "privatize",
     "recipe",
     "save",
 ]
@@ -43,7 +46,16 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("stages", "trainers", "losses", "privacy", "mechanisms", "data", "report"):
+    if name in (
+        "stages",
+        "trainers",
+        "losses",
+        "privacy",
+        "mechanisms",
+        "data",
+        "pipelines",
+        "report",
+    ):
         return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 

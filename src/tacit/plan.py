@@ -37,7 +37,7 @@ from tacit.stages.private import PrivateCenter
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
-from tacit.trainers.movement import Movement
+from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
 
@@ -127,7 +127,9 @@ class Plan:
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         test = None
         if test_share:
-            test = Test(1 / (test_share * mu), left_over.delta)
+            # δ covers it by a maximum, not a sum. A tenth costs the threshold little and leaves the
+            # rest to whatever else is ever fitted to these rows.
+            test = Test(1 / (test_share * mu), left_over.delta / 10)
             test.require(self.budget.epsilon)
             fixed.append(("Test", test.event))
         moves = None
@@ -226,8 +228,13 @@ class CalibratedPlan:
             context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
-            stage.fit(seen if looks else seen.hidden(), context)
-            before, seen = seen, stage.through(seen)
+            try:
+                stage.fit(seen if looks else seen.hidden(), context)
+                before, seen = seen, stage.through(seen)
+            except (ArithmeticError, np.linalg.LinAlgError):
+                if i <= last:  # rows on which a stage cannot run fail the test, and say no more
+                    self._require_pass(-math.inf, key, assumptions)
+                raise
             if isinstance(stage, PlainStage):
                 margin = min(margin, stage.margin)
             if i == last:
@@ -244,6 +251,8 @@ class CalibratedPlan:
         if self.moves is None and fitted and isinstance(fitted[-1], PrivateCenter):
             seen, shift = before, fitted[-1].mean_  # centre implicitly: sparse stays so
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
+        if self.moves is not None and plan.loss.task == "regression":
+            targets = np.clip(targets, -TARGET, TARGET)  # what the constants of drift rest on
         engine = Engine(
             seen,
             targets,
