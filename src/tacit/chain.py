@@ -150,7 +150,7 @@ def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | Non
         return None  # known only once it is fitted; a later ClipNorm gives a new bound
     outgoing = stage.drift(incoming, n, d)
     # Rows that move at all are computed in floating point, and that far off.
-    return outgoing.rounded(stage.slip * outgoing.bound)
+    return outgoing.rounded(stage.slip(incoming.bound) * outgoing.bound)
 
 
 def sampled(facts: Facts, trainer: GradientTrainer, moves: Movement, budget: Budget) -> Facts:

@@ -130,7 +130,7 @@ def assert_same(stage, one, other):
         assert one.tobytes() == other.tobytes()
         return
     off = np.linalg.norm(one - other, axis=1)
-    assert off.max(initial=0.0) <= stage.slip * stage.bound(RADIUS, D)
+    assert off.max(initial=0.0) <= stage.slip(RADIUS) * stage.bound(RADIUS, D)
 
 
 def assert_row_by_row(stage, rows, sizes=(1, 2, 3, 16)):
@@ -417,7 +417,7 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
         after = np.linalg.norm(dense(stage.apply(one)) - dense(stage.apply(other)), axis=1)
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             behind = seen.drift(Drift(RADIUS, a, a, 1), 100, D)  # nothing else moves
-            assert b <= behind.rounded(seen.slip * behind.bound).total
+            assert b <= behind.rounded(seen.slip(RADIUS) * behind.bound).total
         assert seen.drift(Drift(RADIUS), 100, D).total == 0
 
 

@@ -83,6 +83,11 @@ class Drift:
         if not 0 < given["bound"] < math.inf:
             raise InputError(f"Drift(bound={self.bound!r}): bound must be positive and finite")
         bound, total, each, moved, energy = (float(value) for value in given.values())
+        if total and not (each and moved):
+            raise InputError(
+                f"Drift(total={total:g}, each={each:g}, moved={moved:g}): where rows move, all "
+                "three are positive; math.inf stands for what is not known"
+            )
         if 0.0 in (total, each, moved, energy):
             total = each = moved = energy = 0.0
         else:
@@ -196,9 +201,13 @@ def impute_mean(rows: Drift, n: int, gaps: int) -> Drift:
 def impute_shrunk_mean(rows: Drift, n: int, strength: float, gaps: int | None = None) -> Drift:
     """Gaps filled by sum / (count + κ), κ = ``strength``; unconditional without ``gaps``."""
     r, k = rows.bound, strength
-    change = r * math.sqrt(4 + (n - 1) / (2 * k)) / (k + 1)
-    change += min(rows.total / (k + 1), _energy(rows) / (2 * math.sqrt(k)))
-    return _filled(rows, n, n - 1 if gaps is None else gaps, change, None)
+    alone = math.sqrt(4 / (k + 1) ** 2 + 27 * (n - 1) / (128 * k**3))
+    moved = min(rows.total / (k + 1), _energy(rows) / (2 * math.sqrt(k)))
+    if gaps is not None and gaps < n - 1:  # then every column has n − 1 − r values or more
+        present = n - 1 - gaps
+        alone = min(alone, math.sqrt(4 + 2 * (n - 1) / present) / (k + present + 1))
+        moved = min(moved, rows.total / (k + present))
+    return _filled(rows, n, n - 1 if gaps is None else gaps, r * alone + moved, None)
 
 
 def impute_trimmed_mean(rows: Drift, n: int, gaps: int, trim: int, cells: int) -> Drift:
@@ -206,7 +215,8 @@ def impute_trimmed_mean(rows: Drift, n: int, gaps: int, trim: int, cells: int) -
     kept = _present(n, gaps, "trimmed-mean imputation") - 2 * trim
     if kept < 1:
         raise InputError(f"trimming {trim} values at either end leaves none of {kept + 2 * trim}")
-    change = (2 * rows.bound * math.sqrt(cells) + rows.total) / kept
+    alone = min(2 * math.sqrt(cells), math.sqrt(4 + 2 * (n - 1) / kept))
+    change = (rows.bound * alone + rows.total) / kept
     return _filled(rows, n, gaps, change, None)
 
 
@@ -287,18 +297,15 @@ def soft_pca(rows: Drift, n: int, strength: float) -> Drift:
 # --- scaling: rule e -------------------------------------------------------------------------
 
 
-def _steepness(strength: float, omega: float) -> float:
-    """k = max |Δσ|√v/(σ₁σ₂) per unit of Δv, with σ₂² ≥ ω·σ₁²."""
-    plain = 1 / (2 * strength)
-    if omega <= 0:
-        return plain
-    return min(plain, 2 / (3 * math.sqrt(3) * strength * (omega + math.sqrt(omega))))
+#: max over v of √v/(2(v+λ)^1.5)·λ, at v = λ/2: how steeply a column's scale follows its variance,
+#: seen from the copy with the smaller one.
+STEEPNESS = 1 / (3 * math.sqrt(3))
 
 
 def scale(rows: Drift, n: int, strength: float) -> Drift:
     """Columns divided by √(mean square + λ), λ = ``strength``; the bound becomes R/√λ."""
     r, root = rows.bound, math.sqrt(strength)
-    alone = math.sqrt(2) * r**2 * _steepness(strength, 1 - r**2 / (n * strength))
+    alone = math.sqrt(2) * r**2 * STEEPNESS / strength
     total = alone + min(
         rows.total * (1 / root + 0.385 * r / strength),
         math.sqrt(n - 1) * _energy(rows) / root,
@@ -318,8 +325,7 @@ def _reclipped(rows: Drift, n: int, variance: float, radius: float) -> float:
 def scale_centered(rows: Drift, n: int, strength: float, radius: float) -> Drift:
     """Columns centred, divided by √(variance + λ), rows clipped to ``radius``."""
     r, root = rows.bound, math.sqrt(strength)
-    k = _steepness(strength, 1 - 4 * r**2 / (n * strength))
-    alone = math.sqrt((4 * r**2 * k) ** 2 + 4 * r**2 / strength)
+    alone = math.sqrt((4 * r**2 * STEEPNESS / strength) ** 2 + 4 * r**2 / strength)
     total = alone + min(
         rows.total * (2 / root + 0.77 * r / strength),
         math.sqrt(n - 1) * _energy(rows) / root,

@@ -39,6 +39,8 @@ __all__ = [
 
 Kind = Literal["free", "public", "private", "plain"]
 
+SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map
+
 
 @dataclass(frozen=True)
 class Context:
@@ -91,8 +93,6 @@ class Stage:
     blanks: ClassVar[bool] = False
     #: Whether fitting is an event of its own, which `event` states.
     pays: ClassVar[bool] = False
-    #: How far a computed row may lie from the ideal one, in norm bounds of the rows.
-    slip: ClassVar[float] = 2.0**-36
 
     @property
     def name(self) -> str:
@@ -127,6 +127,10 @@ class Stage:
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
         return self.bound(radius, d)
+
+    def slip(self, radius: float) -> float:
+        """How far a computed row may lie from the ideal one, in norm bounds of the rows out."""
+        return SLIP
 
     def lipschitz(self, d: int | None = None) -> float | None:
         """How much farther apart the map can carry two rows; None if there is no limit."""
@@ -256,6 +260,10 @@ class PlainStage(Stage):
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         raise TypeError(f"{self.name} does not say how far it lets rows drift")
+
+    def _slip(self, condition: float) -> float:
+        """`slip`, for a map that amplifies the error of a solver by ``condition``."""
+        return max(SLIP, 2.0**-40 * condition)
 
     def release(self, rows: Rows, context: Context) -> Stage | None:
         """What maps rows at prediction in its place; None if they stay as they are.

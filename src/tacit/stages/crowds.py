@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tacit.exceptions import InputError
 
@@ -56,6 +57,7 @@ BATCH_ROWS = 1 << 12  # rows that one block is compared with at once
 BATCH_VALUES = 1 << 17  # numbers in one temporary array: about what a cache holds
 BATCH_MEMBERS = 1 << 20  # rows, counted once per cell, split together
 DIRECTIONS = 8
+BINS = 2
 SLACK = 2.0**-8  # part of a cell kept for rounding
 
 
@@ -101,15 +103,8 @@ def good_clusters(points: np.ndarray, radius: float) -> np.ndarray:
     first, group = _merge_equal(points)
     if radius == 0 or len(first) < 2:
         return first[group]
-    tree = _grow(points[first])
-    first_of = first[tree.order]
-    centre, alone = _centres(tree, first_of, radius)
-    label = np.where(centre & alone, first_of, NONE)
-    crowded = np.flatnonzero(centre & ~alone)
-    if len(crowded):
-        label = np.minimum(label, _lowest_centre(tree, crowded, first_of, radius))
-    found = np.empty(len(first), np.int64)
-    found[tree.order] = np.where(label == NONE, -1, label)
+    with threadpool_limits(1, user_api="blas"):  # many products, all of them small
+        found = _label(points[first], first, radius)
     return found[group]
 
 
@@ -263,10 +258,14 @@ def _coordinates(points: np.ndarray, rows: np.ndarray, directions: np.ndarray) -
 
 def _directions(d: int) -> np.ndarray:
     """Public unit vectors, made from d alone."""
-    if d <= DIRECTIONS:
-        return np.eye(d)
+    if d == 1:
+        return np.ones((1, 1))
     vectors = np.random.default_rng(d).normal(size=(d, DIRECTIONS))
-    return np.ascontiguousarray(np.linalg.qr(vectors)[0].T)
+    if d <= DIRECTIONS:
+        vectors[:, :d] = np.eye(d)
+    else:
+        vectors = np.linalg.qr(vectors)[0]
+    return np.ascontiguousarray((vectors / np.linalg.norm(vectors, axis=0)).T)
 
 
 def _parts(n: int, d: int) -> Iterator[slice]:
@@ -437,6 +436,20 @@ def _not_seen_off(points: np.ndarray, radius: float) -> np.ndarray:
     return left
 
 
+def _label(points: np.ndarray, first: np.ndarray, radius: float) -> np.ndarray:
+    """`good_clusters` for different rows, in terms of the numbers ``first``."""
+    tree = _grow(points)
+    index = first[tree.order]
+    centre, alone = _centres(tree, index, radius)
+    label = np.where(centre & alone, index, NONE)
+    crowded = np.flatnonzero(centre & ~alone)
+    if len(crowded):
+        label = np.minimum(label, _lowest_centre(tree, crowded, index, radius))
+    found = np.empty(len(points), np.int64)
+    found[tree.order] = np.where(label == NONE, -1, label)
+    return found
+
+
 def _lowest_centre(
     tree: _Tree, centres: np.ndarray, first_of: np.ndarray, radius: float
 ) -> np.ndarray:
@@ -479,6 +492,7 @@ def _meetings(
     margin = _margin(tree.points.shape[1])
     below, above = (1 - margin) * radius, (1 + margin) * radius
     stack = [(np.arange(len(blocks)), np.zeros(len(blocks), np.int64))]
+    found: list[tuple[np.ndarray, ...]] = []
     while stack:
         block, node = stack.pop()
         if len(block) > BATCH_PAIRS:
@@ -489,21 +503,23 @@ def _meetings(
         both = (asking.reach[blocks[block]] + tree.reach[node]) * (1 + margin)
         least, most = gap * (1 - margin) - both, gap * (1 + margin) + both
         closed[block[(least > above) & (most <= 3 * below)]] = True
-        keep = ~closed[block] & (least <= 3 * above)
-        near = keep & (most <= below)
-        keep &= ~near
-        at = np.flatnonzero(keep)
-        keep[at] = _boxes_apart(asking, blocks[block[at]], tree, node[at]) <= (3 * above) ** 2
-        leaf = keep & (tree.child[node] < 0)
-        waiting.append((block[leaf], node[leaf], np.abs(gap[leaf] - 2 * radius)))
-        keep &= ~leaf
-        if keep.any():
-            child = tree.child[node[keep]]
-            stack.append((np.repeat(block[keep], 2), np.stack([child, child + 1], 1).ravel()))
-        if not stack or sum(len(some[0]) for some in waiting) > BATCH_PAIRS:
-            block, leaf, unlike = (np.concatenate(part) for part in zip(*waiting, strict=True))
-            order = np.argsort(unlike)  # where rows are seen off most likely comes first
-            waiting = []
+        keep = np.flatnonzero(~closed[block] & (least <= 3 * above))
+        apart = _boxes_apart(asking, blocks[block[keep]], tree, node[keep])
+        keep = keep[apart <= (3 * above) ** 2]
+        near = most[keep] <= below
+        done = near | (tree.child[node[keep]] < 0)
+        at = keep[done]
+        found.append((block[at], node[at], np.abs(gap[at] - 2 * radius), near[done]))
+        at = keep[~done]
+        if len(at):
+            child = tree.child[node[at]]
+            stack.append((np.repeat(block[at], 2), np.stack([child, child + 1], 1).ravel()))
+        if not stack or sum(len(some[0]) for some in found) > BATCH_PAIRS:
+            block, node, unlike, near = (np.concatenate(part) for part in zip(*found, strict=True))
+            # Where rows are most likely seen off comes first.
+            leaf = np.flatnonzero(~near)[np.argsort(unlike[~near], kind="stable")]
+            yield (block[near], node[near]), (block[leaf], node[leaf])
+            found = []
 
 
 def _boxes_apart(x: _Tree, i: np.ndarray, y: _Tree, j: np.ndarray) -> np.ndarray:
@@ -566,7 +582,7 @@ def _compare(
 def _fullest_cell(coordinates: np.ndarray, weight: np.ndarray, width: float) -> int:
     """The largest weight in two neighbouring bins of every coordinate but the last, and an
     interval of the last; both of the given width."""
-    bins = np.floor(coordinates[:-1] / width).astype(np.int64)
+    bins = np.floor(coordinates[:-1] / (width / (BINS - 1))).astype(np.int64)
     order = np.argsort(coordinates[-1], kind="stable")
     line = coordinates[-1][order]
     rank = np.empty(len(order), np.int64)
@@ -593,15 +609,14 @@ def _fullest_cell(coordinates: np.ndarray, weight: np.ndarray, width: float) -> 
         at = bins[depth][rows]
         sort = np.lexsort((at, cell))
         rows, cell, at = rows[sort], cell[sort], at[sort]
-        # Runs of one bin of one cell; a bin goes with the next one, or alone if it has neither.
+        # Cells begin at a bin with rows in it; those inside the one before are left out.
         begin, end = _runs(cell, at)
-        with_next = np.zeros(len(begin), bool)
-        with_next[:-1] = (np.diff(cell[begin]) == 0) & (np.diff(at[begin]) == 1)
-        alone = ~with_next
-        alone[1:] &= ~with_next[:-1]
-        pair = np.flatnonzero(with_next)
-        start = np.concatenate([begin[pair], begin[alone]])
-        finish = np.concatenate([end[pair + 1], end[alone]])
+        cell, at = cell[begin], at[begin]
+        last = np.arange(len(begin))
+        for step in range(1, BINS):
+            last[:-step][(cell[step:] == cell[:-step]) & (at[step:] < at[:-step] + BINS)] += 1
+        keep = np.diff(last, prepend=-1) > 0
+        start, finish = begin[keep], end[last[keep]]
         sums = np.concatenate([[0], np.cumsum(weight[rows])])
         count = sums[finish] - sums[start]
         # The fullest comes off the stack first, by itself: it sets the mark for the others.

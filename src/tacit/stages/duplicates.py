@@ -33,7 +33,6 @@ class _Crowds(PlainStage):
     radius: float = 0.0
     crowd: int | None = None
     share: float = 0.1
-    slip: ClassVar[float] = 0.0  # rows are copied or zeroed, never computed
 
     def __post_init__(self) -> None:
         if self.radius:
@@ -44,6 +43,9 @@ class _Crowds(PlainStage):
             )
         require_count(self, "crowd")
         require_share(self)
+
+    def slip(self, radius: float) -> float:
+        return 0.0  # rows are copied or zeroed, never computed
 
     @property
     def tested(self) -> bool:

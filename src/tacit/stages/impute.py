@@ -171,6 +171,13 @@ class PlainImpute(PlainStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
+    def slip(self, radius: float) -> float:
+        if not self.regresses:
+            return super().slip(radius)
+        least = self.floor if self.strategy == "regression" else self._strength(0)
+        ratio = radius**2 / float(least or 1.0)
+        return self._slip(ratio * (1 + math.sqrt(ratio)))
+
     def _strength(self, n: int) -> float:
         if self.strength is not None:
             return float(self.strength)
@@ -265,8 +272,9 @@ class PlainImpute(PlainStage):
         ridge = self._strength(rows.n) * rows.n if self.strategy == "ridge" else 0.0
         if self.strategy == "regression":
             r, floor = incoming.bound, float(self.floor or 0)
-            least = float(np.linalg.eigvalsh(gram / rows.n)[0]) - 1e-11 * r**2
-            change = (r**2 + 2 * r * incoming.total) / rows.n
+            error = 1e-11 * r**2
+            least = float(np.linalg.eigvalsh(gram / rows.n)[0]) - error
+            change = (r**2 + 2 * r * incoming.total) / rows.n + 2 * error
             self._margin = min(self._margin, (least - floor) / change)
             ridge = max(0.0, floor - least) * rows.n  # solvable where the test will fail anyway
         self._rest = rest

@@ -83,6 +83,9 @@ class SoftPCA(PlainStage):
     def __post_init__(self) -> None:
         require_positive(self, "strength")
 
+    def slip(self, radius: float) -> float:
+        return self._slip(1 + radius**2 / self.strength)
+
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         return rules.soft_pca(incoming, n, self.strength)
 
@@ -167,6 +170,9 @@ class PlainPCA(PlainStage):
             )
         return rules.pca(incoming, n, gap, centered=self.centered)
 
+    def slip(self, radius: float) -> float:
+        return self._slip(radius**2 / self._gap())
+
     def _gap(self) -> float:
         assert self.gap is not None
         return float(self.gap)
@@ -182,8 +188,9 @@ class PlainPCA(PlainStage):
         spread = 3 * math.sqrt(3) * r**2 + 4 * r * incoming.total
         if not self.centered:
             spread = 2 * r * (r + incoming.total)
-        found = values[k - 1] - values[k] - 1e-11 * r**2  # the solver's own error
-        self._margin = (found - self._gap()) * rows.n / spread
+        error = 1e-11 * r**2  # of the solver, on either side
+        found = values[k - 1] - values[k] - error
+        self._margin = (found - self._gap()) / (spread / rows.n + 2 * error)
         return self
 
     def apply(self, chunk: Chunk) -> np.ndarray:
@@ -255,6 +262,9 @@ class PlainScale(PlainStage):
     def draws(self, d: int) -> int:
         return 2 * d
 
+    def slip(self, radius: float) -> float:
+        return self._slip(1 + radius**2 / self._least)
+
     @property
     def _ridge(self) -> float:
         """What is added to a variance: nothing behind a tested floor."""
@@ -298,8 +308,9 @@ class PlainScale(PlainStage):
         self._clip = None if self.radius is None else self.bound(rows.bound, rows.d)
         r = incoming.bound
         # docs/drift.md, section 4: a variance changes by at most 4R(R+τ)/n.
-        change = 4 * r * (r + incoming.total) / rows.n
-        found = float(variance.min(initial=math.inf)) - 1e-11 * r**2
+        error = 1e-11 * r**2
+        change = 4 * r * (r + incoming.total) / rows.n + 2 * error
+        found = float(variance.min(initial=math.inf)) - error
         self._margin = (found - self._least) / change if self.tested else math.inf
         return self
 

@@ -30,7 +30,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
-from tacit.trainers.quantize import LIMIT, Clipping, Scale, Weights
+from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, Weights
 from tacit.trainers.schedule import groups_of, ordered_sum, padded
 from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
 
@@ -134,6 +134,10 @@ class Engine:
             raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
         if threads is not None and threads < 1:
             raise InputError(f"threads is {threads}; it must be at least 1")
+        if arithmetic == "rounded" and rows.n > ROUNDED_ROWS:
+            raise InputError(
+                f"after a plain stage at most {ROUNDED_ROWS:,} rows can be summed; there are more"
+            )
         if shift is not None:
             shift = np.asarray(shift, dtype=np.float64)
             if shift.shape != (rows.d,) or not np.isfinite(shift).all():
@@ -219,7 +223,7 @@ class Engine:
         with self:
             ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
         values = np.ascontiguousarray(total.reshape(self.d, settings, outputs).transpose(1, 0, 2))
-        if self.arithmetic == "rounded":
+        if self.arithmetic == "rounded":  # below 2^63: at most 2^26 rows, as checked
             values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
         return LatticeSum(values, clipping.lattice)
 

@@ -62,6 +62,7 @@ TINY = {"exact": 2.0**-500, "rounded": 2.0**-500, "fast": 2.0**-100}
 #: What rows, scores and multipliers are computed in, where they are not exact integers.
 FLOAT = {"rounded": np.float64, "fast": np.float32}
 ROUNDED_BITS = 36  # float64 sums are rounded to multiples of about clip * 2**-36
+ROUNDED_ROWS = 1 << 26  # so that they fit 64-bit integers
 
 
 def rounding_error(
