@@ -228,13 +228,16 @@ class CalibratedPlan:
             context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
+            crash = None
             try:
                 stage.fit(seen if looks else seen.hidden(), context)
                 before, seen = seen, stage.through(seen)
-            except (ArithmeticError, np.linalg.LinAlgError):
-                if i <= last:  # rows on which a stage cannot run fail the test, and say no more
+            except (ArithmeticError, np.linalg.LinAlgError) as error:
+                crash = error
+            if crash is not None:
+                if i <= last:  # rows on which a stage cannot run fail the test like any others
                     self._require_pass(-math.inf, key, assumptions)
-                raise
+                raise crash
             if isinstance(stage, PlainStage):
                 margin = min(margin, stage.margin)
             if i == last:
