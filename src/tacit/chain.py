@@ -60,9 +60,10 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
                 "missing cells"
             )
         if blanked is not None and not stage.keeps_zero:
+            elsewhere = "" if stage.pays else f", or put it in front of {blanked.name}"
             raise InputError(
-                f"{stage.name} would move the rows that {blanked.name} has blanked out; put it in "
-                f"front of {blanked.name}, or leave it out"
+                f"{stage.name} would move the rows that {blanked.name} has blanked out; leave it "
+                f"out{elsewhere}"
             )
         released = stage if stage.pays else released
         blanked = stage if stage.blanks else blanked
@@ -99,13 +100,34 @@ class Way:
         """How far the rows that neighbours share have moved apart in all."""
         return 0.0 if self.drifts[-1] is None else self.drifts[-1].total
 
+    @property
+    def _plain(self) -> list[int]:
+        return [i for i, stage in enumerate(self.stages) if isinstance(stage, PlainStage)]
+
+    @property
+    def flips(self) -> float:
+        """Most rows that are blanked out in one of two neighbours only."""
+        behind = [self.drifts[i + 1] for i in self._plain if self.stages[i].blanks]
+        return math.fsum(drift.moved for drift in behind if drift is not None)
+
+    @property
+    def only_flips(self) -> bool:
+        """Whether rows move in no other way than by being blanked out."""
+        return all(self.stages[i].blanks for i in self._plain)
+
+    def settings(self) -> tuple[float, float]:
+        """Drift to choose settings by, and the noise that comes on top whatever is chosen.
+
+        A row that is blanked out moves a sum by a clip: that is a factor, and no reason
+        to choose a larger clip.
+        """
+        return (0.0, 1 + self.flips / 2) if self.only_flips else (self.total, 1.0)
+
     def movement(self, loss: Loss, outputs: int, intercept: float, *, rounded: bool) -> Movement:
         """What the drift does to a trainer's sums."""
         last = self.drifts[-1]
         if last is None:
             raise MissingBound("Training after a plain stage", "ClipNorm(radius) as a last stage")
-        plain = [i for i, stage in enumerate(self.stages) if isinstance(stage, PlainStage)]
-        behind = [self.drifts[i + 1] for i in plain if self.stages[i].blanks]
         return Movement(
             last,
             loss,
@@ -114,8 +136,8 @@ class Way:
             self.size,
             intercept,
             rounded=rounded,
-            flips=math.fsum(drift.moved for drift in behind if drift is not None),
-            blanks=len(behind) == len(plain),
+            flips=self.flips,
+            blanks=self.only_flips,
         )
 
 

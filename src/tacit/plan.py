@@ -109,8 +109,9 @@ class Plan:
                 "the stages before training ask for the whole budget; lower their shares",
                 remaining=0.0,
             )
-        left = mu * math.sqrt(1 - spent) / unit
-        facts = Facts(size, way.d, outputs, way.typical, left, self.loss.task, way.total)
+        drift, factor = way.settings()
+        left = mu * math.sqrt(1 - spent) / (unit * factor)
+        facts = Facts(size, way.d, outputs, way.typical, left, self.loss.task, drift)
         trainer = self.trainer.resolve(facts)
         draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
         slack = 0.0
