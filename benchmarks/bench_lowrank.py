@@ -1,6 +1,6 @@
 """Does a projection without noise pay on rows of low rank? Paper 004, Figure 3, counted in full.
 
-    python benchmarks/bench_lowrank.py [--runs 3] [--quick] [--json]
+    python benchmarks/bench_lowrank.py [--runs 1] [--quick] [--json]
 
 1,000 rows of 6,000 columns and, up to a little noise, rank 50 (scikit-learn's
 make_classification, as in the paper's appendix F.1). Excess empirical loss of private logistic
@@ -103,7 +103,7 @@ def print_row(row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -50,14 +51,13 @@ from tacit.exceptions import InputError
 __all__ = ["crowd_limit", "good_clusters"]
 
 NONE = np.iinfo(np.int64).max
+LARGEST = 1e150  # whose square is still a number
 BLOCK_ROWS = 64  # rows of one leaf
 FIRST_TRIES = 16  # rows of a crowd tried as centres at first, and factor for the next tries
 BATCH_PAIRS = 1 << 14  # pairs of a block and a node looked at together
 BATCH_ROWS = 1 << 12  # rows that one block is compared with at once
 BATCH_VALUES = 1 << 17  # numbers in one temporary array: about what a cache holds
 BATCH_MEMBERS = 1 << 20  # rows, counted once per cell, split together
-DIRECTIONS = 8
-BINS = 2
 SLACK = 2.0**-8  # part of a cell kept for rounding
 
 
@@ -99,7 +99,7 @@ def good_clusters(points: np.ndarray, radius: float) -> np.ndarray:
     >>> good_clusters(rows, 0.1)
     array([ 0,  0, -1, -1,  4,  4])
     """
-    points = _checked(points, radius)
+    points, radius = _checked(points, radius)
     first, group = _merge_equal(points)
     if radius == 0 or len(first) < 2:
         return first[group]
@@ -121,30 +121,29 @@ def crowd_limit(points: np.ndarray, radius: float) -> int:
     Returns
     -------
     int
-        An upper bound on max over y of ‖{i : ‖xᵢ − y‖ ≤ 4η}‖ that changes by at
-        most 1 when one row is added, removed or replaced.
+        An upper bound on the largest number of rows xᵢ with ‖xᵢ − y‖ ≤ 4η, over all
+        points y, that changes by at most 1 when one row is added, removed or replaced.
 
     Notes
     -----
-    Fixed unit vectors v₁ … v_k (k ≤ 8, made from d alone; the axes if d ≤ 8) give
-    every row k coordinates. A *cell* is two neighbouring bins of a grid, of width w
-    a bit more than 8η, in each coordinate but the last, and an interval [t, t + w]
-    in the last. The result is the largest number of rows in one cell.
+    Fixed unit vectors v₁ … v_k, made from d alone (the axes among them if d ≤ 12; k is
+    1, 6 or 12), give every row k coordinates. Let w be a bit more than 8η. A *cell*
+    is, in each coordinate but the last, two neighbouring bins of a grid of width w
+    (three of width w/2 if d ≤ 6), and an interval [t, t + w] in the last. The result
+    is the largest number of rows in one cell.
 
     *Steady.* Which cells a row lies in depends on that row alone, and the cells are
-    fixed. So every cell's count changes by at most 1 with one row added or taken
-    away, hence so does the largest; replacing a row does one of each, once up and
-    once down, so the change is still at most 1.
+    fixed. So a row more changes every cell's count, hence the largest, by 0 or +1.
+    Replacing a row is one of these steps up and one down: the change is at most 1.
 
     *Upper bound.* Two rows in a ball of radius 4η are at most 8η apart, and so are
-    their coordinates, as ‖v‖ = 1. With w > 8η their bins differ by at most one, so
-    all rows of the ball share a pair of neighbouring bins in each coordinate, and
-    an interval of length w in the last.
+    their coordinates, as ‖v‖ = 1. With w > 8η their bins of width w differ by at most
+    one, those of width w/2 by at most two. So all rows of the ball share a cell.
 
     *Rounding.* w exceeds 8η by 2⁻⁸ of itself. Coordinates are summed in a fixed
     order, so they depend on the row alone, with error at most (d + 4)·2⁻⁵²·‖x‖, and
-    so does the bin. Rows for which that is more than 2⁻¹² w (with rows of norm 1,
-    only if η < 1e-12 or so) are taken to lie in all cells, which is steady as well.
+    so does the bin. Rows for which that is more than 2⁻¹² w (rows of norm 1 only if
+    η < (d + 4)·1e-13) are taken to lie in all cells, which is steady as well.
 
     The largest cell is found by splitting along one coordinate after the other and
     dropping what holds no more rows than a cell already found.
@@ -155,7 +154,7 @@ def crowd_limit(points: np.ndarray, radius: float) -> int:
     >>> crowd_limit(rows, 0.1), crowd_limit(rows, 0)
     (2, 2)
     """
-    points = _checked(points, radius)
+    points, radius = _checked(points, radius)
     if not len(points):
         return 0
     first, group = _merge_equal(points)
@@ -163,24 +162,27 @@ def crowd_limit(points: np.ndarray, radius: float) -> int:
     if radius == 0 or points.shape[1] == 0:
         return int(weight.max())
     width = 8.0 * radius * (1.0 + SLACK)
-    rows = np.arange(len(first))
-    size = np.sqrt(_squared(points, first, np.zeros_like(points[:1]), np.zeros_like(first)))
+    zero = np.zeros((1, points.shape[1]))
+    size = np.sqrt(_squared(points, first, zero, np.zeros_like(first)))
     coarse = size * (points.shape[1] + 4) * 2.0**-52 > width * SLACK / 16
     everywhere = int(weight[coarse].sum())
-    rows = rows[~coarse]
+    rows = np.flatnonzero(~coarse)
     if not len(rows):
         return everywhere
-    coordinates = _coordinates(points, first[rows], _directions(points.shape[1]))
-    return everywhere + _fullest_cell(coordinates, weight[rows], width)
+    directions, bins = _grid(points.shape[1])
+    coordinates = _coordinates(points, first[rows], directions)
+    return everywhere + _fullest_cell(coordinates, weight[rows], width, bins)
 
 
-def _checked(points: np.ndarray, radius: float) -> np.ndarray:
+def _checked(points: np.ndarray, radius: float) -> tuple[np.ndarray, float]:
     points = np.asarray(points, dtype=np.float64)
     if points.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {points.ndim}")
+    if points.size and not max(points.max(), -points.min()) <= LARGEST:
+        raise InputError("rows must be finite numbers, of size at most 1e150")
     if radius != 0 and not 1e-100 <= radius <= 1e100:  # squares must neither vanish nor overflow
         raise InputError(f"radius must be 0, or between 1e-100 and 1e100, not {radius!r}")
-    return np.ascontiguousarray(points)
+    return np.ascontiguousarray(points), float(radius)
 
 
 # Rows: equal ones, distances, coordinates
@@ -230,18 +232,13 @@ def _squared(x: np.ndarray, i: np.ndarray, y: np.ndarray, j: np.ndarray) -> np.n
     would round differently with the shape of the call.
     """
     total = np.zeros(len(i))
-    with np.errstate(over="ignore"):
-        for part in _parts(len(i), x.shape[1]):
-            gap = x[i[part]] - y[j[part]]
-            gap *= gap
-            some = total[part]
-            for column in gap.T:
-                some += column
+    for part in _parts(len(i), x.shape[1]):
+        gap = x[i[part]] - y[j[part]]
+        gap *= gap
+        some = total[part]
+        for column in gap.T:
+            some += column
     return total
-
-
-def _squared_from(row: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return _squared(others, np.arange(len(others)), row[None], np.zeros(len(others), np.int64))
 
 
 def _coordinates(points: np.ndarray, rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -256,16 +253,20 @@ def _coordinates(points: np.ndarray, rows: np.ndarray, directions: np.ndarray) -
     return result
 
 
-def _directions(d: int) -> np.ndarray:
-    """Public unit vectors, made from d alone."""
+def _grid(d: int) -> tuple[np.ndarray, int]:
+    """Public unit vectors, and how many bins are a cell: made from d alone.
+
+    In few dimensions finer bins gain more than further directions.
+    """
     if d == 1:
-        return np.ones((1, 1))
-    vectors = np.random.default_rng(d).normal(size=(d, DIRECTIONS))
-    if d <= DIRECTIONS:
+        return np.ones((1, 1)), 2
+    k, bins = (6, 3) if d <= 6 else (12, 2)
+    vectors = np.random.default_rng(d).normal(size=(d, k))
+    if d <= k:
         vectors[:, :d] = np.eye(d)
     else:
         vectors = np.linalg.qr(vectors)[0]
-    return np.ascontiguousarray((vectors / np.linalg.norm(vectors, axis=0)).T)
+    return np.ascontiguousarray((vectors / np.linalg.norm(vectors, axis=0)).T), bins
 
 
 def _parts(n: int, d: int) -> Iterator[slice]:
@@ -294,46 +295,52 @@ def _runs(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class _Tree:
-    """Rows in an order in which every node is a span of them, inside a ball and a box."""
+class _Blocks:
+    """Rows in an order in which every block is a span of them, inside a ball and a box."""
 
     points: np.ndarray
-    order: np.ndarray
     start: np.ndarray
     stop: np.ndarray
-    child: np.ndarray  # the first of two neighbours; -1 for a leaf. Children come after parents
     middle: np.ndarray
     reach: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
-    def leaves(self) -> np.ndarray:
-        return np.flatnonzero(self.child < 0)
+
+@dataclass(frozen=True)
+class _Tree(_Blocks):
+    """Blocks, called nodes, that are split in two until they are small."""
+
+    order: np.ndarray  # where the rows came from
+    child: np.ndarray  # the first of two neighbours; -1 for a leaf. Children come after parents
 
 
 def _margin(d: int) -> float:
-    """Far more than the relative error of a distance, or of a ball's radius."""
+    """Far more than the relative error of a distance, in whatever order it is summed."""
     return (d + 16) * 2.0**-50
+
+
+def _apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Distances of rows of x and y, or of one row y; not bit for bit."""
+    total = np.empty(len(x))
+    for part in _parts(*x.shape):
+        gap = x[part] - (y[part] if y.ndim > 1 else y)
+        total[part] = np.einsum("ij,ij->i", gap, gap)
+    return np.sqrt(total)
 
 
 def _grow(points: np.ndarray) -> _Tree:
     """Split the rows, again and again, halfway between two that are far apart."""
     points, order = points.copy(), np.arange(len(points))
     start, stop, child, depth = [0], [len(points)], [-1], [0]
-    middle, reach, low, high = [], [], [], []
     deep = 2 * math.log2(len(points) + 1)
     node = 0
     while node < len(start):
         a, b = start[node], stop[node]
-        some = points[a:b]
-        middle.append(some.mean(axis=0))
-        low.append(some.min(axis=0))
-        high.append(some.max(axis=0))
-        away = _squared_from(middle[-1], some)
-        reach.append(math.sqrt(away.max()) * (1 + _margin(points.shape[1])))
         if b - a > BLOCK_ROWS:
-            one = some[away.argmax()]
-            along = some @ (some[_squared_from(one, some).argmax()] - one)
+            some = points[a:b]
+            one = some[_apart(some, some[0]).argmax()]
+            along = some @ (some[_apart(some, one).argmax()] - one)
             left = along < (along.min() + along.max()) / 2
             half = int(left.sum())
             if depth[node] > deep or not 0 < half < b - a:  # into equal parts, to end at all
@@ -347,12 +354,49 @@ def _grow(points: np.ndarray) -> _Tree:
             child += [-1, -1]
             depth += [depth[node] + 1] * 2
         node += 1
-    spans = (np.array(start), np.array(stop), np.array(child))
-    balls = (np.array(middle), np.array(reach))
-    return _Tree(points, order, *spans, *balls, np.array(low), np.array(high))
+    nodes = _enclose(points, np.array(start), np.array(stop))
+    return _Tree(**vars(nodes), order=order, child=np.array(child))
 
 
-def _centres(tree: _Tree, first_of: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+def _enclose(points: np.ndarray, start: np.ndarray, stop: np.ndarray) -> _Blocks:
+    """A ball and a box around the rows of every span."""
+    middle, low, high = (np.empty((len(start), points.shape[1])) for _ in range(3))
+    reach = np.empty(len(start))
+    for block, (a, b) in enumerate(zip(start, stop, strict=True)):
+        some = points[a:b]
+        middle[block], low[block], high[block] = some.mean(0), some.min(0), some.max(0)
+        reach[block] = _apart(some, middle[block]).max()
+    reach *= 1 + _margin(points.shape[1])
+    return _Blocks(points, start, stop, middle, reach, low, high)
+
+
+def _blocks_of(tree: _Tree, rows: np.ndarray) -> _Blocks:
+    """Some rows of the tree, in its order, in blocks: the largest nodes with few of them."""
+    before = np.searchsorted(rows, tree.start)
+    until = np.searchsorted(rows, tree.stop)
+    few = until - before <= BLOCK_ROWS
+    inside = np.zeros(len(few), bool)  # in a node that is chosen already
+    split = np.flatnonzero(tree.child >= 0)
+    inside[tree.child[split]] = inside[tree.child[split] + 1] = few[split]
+    chosen = np.flatnonzero(few & ~inside & (until > before))
+    return _enclose(tree.points[rows], before[chosen], until[chosen])
+
+
+def _label(points: np.ndarray, first: np.ndarray, radius: float) -> np.ndarray:
+    """`good_clusters` for rows that all differ, in terms of the numbers ``first``."""
+    tree = _grow(points)
+    index = first[tree.order]
+    centre, alone = _centres(tree, index, radius)
+    label = np.where(centre & alone, index, NONE)
+    crowded = np.flatnonzero(centre & ~alone)
+    if len(crowded):
+        label = np.minimum(label, _first_centre(tree, crowded, index, radius))
+    found = np.empty(len(points), np.int64)
+    found[tree.order] = np.where(label == NONE, -1, label)
+    return found
+
+
+def _centres(tree: _Tree, index: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the tree that are centres, the first of every good cluster among them, and
     which of these have nobody within η.
 
@@ -364,9 +408,9 @@ def _centres(tree: _Tree, first_of: np.ndarray, radius: float) -> tuple[np.ndarr
     crowd = np.arange(n)
     for node in _small_nodes(tree, 3 * radius):
         crowd[tree.start[node] : tree.stop[node]] = tree.start[node]
-    order = np.lexsort((first_of, crowd))
-    rank = np.empty(n, np.int64)
+    order = np.lexsort((index, crowd))
     begin, end = _runs(crowd[order])
+    rank = np.empty(n, np.int64)
     rank[order] = np.arange(n) - np.repeat(begin, end - begin)
     left = _not_seen_off(tree.points, radius)
     centre, alone = np.zeros(n, bool), np.zeros(n, bool)
@@ -396,33 +440,6 @@ def _small_nodes(tree: _Tree, diameter: float) -> list[int]:
     return found
 
 
-def _try(tree: _Tree, rows: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Which of these rows of the tree are centres, and which have nobody within η."""
-    asking = _grow(tree.points[rows])
-    blocks = asking.leaves()
-    out, near_rows = np.zeros(len(rows), bool), np.zeros(len(rows), np.int64)
-    closed, near_block = np.zeros(len(blocks), bool), np.zeros(len(blocks), np.int64)
-    for near, leaf in _meetings(tree, asking, blocks, radius, closed):
-        np.add.at(near_block, near[0], (tree.stop - tree.start)[near[1]])
-        for block, span, columns in _rounds(tree, asking, blocks, leaf):
-            if closed[block]:
-                continue
-            mine = np.flatnonzero(~out[span]) + span.start
-            i, _, close = _compare(
-                asking.points[mine], tree.points[columns], asking.middle[blocks[block]], radius
-            )
-            near_rows[mine] += np.bincount(i[close], minlength=len(mine))
-            out[mine[i[~close]]] = True
-            closed[block] = out[span].all()
-    sizes = asking.stop[blocks] - asking.start[blocks]
-    spans = _spans(asking.start[blocks], asking.stop[blocks])
-    out[spans] |= np.repeat(closed, sizes)
-    near_rows[spans] += np.repeat(near_block, sizes)
-    centre, alone = np.empty(len(rows), bool), np.empty(len(rows), bool)
-    centre[asking.order], alone[asking.order] = ~out, near_rows == 1
-    return centre, alone
-
-
 def _not_seen_off(points: np.ndarray, radius: float) -> np.ndarray:
     """Rows that no row 1, 2, 4, … places on sees off: a quick look at every scale."""
     left = np.ones(len(points), bool)
@@ -436,52 +453,59 @@ def _not_seen_off(points: np.ndarray, radius: float) -> np.ndarray:
     return left
 
 
-def _label(points: np.ndarray, first: np.ndarray, radius: float) -> np.ndarray:
-    """`good_clusters` for different rows, in terms of the numbers ``first``."""
-    tree = _grow(points)
-    index = first[tree.order]
-    centre, alone = _centres(tree, index, radius)
-    label = np.where(centre & alone, index, NONE)
-    crowded = np.flatnonzero(centre & ~alone)
-    if len(crowded):
-        label = np.minimum(label, _lowest_centre(tree, crowded, index, radius))
-    found = np.empty(len(points), np.int64)
-    found[tree.order] = np.where(label == NONE, -1, label)
-    return found
-
-
-def _lowest_centre(
-    tree: _Tree, centres: np.ndarray, first_of: np.ndarray, radius: float
-) -> np.ndarray:
-    """For each row of the tree, the first of the given centres within η of it."""
-    asking = _grow(tree.points[centres])
-    index = first_of[centres[asking.order]]
-    blocks = asking.leaves()
-    lowest = np.array([index[asking.start[b] : asking.stop[b]].min() for b in blocks])
-    by_row, by_node = np.full(len(tree.points), NONE), np.full(len(tree.start), NONE)
-    closed = np.zeros(len(blocks), bool)
-    for near, leaf in _meetings(tree, asking, blocks, radius, closed):
-        np.minimum.at(by_node, near[1], lowest[near[0]])
-        for block, span, columns in _rounds(tree, asking, blocks, leaf):
-            i, j, close = _compare(
-                asking.points[span], tree.points[columns], asking.middle[blocks[block]], radius
+def _try(tree: _Tree, rows: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which of these rows of the tree are centres, and which have nobody within η."""
+    asking = _blocks_of(tree, rows)
+    out, near_rows = np.zeros(len(rows), bool), np.zeros(len(rows), np.int64)
+    closed, near_block = (np.zeros(len(asking.start), kind) for kind in (bool, np.int64))
+    for near, leaf in _meetings(tree, asking, radius, closed):
+        np.add.at(near_block, near[0], (tree.stop - tree.start)[near[1]])
+        for block, columns in _rounds(tree, leaf):
+            if closed[block]:
+                continue
+            mine = np.arange(asking.start[block], asking.stop[block])
+            mine = mine[~out[mine]]
+            i, _, close = _compare(
+                asking.points[mine], tree.points[columns], asking.middle[block], radius
             )
-            np.minimum.at(by_row, columns[j[close]], index[span][i[close]])
-    for node in range(len(by_node)):
-        if tree.child[node] >= 0:
-            both = slice(tree.child[node], tree.child[node] + 2)
-            by_node[both] = np.minimum(by_node[both], by_node[node])
-    for node in tree.leaves():
-        span = slice(tree.start[node], tree.stop[node])
-        by_row[span] = np.minimum(by_row[span], by_node[node])
+            near_rows[mine] += np.bincount(i[close], minlength=len(mine))
+            out[mine[i[~close]]] = True
+            closed[block] = out[mine].all()
+    order, sizes = np.argsort(asking.start), asking.stop - asking.start
+    out |= np.repeat(closed[order], sizes[order])
+    near_rows += np.repeat(near_block[order], sizes[order])
+    return ~out, near_rows == 1
+
+
+def _first_centre(tree: _Tree, centres: np.ndarray, index: np.ndarray, radius: float) -> np.ndarray:
+    """For each row of the tree, the first of the given centres within η of it."""
+    asking, index = _blocks_of(tree, centres), index[centres]
+    spans = [slice(a, b) for a, b in zip(asking.start, asking.stop, strict=True)]
+    lowest = np.array([index[span].min() for span in spans])
+    by_row, by_node = np.full(len(tree.points), NONE), np.full(len(tree.start), NONE)
+    for near, leaf in _meetings(tree, asking, radius, np.zeros(len(spans), bool)):
+        np.minimum.at(by_node, near[1], lowest[near[0]])
+        for block, columns in _rounds(tree, leaf):
+            mine = spans[block]
+            i, j, close = _compare(
+                asking.points[mine], tree.points[columns], asking.middle[block], radius
+            )
+            np.minimum.at(by_row, columns[j[close]], index[mine][i[close]])
+    for node in range(len(by_node)):  # parents before children
+        child = tree.child[node]
+        if child >= 0:
+            by_node[child : child + 2] = np.minimum(by_node[child : child + 2], by_node[node])
+        else:
+            span = slice(tree.start[node], tree.stop[node])
+            by_row[span] = np.minimum(by_row[span], by_node[node])
     return by_row
 
 
-Pairs = tuple[np.ndarray, np.ndarray]
+Pairs: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def _meetings(
-    tree: _Tree, asking: _Tree, blocks: np.ndarray, radius: float, closed: np.ndarray
+    tree: _Tree, asking: _Blocks, radius: float, closed: np.ndarray
 ) -> Iterator[tuple[Pairs, Pairs]]:
     """Blocks of asking rows with the nodes of the tree that concern them.
 
@@ -491,62 +515,57 @@ def _meetings(
     """
     margin = _margin(tree.points.shape[1])
     below, above = (1 - margin) * radius, (1 + margin) * radius
-    stack = [(np.arange(len(blocks)), np.zeros(len(blocks), np.int64))]
+    stack = [(np.arange(len(asking.start)), np.zeros(len(asking.start), np.int64))]
     found: list[tuple[np.ndarray, ...]] = []
     while stack:
         block, node = stack.pop()
         if len(block) > BATCH_PAIRS:
             stack.append((block[BATCH_PAIRS:], node[BATCH_PAIRS:]))
             block, node = block[:BATCH_PAIRS], node[:BATCH_PAIRS]
-        block, node = block[~closed[block]], node[~closed[block]]
-        gap = np.sqrt(_squared(asking.middle, blocks[block], tree.middle, node))
-        both = (asking.reach[blocks[block]] + tree.reach[node]) * (1 + margin)
+        keep = ~closed[block]
+        block, node = block[keep], node[keep]
+        gap = _apart(asking.middle[block], tree.middle[node])
+        both = (asking.reach[block] + tree.reach[node]) * (1 + margin)
         least, most = gap * (1 - margin) - both, gap * (1 + margin) + both
         closed[block[(least > above) & (most <= 3 * below)]] = True
-        keep = np.flatnonzero(~closed[block] & (least <= 3 * above))
-        apart = _boxes_apart(asking, blocks[block[keep]], tree, node[keep])
-        keep = keep[apart <= (3 * above) ** 2]
-        near = most[keep] <= below
-        done = near | (tree.child[node[keep]] < 0)
-        at = keep[done]
-        found.append((block[at], node[at], np.abs(gap[at] - 2 * radius), near[done]))
-        at = keep[~done]
+        at = np.flatnonzero(~closed[block] & (least <= 3 * above))
+        at = at[_boxes_apart(asking, block[at], tree, node[at]) <= 3 * above]
+        near = most[at] <= below
+        done = near | (tree.child[node[at]] < 0)
+        unlike = np.abs(gap[at] - 2 * radius)
+        found.append((block[at][done], node[at][done], near[done], unlike[done]))
+        at = at[~done]
         if len(at):
             child = tree.child[node[at]]
             stack.append((np.repeat(block[at], 2), np.stack([child, child + 1], 1).ravel()))
         if not stack or sum(len(some[0]) for some in found) > BATCH_PAIRS:
-            block, node, unlike, near = (np.concatenate(part) for part in zip(*found, strict=True))
+            block, node, near, unlike = (np.concatenate(part) for part in zip(*found, strict=True))
             # Where rows are most likely seen off comes first.
             leaf = np.flatnonzero(~near)[np.argsort(unlike[~near], kind="stable")]
             yield (block[near], node[near]), (block[leaf], node[leaf])
             found = []
 
 
-def _boxes_apart(x: _Tree, i: np.ndarray, y: _Tree, j: np.ndarray) -> np.ndarray:
-    """Squared distances of the boxes of nodes i of x and j of y."""
+def _boxes_apart(x: _Blocks, i: np.ndarray, y: _Blocks, j: np.ndarray) -> np.ndarray:
+    """Distances of the boxes of blocks i of x and j of y."""
     total = np.empty(len(i))
-    with np.errstate(over="ignore"):
-        for part in _parts(len(i), x.points.shape[1]):
-            one, other = i[part], j[part]
-            gap = np.maximum(x.low[one] - y.high[other], y.low[other] - x.high[one])
-            gap = np.maximum(gap, 0.0, out=gap)
-            total[part] = np.einsum("ij,ij->i", gap, gap)
-    return total
+    for part in _parts(len(i), x.points.shape[1]):
+        one, other = i[part], j[part]
+        gap = np.maximum(x.low[one] - y.high[other], y.low[other] - x.high[one])
+        gap = np.maximum(gap, 0.0, out=gap)
+        total[part] = np.einsum("ij,ij->i", gap, gap)
+    return np.sqrt(total)
 
 
-def _rounds(
-    tree: _Tree, asking: _Tree, blocks: np.ndarray, pairs: Pairs
-) -> Iterator[tuple[int, slice, np.ndarray]]:
-    """One block at a time, its own rows, and some of the rows it has to be compared with."""
+def _rounds(tree: _Tree, pairs: Pairs) -> Iterator[tuple[int, np.ndarray]]:
+    """One block at a time, with some of the rows that it has to be compared with."""
     order = np.argsort(pairs[0], kind="stable")
     block, leaf = pairs[0][order], pairs[1][order]
     at_once = BATCH_ROWS // BLOCK_ROWS
     for a, b in zip(*_runs(block), strict=True):
-        own = blocks[block[a]]
         for some in range(a, b, at_once):
             leaves = leaf[some : min(some + at_once, b)]
-            columns = _spans(tree.start[leaves], tree.stop[leaves])
-            yield int(block[a]), slice(asking.start[own], asking.stop[own]), columns
+            yield int(block[a]), _spans(tree.start[leaves], tree.stop[leaves])
 
 
 def _compare(
@@ -579,18 +598,18 @@ def _compare(
 # The fullest cell
 
 
-def _fullest_cell(coordinates: np.ndarray, weight: np.ndarray, width: float) -> int:
-    """The largest weight in two neighbouring bins of every coordinate but the last, and an
-    interval of the last; both of the given width."""
-    bins = np.floor(coordinates[:-1] / (width / (BINS - 1))).astype(np.int64)
-    order = np.argsort(coordinates[-1], kind="stable")
-    line = coordinates[-1][order]
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    stop = np.searchsorted(line, line + width, side="right")[rank]
-    best = int(weight.max())
+def _fullest_cell(coordinates: np.ndarray, weight: np.ndarray, width: float, per_cell: int) -> int:
+    """The largest weight in one cell, see `crowd_limit`."""
+    *others, line = coordinates
+    grid = [np.floor(line / (width / (per_cell - 1))).astype(np.int64) for line in others]
     n = len(weight)
-    # What is still to be split: the next coordinate, the rows cell by cell, the cells' sizes.
+    # For the last coordinate: places in its order, and where an interval that begins there ends.
+    order = np.argsort(line, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    end = np.searchsorted(line[order], line[order] + width, side="right")[place]
+    best = int(weight.max())
+    # What is still to be split: by which coordinate, rows cell by cell, the cells' sizes, counts.
     stack = [(0, np.arange(n), np.array([n]), np.array([weight.sum()]))]
     while stack:
         depth, rows, size, count = stack.pop()
@@ -599,35 +618,41 @@ def _fullest_cell(coordinates: np.ndarray, weight: np.ndarray, width: float) -> 
         if not len(rows):
             continue
         cell = np.repeat(np.arange(len(size)), size)
-        if depth == len(bins):
-            key = np.sort(cell * (n + 1) + rank[rows])
+        if depth == len(grid):
+            key = np.sort(cell * (n + 1) + place[rows])
             cell, rows = key // (n + 1), order[key % (n + 1)]
-            sums = np.concatenate([[0], np.cumsum(weight[rows])])
-            last = np.searchsorted(key, cell * (n + 1) + stop[rows])
+            sums = np.append(0, np.cumsum(weight[rows]))
+            last = np.searchsorted(key, cell * (n + 1) + end[rows])
             best = max(best, int((sums[last] - sums[:-1]).max()))
             continue
-        at = bins[depth][rows]
-        sort = np.lexsort((at, cell))
-        rows, cell, at = rows[sort], cell[sort], at[sort]
-        # Cells begin at a bin with rows in it; those inside the one before are left out.
-        begin, end = _runs(cell, at)
-        cell, at = cell[begin], at[begin]
-        last = np.arange(len(begin))
-        for step in range(1, BINS):
-            last[:-step][(cell[step:] == cell[:-step]) & (at[step:] < at[:-step] + BINS)] += 1
-        keep = np.diff(last, prepend=-1) > 0
-        start, finish = begin[keep], end[last[keep]]
-        sums = np.concatenate([[0], np.cumsum(weight[rows])])
-        count = sums[finish] - sums[start]
-        # The fullest comes off the stack first, by itself: it sets the mark for the others.
+        start, stop, rows = _split(cell, grid[depth][rows], rows, per_cell)
+        sums = np.append(0, np.cumsum(weight[rows]))
+        count = sums[stop] - sums[start]
         up = np.argsort(count, kind="stable")
         up = up[count[up] > best]
-        sizes = finish[up] - start[up]
-        group = np.cumsum(sizes) // BATCH_MEMBERS
-        if len(up):
-            group[-1] = -1
-        for some in np.split(np.arange(len(up)), np.flatnonzero(np.diff(group)) + 1):
-            chosen = up[some]
-            span = _spans(start[chosen], finish[chosen])
-            stack.append((depth + 1, rows[span], sizes[some], count[chosen]))
+        size = (stop - start)[up]
+        batch = np.cumsum(size) // BATCH_MEMBERS
+        batch[-1:] = -1  # the fullest by itself, and first off the stack: a mark for the others
+        for a, b in zip(*_runs(batch), strict=True):
+            inside = rows[_spans(start[up[a:b]], stop[up[a:b]])]
+            stack.append((depth + 1, inside, size[a:b], count[up[a:b]]))
     return best
+
+
+def _split(
+    cell: np.ndarray, at: np.ndarray, rows: np.ndarray, per_cell: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells of neighbouring bins in each cell, as spans of the rows in a new order.
+
+    They begin at a bin that is not empty, and end no earlier than the one before
+    does: the rest have no more rows than one of these.
+    """
+    order = np.lexsort((at, cell))
+    cell, at = cell[order], at[order]
+    begin, end = _runs(cell, at)
+    cell, at = cell[begin], at[begin]
+    last = np.arange(len(begin))
+    for step in range(1, per_cell):
+        last[:-step] += (cell[step:] == cell[:-step]) & (at[step:] < at[:-step] + per_cell)
+    keep = np.diff(last, prepend=-1) > 0
+    return begin[keep], end[last[keep]], rows[order]

@@ -140,7 +140,8 @@ class Quantize(_Crowds):
     radius: float = 0.01
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        return rules.quantize(incoming, n, self.radius, self._most())
+        # Distances are computed, and right to far better than a millionth.
+        return rules.quantize(incoming, n, self.radius * (1 + 1e-6), self._most())
 
     def _changed(self, points: np.ndarray, centres: np.ndarray) -> np.ndarray:
         return points[np.where(centres >= 0, centres, np.arange(len(centres)))]
