@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = [
     "README.md",
+    "docs/audit.md",
     "docs/exact-noise.md",
+    "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",
     "docs/privatize.md",

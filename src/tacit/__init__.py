@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.estimators import DPLinearClassifier, DPLinearRegressor
+    from tacit.ledger import Ledger
     from tacit.models import load, save
     from tacit.pipelines import privatize
     from tacit.privacy import Budget, Certificate
@@ -25,6 +26,7 @@ _HOMES = {
     "Certificate": "tacit.privacy",
     "DPLinearClassifier": "tacit.estimators",
     "DPLinearRegressor": "tacit.estimators",
+    "Ledger": "tacit.ledger",
     "load": "tacit.models",
     "privatize": "tacit.pipelines",
     "recipe": "tacit.recipes",
@@ -36,6 +38,7 @@ __all__ = [
     "Certificate",
     "DPLinearClassifier",
     "DPLinearRegressor",
+    "Ledger",
     "load",
     "privatize",
     "recipe",
@@ -52,6 +55,7 @@ def __getattr__(name: str) -> Any:
         "losses",
         "privacy",
         "mechanisms",
+        "ledger",
         "data",
         "pipelines",
         "report",

@@ -2,13 +2,12 @@
 
 What the commands do is in `tacit.tasks`, imported when one runs, so that
 ``tacit --help`` answers at once. Exit codes: 0 success; 1 ``verify`` found a false
-claim; 2 bad input; 3 the budget does not allow it, or a private test did not pass; 130
-interrupted.
+claim, or ``ledger check`` a changed ledger; 2 bad input; 3 the budget does not allow
+it, or a private test did not pass; 130 interrupted.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,9 @@ import typer
 from typer.core import TyperGroup
 
 from tacit import __version__
+from tacit.cli_ledger import DATASET, LEDGER, account, left
+from tacit.cli_ledger import app as ledger_app
+from tacit.console import Json, argument, dump, flag, say
 from tacit.exceptions import BudgetError, TacitError, TestFailed
 
 __all__ = ["app", "main"]
@@ -49,15 +51,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # local variables hold private rows
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def flag(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text)
-
-
-def argument(name: str, text: str) -> Any:
-    return typer.Argument(metavar=name, help=text)
-
+app.add_typer(ledger_app, name="ledger")
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
@@ -89,17 +83,6 @@ Seed = Annotated[int | None, flag("Repeatable noise: for tests, NOT FOR RELEASE.
 Out = Annotated[Path, flag("Directory for model, certificate and report.")]
 Quiet = Annotated[bool, flag("No progress bar.", "--quiet")]
 Force = Annotated[bool, flag("Overwrite what is there.", "--force")]
-Json = Annotated[bool, flag("One JSON object on standard output.", "--json")]
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Print text; characters that could steer a terminal are shown as escapes."""
-    shown = (c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
-    typer.echo("".join(shown), err=err)
-
-
-def dump(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data, indent=2, allow_nan=False))
 
 
 def show_version(wanted: bool) -> None:
@@ -168,6 +151,8 @@ def fit(
     steps: Steps = None,
     test: Annotated[Path | None, flag("Rows to test on; they are not protected.")] = None,
     arithmetic: Arithmetic = "exact",
+    ledger: Annotated[str | None, flag(LEDGER)] = None,
+    dataset: Annotated[str | None, flag(DATASET)] = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -184,12 +169,16 @@ def fit(
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
         --recipe pillar --public volunteers.parquet --components 20 --test test.parquet
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
+        --ledger ledger.db --dataset patients
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
     settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
-    files = {"schema": schema, "test": test, "public": public, "out": out}
+    files: dict[str, Any] = {"schema": schema, "test": test, "public": public, "out": out}
+    if (book := account(ledger, dataset)) is not None:
+        files["ledger"] = book
     report(seed, quiet, as_json, table, settings, target=target, size=size, force=force, **files)
 
 
@@ -385,7 +374,12 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
 
     if seed is not None:
         say(SEEDED, err=True)
-    fitted = tasks.fit(*what, random_state=seed, verbose=not quiet, **how)
+    try:
+        fitted = tasks.fit(*what, random_state=seed, verbose=not quiet, **how)
+    except KeyboardInterrupt:
+        if how.get("ledger") is not None:
+            say("the ledger counts this fit as spent if it had begun", err=True)
+        raise
     facts, out = fitted.to_dict(), fitted.out
     if as_json:
         dump(facts)
@@ -395,6 +389,8 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
     for key, label in SCORES.items():
         if key in facts:
             say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")
+    if how.get("ledger") is not None:
+        say(f"Ledger: {left(how['ledger'].remaining())}.")
     say(f"In {out}: {', '.join(tasks.FILES)}.\nCheck the claim: tacit verify {out}")
 
 

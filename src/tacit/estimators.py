@@ -18,6 +18,7 @@ from tacit import chain
 from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
+from tacit.ledger import Ledger
 from tacit.losses import Loss, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
@@ -80,6 +81,21 @@ class _DPLinear(BaseEstimator):
             raise InputError(f"size={size}, but there are {n} rows, a public number")
         return n
 
+    def _require_account(self) -> None:
+        """Refuse, before any row is read, a ledger that this fit could not use."""
+        if self.ledger is None:
+            return
+        if not isinstance(self.ledger, Ledger):
+            raise InputError(
+                f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
+            )
+        if self.random_state is not None:
+            raise InputError(
+                "with random_state a run is not private, so no account of it can be kept: leave "
+                "out random_state, or the ledger"
+            )
+        self.ledger.limits()
+
     def _key(self) -> Key:
         state = self.random_state
         if state is None:
@@ -128,7 +144,12 @@ class _DPLinear(BaseEstimator):
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             return calibrated.run(
-                rows, targets, key=self._key(), assumptions=assumptions, progress=show
+                rows,
+                targets,
+                key=self._key(),
+                assumptions=assumptions,
+                progress=show,
+                ledger=self.ledger,
             )
 
     def _keep(self, fit: Fit) -> None:
@@ -203,6 +224,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     random_state : int, optional
         Makes a run repeatable *and not private*: for tests. The certificate
         then says "seeded: not for release".
+    ledger : Ledger, optional
+        The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
+        before any noise is drawn, and a fit that would pass the account's limit is refused.
     verbose : bool
         Show progress.
 
@@ -246,6 +270,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         size: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
+        ledger: Ledger | None = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -259,6 +284,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self.size = size
         self.arithmetic = arithmetic
         self.random_state = random_state
+        self.ledger = ledger
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -270,6 +296,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         y : sequence of n labels
         """
         Budget(self.epsilon, self.delta)
+        self._require_account()
         rows, y = self._rows(X, reset=True, y=y)
         labels = _labels(y, rows.n)
         try:
@@ -357,7 +384,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         would leak the smallest and the largest value.
     loss : {"squared", "huber", "absolute"} or Loss
         On the mapped target.
-    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, verbose
+    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, ledger, verbose
         As for `DPLinearClassifier`.
 
     Attributes
@@ -392,6 +419,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         size: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
+        ledger: Ledger | None = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -405,6 +433,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         self.size = size
         self.arithmetic = arithmetic
         self.random_state = random_state
+        self.ledger = ledger
         self.verbose = verbose
 
     def _target_scale(self) -> tuple[float, float]:
@@ -423,6 +452,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit on private rows and targets, spending the budget."""
         Budget(self.epsilon, self.delta)
+        self._require_account()
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")

@@ -9,6 +9,7 @@ __all__ = [
     "CertificateError",
     "FileError",
     "InputError",
+    "LedgerError",
     "MissingBound",
     "SchemaError",
     "TacitError",
@@ -53,6 +54,10 @@ class BudgetError(TacitError):
     def __init__(self, message: str, *, remaining: float | None = None) -> None:
         self.remaining = remaining
         super().__init__(message)
+
+
+class LedgerError(TacitError):
+    """A ledger that cannot be used, or whose entries are not as they were written."""
 
 
 class CertificateError(TacitError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,8 @@ import numpy as np
 
 from tacit import chain
 from tacit.data.rows import Rows
-from tacit.exceptions import BudgetError, InputError, TestFailed
+from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed
+from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
@@ -116,7 +118,8 @@ class Plan:
         draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
         slack = 0.0
         if self.arithmetic == "exact":
-            slack = numerical_delta(draws + bool(test_share), self.budget.epsilon)
+            draws += bool(test_share)
+            slack = numerical_delta(draws, self.budget.epsilon)
         if accountant_for([trainer.event(1.0, facts)]) == "pld":
             slack += PLD_SLACK
         if slack >= self.budget.delta:
@@ -157,6 +160,7 @@ class Plan:
             drifts=way.drifts,
             moves=moves,
             test=test,
+            draws=draws if self.arithmetic == "exact" else 0,
         )
 
 
@@ -180,6 +184,8 @@ class CalibratedPlan:
         What that drift does to the trainer's sums; None without plain stages.
     test : Test or None
         The private test of the plain stages' conditions, if they have any.
+    draws : int
+        Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
     """
 
     plan: Plan
@@ -194,6 +200,7 @@ class CalibratedPlan:
     drifts: tuple[Drift | None, ...] = ()
     moves: Movement | None = None
     test: Test | None = None
+    draws: int = 0
 
     @property
     def arithmetic(self) -> Literal["exact", "rounded", "fast"]:
@@ -210,14 +217,64 @@ class CalibratedPlan:
         key: Key | None = None,
         assumptions: Sequence[str] = (),
         progress: Progress = silent,
+        ledger: Ledger | None = None,
     ) -> Fit:
-        """Fit stages and model on private rows, and certify it."""
+        """Fit stages and model on private rows, and certify it.
+
+        With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
+        and counts as spent from then on, whatever happens.
+        """
         key = key or Key.fresh()
         plan, size = self.plan, self.facts.size
         if plan.neighbors != "add_or_remove_one" and rows.n != size:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
+        if ledger is None:
+            return self._fit(rows, targets, key, entry=None, **how)
+        entry = self._reserve(ledger, key)
+        try:
+            fit = self._fit(rows, targets, key, entry=entry, **how)
+        except TestFailed as failed:
+            _settle(entry, "test failed", failed.certificate)
+            raise
+        _settle(entry, "model", fit.certificate)
+        return fit
+
+    def _reserve(self, ledger: Ledger, key: Key) -> Reservation:
+        """Set aside in a ledger what this plan will spend."""
+        if not isinstance(ledger, Ledger):
+            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
+        if key.seeded:
+            raise InputError(
+                "a seeded run is not private, so no account of it can be kept: leave out "
+                "random_state, or the ledger"
+            )
+        plan = self.plan
+        steps = [stage.name for stage in plan.stages] + [self.trainer.name]
+        said = {"steps": steps, "loss": plan.loss.name, "rows": self.facts.size}
+        return ledger.reserve(
+            self.spent,
+            neighbors=plan.neighbors,
+            draws=self.draws,
+            failure=0.0 if self.test is None else self.test.delta,
+            budget=plan.budget,
+            plan={**said, "columns": self.columns, "arithmetic": self.arithmetic},
+        )
+
+    def _fit(
+        self,
+        rows: Rows,
+        targets: np.ndarray,
+        key: Key,
+        *,
+        assumptions: Sequence[str],
+        progress: Progress,
+        entry: Reservation | None,
+    ) -> Fit:
+        """Do what was planned; nothing else draws noise."""
+        plan, size = self.plan, self.facts.size
         fitted: list[Stage] = []  # what maps rows at prediction
         told: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
@@ -237,12 +294,12 @@ class CalibratedPlan:
                 crash = error
             if crash is not None:
                 if i <= last:  # rows on which a stage cannot run fail the test like any others
-                    self._require_pass(-math.inf, key, assumptions)
+                    self._require_pass(-math.inf, key, assumptions, entry)
                 raise crash
             if isinstance(stage, PlainStage):
                 margin = min(margin, stage.margin)
             if i == last:
-                self._require_pass(margin, key, assumptions)
+                self._require_pass(margin, key, assumptions, entry)
             if isinstance(stage, PlainStage):
                 told.append(plan.stages[i])  # what a plain stage has seen, nobody is told
                 stand_in = stage.release(before, context)
@@ -271,12 +328,14 @@ class CalibratedPlan:
         )
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
-        certificate = self.certify(key, told, assumptions)
+        certificate = self.certify(key, told, assumptions, entry)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
         return Fit(coef, intercept, tuple(fitted), certificate, self)
 
-    def _require_pass(self, margin: float, key: Key, assumptions: Sequence[str]) -> None:
+    def _require_pass(
+        self, margin: float, key: Key, assumptions: Sequence[str], entry: Reservation | None
+    ) -> None:
         """Propose, test, release: go on only if the noisy margin exceeds the threshold."""
         assert self.test is not None
         test = self.test
@@ -287,18 +346,22 @@ class CalibratedPlan:
                 "so nothing was trained. Nothing more may be said about the rows, and the budget "
                 "is spent. Declare less (a smaller gap or floor, more rows_with_gaps), or use "
                 "SoftPCA, strategy='ridge' or 'shrunk-mean', which need no test",
-                certificate=self.certify(key, self.plan.stages, assumptions),
+                certificate=self.certify(key, self.plan.stages, assumptions, entry),
             )
 
     def certify(
-        self, key: Key, fitted: Sequence[Stage], assumptions: Sequence[str] = ()
+        self,
+        key: Key,
+        fitted: Sequence[Stage],
+        assumptions: Sequence[str] = (),
+        entry: Reservation | None = None,
     ) -> Certificate:
-        """The certificate of one run with these fitted stages."""
+        """The certificate of one run with these fitted stages, and its entry in a ledger."""
         plan, budget = self.plan, self.plan.budget
         reasons = ["seeded: not for release"] if key.seeded else []
-        warnings = []
+        cautions = []
         if budget.delta > 1 / self.facts.size:
-            warnings.append(
+            cautions.append(
                 f"delta = {budget.delta:g} is larger than one over the number of rows, "
                 f"{1 / self.facts.size:.3g}: releasing a whole row would be within it"
             )
@@ -310,10 +373,10 @@ class CalibratedPlan:
             releasable=not reasons,
             reasons=tuple(reasons),
             assumptions=(*self.assumptions(), *assumptions),
-            warnings=tuple(warnings),
+            warnings=tuple(cautions),
             accountant=accountant_for([event for _, event in self.spent]),
             numerical_delta=self.numerical_delta,
-            plan=self.to_dict(fitted),
+            plan=self.to_dict(fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
             versions=_versions(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -468,6 +531,17 @@ class Fit:
 def _share(stage: Stage) -> float:
     """Part of the plan's μ that a stage spends which pays or is tested."""
     return float(getattr(stage, "share", 0.0))
+
+
+def _settle(entry: Reservation, outcome: str, certificate: Certificate) -> None:
+    """Record what came of a plan. Its budget is spent either way, so a model is not thrown away."""
+    try:
+        entry.commit(outcome, certificate.digest)
+    except LedgerError as error:
+        warnings.warn(
+            f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
+            stacklevel=3,
+        )
 
 
 def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:

@@ -170,7 +170,8 @@ class Fitted:
         scores = {k: v for k, v in self.results.items() if k.endswith(("accuracy", "r2", "rmse"))}
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
         # The number of rows that the certificate states: public, whatever the relation.
-        return {**facts, "train_rows": claim.plan["rows"], **scores, "out": str(self.out)}
+        entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
+        return {**facts, "train_rows": claim.plan["rows"], **scores, **entry, "out": str(self.out)}
 
 
 def fit(

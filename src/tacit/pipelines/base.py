@@ -43,6 +43,7 @@ class Privatized(BaseEstimator):
         median_change: float | None = None,
         gap: float | None = None,
         random_state: Any = None,
+        ledger: Any = None,
         arithmetic: str = "exact",
         verbose: bool = False,
     ) -> None:
@@ -57,6 +58,7 @@ class Privatized(BaseEstimator):
         self.median_change = median_change
         self.gap = gap
         self.random_state = random_state
+        self.ledger = ledger
         self.arithmetic = arithmetic
         self.verbose = verbose
 
@@ -103,6 +105,7 @@ class Privatized(BaseEstimator):
             fit_intercept=last.fit_intercept,
             arithmetic=self.arithmetic,
             random_state=self.random_state,
+            ledger=self.ledger,
             verbose=self.verbose,
         ).fit(X, y)
         self.estimator_ = estimator

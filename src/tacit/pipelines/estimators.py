@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import InputError
+from tacit.ledger import Ledger
 from tacit.pipelines.base import Privatized
 from tacit.pipelines.models import LAST, regression
 from tacit.pipelines.reading import last_step
@@ -25,7 +26,7 @@ class PrivatizedClassifier(ClassifierMixin, Privatized):
     Parameters
     ----------
     pipeline, epsilon, delta, bounds, public, target_bounds, classes, rows_with_gaps, \
-median_change, gap, random_state, arithmetic, verbose
+median_change, gap, random_state, ledger, arithmetic, verbose
         As for `privatize`.
 
     Attributes
@@ -77,7 +78,7 @@ class PrivatizedRegressor(RegressorMixin, Privatized):
     Parameters
     ----------
     pipeline, epsilon, delta, bounds, public, target_bounds, classes, rows_with_gaps, \
-median_change, gap, random_state, arithmetic, verbose
+median_change, gap, random_state, ledger, arithmetic, verbose
         As for `privatize`.
 
     Attributes
@@ -112,6 +113,7 @@ def privatize(
     median_change: float | None = None,
     gap: float | None = None,
     random_state: Any = None,
+    ledger: Ledger | None = None,
     arithmetic: str = "exact",
     verbose: bool = False,
 ) -> PrivatizedClassifier | PrivatizedRegressor:
@@ -149,7 +151,7 @@ def privatize(
     gap : float, optional
         Least eigengap behind the components of a PCA, in squared norms of the rows
         that reach it; a private test makes sure.
-    random_state, arithmetic, verbose
+    random_state, ledger, arithmetic, verbose
         As for `DPLinearClassifier`.
 
     Returns
@@ -190,6 +192,7 @@ def privatize(
         median_change=median_change,
         gap=gap,
         random_state=random_state,
+        ledger=ledger,
         arithmetic=arithmetic,
         verbose=verbose,
     ).check()

@@ -1,0 +1,31 @@
+"""What all commands share: how flags are declared, and how words and JSON get out."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["Json", "argument", "dump", "flag", "say"]
+
+
+def flag(text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text)
+
+
+def argument(name: str, text: str) -> Any:
+    return typer.Argument(metavar=name, help=text)
+
+
+Json = Annotated[bool, flag("One JSON object on standard output.", "--json")]
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text; characters that could steer a terminal are shown as escapes."""
+    shown = (c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+    typer.echo("".join(shown), err=err)
+
+
+def dump(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))

@@ -1,0 +1,7 @@
+"""Durable accounts of what was spent on data sets, that refuse what would pass their limits."""
+
+from tacit.ledger.account import Charge, Remaining
+from tacit.ledger.ledger import Entry, Ledger, Reservation
+from tacit.ledger.tally import Limits, Spending
+
+__all__ = ["Charge", "Entry", "Ledger", "Limits", "Remaining", "Reservation", "Spending"]

@@ -1,0 +1,268 @@
+"""An account: what the entries of one data set say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tacit.exceptions import BudgetError, LedgerError
+from tacit.ledger.links import ORIGIN, Row, Tampered, follow
+from tacit.ledger.tally import Limits, Spending, Tally, checked
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event
+
+__all__ = ["OUTCOMES", "Account", "Book", "Charge", "Remaining"]
+
+OUTCOMES = ("model", "test failed")
+UNFINISHED = "not finished"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One plan in an account, and what came of it.
+
+    Attributes
+    ----------
+    number, id, at : int, str, str
+        Of the entry that reserved it.
+    plan : mapping
+        What was planned, in public words.
+    spending : Spending
+        Its events.
+    budget : Budget or None
+        The (ε, δ) that the plan by itself was calibrated for.
+    together : float
+        ε of the whole account at its δ, this plan included.
+    outcome : str
+        ``model``, ``test failed``, or ``not finished``: running, interrupted or crashed. Each of
+        them is spent.
+    certificate : str or None
+        Digest of the certificate.
+    """
+
+    number: int
+    id: str
+    at: str
+    plan: Mapping[str, Any]
+    spending: Spending
+    budget: Budget | None
+    together: float
+    outcome: str = UNFINISHED
+    certificate: str | None = None
+
+    @staticmethod
+    def of(body: Mapping[str, Any], outcome: str, certificate: str | None) -> Charge:
+        return Charge(
+            body["number"],
+            body["id"],
+            str(body["at"]),
+            body["plan"],
+            Spending.from_dict(body),
+            None if body["budget"] is None else Budget(*body["budget"]),
+            float(body["together"]),
+            outcome,
+            certificate,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        budget = self.budget
+        return {
+            "number": self.number,
+            "id": self.id,
+            "at": self.at,
+            "plan": dict(self.plan),
+            "epsilon": None if budget is None else budget.epsilon,
+            "delta": None if budget is None else budget.delta,
+            **self.spending.to_dict(),
+            "together": self.together,
+            "outcome": self.outcome,
+            "certificate": self.certificate,
+        }
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is left of an account.
+
+    Attributes
+    ----------
+    dataset, epsilon, delta, neighbors
+        The account and its limits.
+    spent : float
+        ε of everything together, at the account's δ.
+    left : float
+        About the largest ε, at the account's δ, that one more plan may have. Since plans are
+        composed jointly, this is more than ``epsilon - spent``.
+    plans, unfinished : int
+        How many plans were reserved, and how many of these have no outcome.
+    """
+
+    dataset: str
+    epsilon: float
+    delta: float
+    neighbors: str
+    spent: float
+    left: float
+    plans: int
+    unfinished: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "spent": self.spent if math.isfinite(self.spent) else None}
+
+
+@dataclass
+class Account:
+    """The state of a data set's account after its entries so far."""
+
+    dataset: str
+    limits: Limits
+    tally: Tally = field(default_factory=Tally)
+    reserved: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # entries by id
+    outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    count: int = 0
+
+    def copy(self) -> Account:
+        return replace(
+            self,
+            tally=self.tally.copy(),
+            reserved=dict(self.reserved),
+            outcomes=dict(self.outcomes),
+        )
+
+    @property
+    def charges(self) -> list[Charge]:
+        """Every plan that was reserved, with what came of it."""
+        return [
+            Charge.of(body, *self.outcomes.get(id, (UNFINISHED, None)))
+            for id, body in self.reserved.items()
+        ]
+
+    @property
+    def spent(self) -> float:
+        """ε of everything together, at the account's δ."""
+        return self.tally.epsilon(self.limits)
+
+    def together(self, spending: Spending, neighbors: str) -> float:
+        """ε of the account with this spending in it, at the account's δ."""
+        limits = self.limits
+        if neighbors != limits.neighbors:
+            raise LedgerError(
+                f"the plan is private for neighbors={neighbors!r:.40}, but the account of "
+                f"{self.dataset!r} is kept for {limits.neighbors!r}: the two cannot be added up. "
+                + _advice(neighbors, limits.neighbors)
+            )
+        return self.tally.plus(spending).epsilon(limits)
+
+    def refusal(self, spending: Spending, budget: Budget | None) -> BudgetError:
+        """Why a spending that passes the limit is refused, and what would not be."""
+        limits = self.limits
+        together = self.together(spending, limits.neighbors)
+        spent = self.spent
+        delta = limits.delta if budget is None else budget.delta
+        room = self.tally.room(limits, delta, spending)
+        asked = "" if budget is None else f" (epsilon={budget.epsilon:g}, delta={budget.delta:g})"
+        total = f"to epsilon={_up(together)}" if math.isfinite(together) else "beyond any epsilon"
+        message = (
+            f"the account of {self.dataset!r} does not allow this plan{asked}: it would bring what "
+            f"is spent from epsilon={_up(spent)} {total} at delta={limits.delta:g}, and the limit "
+            f"is {limits.epsilon:g}. "
+        )
+        if room:
+            message += f"A plan of this kind with epsilon={room:g}, delta={delta:g} would fit. "
+        else:
+            message += "Nothing of use fits any more. "
+        return BudgetError(message + "No row was looked at, no noise drawn", remaining=room)
+
+    def remaining(self) -> Remaining:
+        limits = self.limits
+        return Remaining(
+            self.dataset,
+            limits.epsilon,
+            limits.delta,
+            limits.neighbors,
+            self.spent,
+            self.tally.room(limits, limits.delta),
+            len(self.reserved),
+            len(self.reserved) - len(self.outcomes),
+        )
+
+
+@dataclass
+class Book:
+    """All accounts of a ledger, after the entries so far. Every one was checked on the way."""
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    number: int = 0  # of the last entry
+    hash: str = ORIGIN
+    first: str = ""  # hash of the first entry, by which a ledger is told from its successor
+
+    def extended(self, rows: Iterable[Row]) -> Book:
+        """The book with these entries, which follow its own."""
+        book = replace(self, accounts=dict(self.accounts))
+        fresh: set[str] = set()
+        for row, body in follow(rows, self.number, self.hash):
+            account = book.accounts.get(row.dataset)
+            if account is not None and row.dataset not in fresh:
+                account = account.copy()
+            try:
+                book.accounts[row.dataset] = _next(account, row, body)
+            except LedgerError:
+                raise
+            except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+                words = f"entry {row.number} cannot be understood: {error!s:.200}"
+                raise Tampered(words) from None
+            fresh.add(row.dataset)
+            book.number, book.hash, book.first = row.number, row.hash, book.first or row.hash
+        return book
+
+
+def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
+    """The account after one more entry."""
+    kind, nth = body["kind"], 1 if account is None else account.count + 1
+    if (kind == "open") != (account is None) or body["nth"] != nth:
+        raise Tampered(
+            f"entry {row.number} is not the next one of {row.dataset!r}: entries of this data set "
+            "were deleted, moved or added"
+        )
+    if account is None:
+        limits = Limits(body["epsilon"], body["delta"], body["neighbors"])
+        account = Account(row.dataset, limits)
+    elif kind == "amend":
+        account.limits = Limits(body["epsilon"], body["delta"], account.limits.neighbors)
+    elif kind == "reserve":
+        budget, total = body["budget"], body["together"]
+        if not (isinstance(body["plan"], Mapping) and isinstance(body["events"], list)):
+            raise TypeError("its plan or its events are missing")
+        if not (isinstance(total, float) and (budget is None or Budget(*budget))):
+            raise TypeError("its budget or its total is missing")
+        if not all(isinstance(item["stage"], str) for item in body["events"]):
+            raise TypeError("its events have no names")
+        events = [Event.from_dict(item) for item in body["events"]]
+        account.tally.add(events, *checked(len(events), body["draws"], body["failure"]))
+        account.reserved[row.id] = body
+    else:
+        id, outcome = body["reservation"], body["outcome"]
+        if id not in account.reserved or id in account.outcomes or outcome not in OUTCOMES:
+            raise Tampered(f"entry {row.number} commits what was not reserved, or a second time")
+        account.outcomes[id] = outcome, body["certificate"]
+    account.count = nth
+    return account
+
+
+def _advice(plan: str, account: str) -> str:
+    if plan == "replace_one":
+        return (
+            "A plan with a plain stage is analysed for 'replace_one' only: leave such stages out, "
+            "or keep an account for 'replace_one' from the start"
+        )
+    return f"Pass neighbors={account!r}"
+
+
+def _up(epsilon: float) -> str:
+    """Four digits, never less than the number."""
+    if not 0 < epsilon < math.inf:
+        return f"{epsilon:g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+    return f"{math.ceil(epsilon * scale - 1e-9) / scale:g}"

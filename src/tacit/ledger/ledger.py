@@ -1,0 +1,490 @@
+"""`Ledger`: durable accounts of what was spent on data sets."""
+
+from __future__ import annotations
+
+import copy
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from tacit.exceptions import BudgetError, InputError, LedgerError
+from tacit.ledger.account import OUTCOMES, Account, Book, Charge, Remaining
+from tacit.ledger.address import Address
+from tacit.ledger.links import Row, Tampered, broken, canonical, parse
+from tacit.ledger.tally import Limits, Spending
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event, Gaussian
+
+if TYPE_CHECKING:
+    from tacit.ledger.store import Journal, Store
+
+__all__ = ["Entry", "Ledger", "Reservation"]
+
+LONGEST_NAME = 200
+LONGEST_PLAN = 1 << 14  # characters of JSON
+
+#: Ledgers as this process last read and checked them, by address.
+_SEEN: dict[str, Book] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the ledger, as it was written."""
+
+    number: int
+    dataset: str
+    kind: str
+    id: str
+    at: str
+    hash: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Budget that was set aside for one plan. It is spent, whatever becomes of the plan.
+
+    Attributes
+    ----------
+    number, id, head : int, str, str
+        Of its entry; ``head`` is the entry's hash, which stands for the ledger up to it.
+    together : float
+        ε of the whole account at its δ, this plan included.
+    """
+
+    ledger: Ledger
+    dataset: str
+    id: str
+    number: int
+    head: str
+    together: float
+
+    def commit(self, outcome: str = "model", certificate: str | None = None) -> None:
+        """Record what came of the plan: ``"model"`` or ``"test failed"``, and its certificate."""
+        self.ledger._commit(self, outcome, certificate)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a certificate says of it, so that people find the entry."""
+        return {
+            "dataset": self.dataset,
+            "entry": self.number,
+            "id": self.id,
+            "head": self.head,
+        }
+
+
+class Ledger:
+    """Accounts of what was spent on data sets, in a file or a database.
+
+    A plan reserves its budget before any noise is drawn; a reservation counts as spent from then
+    on. What would pass an account's limit is refused. All events of an account are composed
+    jointly. A ledger may be used by many threads and processes at once; the object itself holds
+    nothing but where the ledger is.
+
+    Parameters
+    ----------
+    url : str or path
+        A path or ``sqlite:///path`` for a file; ``postgresql://user@host/database`` for a server
+        (``pip install "tacit[postgres]"``), which best reads its password from ``~/.pgpass``.
+    dataset : str, optional
+        The account that is meant where none is named. Estimators need it.
+    timeout : float
+        Seconds to wait for a lock or a server.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tacit.privacy import Gaussian
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(f"{folder.name}/ledger.db").create("census", epsilon=2.0, delta=1e-6)
+    >>> spent = ledger.reserve([("mean", Gaussian(5.0))], neighbors="replace_special")
+    >>> spent.commit()
+    >>> round(ledger.remaining().spent, 2)
+    0.83
+    >>> ledger.check()
+    []
+    >>> folder.cleanup()
+    """
+
+    _timeout: float
+
+    def __init__(
+        self, url: str | os.PathLike[str], dataset: str | None = None, *, timeout: float = 30.0
+    ) -> None:
+        self._address = Address.of(url)
+        self._dataset = None if dataset is None else _name(dataset)
+        if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e6:
+            raise InputError(f"timeout={timeout!r:.80} must be a number of seconds above 0")
+        self._timeout = float(timeout)
+
+    @property
+    def url(self) -> str:
+        """Where the ledger is, without a password."""
+        return self._address.shown
+
+    @property
+    def dataset(self) -> str | None:
+        """The account that is meant where none is named."""
+        return self._dataset
+
+    def __repr__(self) -> str:
+        named = "" if self._dataset is None else f", dataset={self._dataset!r}"
+        return f"Ledger({self.url!r}{named})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return (self._address, self._dataset) == (other._address, other._dataset)
+
+    def __hash__(self) -> int:
+        return hash((self._address, self._dataset))
+
+    def __sklearn_clone__(self) -> Ledger:
+        return self  # it never changes, and a copy would be the same account anyway
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def create(
+        self,
+        dataset: str | None = None,
+        *,
+        epsilon: float,
+        delta: float,
+        neighbors: str = "replace_special",
+    ) -> Ledger:
+        """Open an account, and the ledger itself if there is none yet.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Its name; the ledger's own data set unless given.
+        epsilon, delta : float
+            What all plans together may ever spend on this data set.
+        neighbors : str
+            The relation that plans must be calibrated for.
+
+        Returns
+        -------
+        Ledger
+            This ledger, with the new account as its data set.
+        """
+        name, limits = self._named(dataset), Limits(epsilon, delta, neighbors)
+
+        def decide(account: Account | None) -> Mapping[str, Any]:
+            if account is not None:
+                raise LedgerError(
+                    f"there is an account of {name!r} already; its limits can be changed by an "
+                    "amendment, which is recorded"
+                )
+            return {"kind": "open", **limits.__dict__}
+
+        self._write(name, decide, make=True)
+        return self.at(name)
+
+    def at(self, dataset: str) -> Ledger:
+        """The same ledger with this data set."""
+        other = copy.copy(self)
+        other._dataset = _name(dataset)
+        return other
+
+    def amend(
+        self,
+        dataset: str | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        reason: str,
+    ) -> None:
+        """Change the limits of an account, and record that, when and why.
+
+        What has been spent must lie within the new limits.
+        """
+        name = self._named(dataset)
+        if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
+            raise InputError("an amendment needs a reason, of up to 1000 characters")
+
+        def decide(account: Account | None) -> Mapping[str, Any]:
+            old = self._there(account, name).limits
+            limits = Limits(
+                old.epsilon if epsilon is None else epsilon,
+                old.delta if delta is None else delta,
+                old.neighbors,
+            )
+            if limits == old:
+                raise InputError("these are the limits of the account already")
+            spent = self._there(account, name).tally.epsilon(limits)
+            if not spent <= limits.epsilon:
+                raise BudgetError(
+                    f"epsilon={spent:.4g} is spent of {name!r} at delta={limits.delta:g}; its "
+                    "limits cannot be lower than that",
+                    remaining=0.0,
+                )
+            now = {"epsilon": limits.epsilon, "delta": limits.delta}
+            return {"kind": "amend", "reason": reason, **now}
+
+        self._write(name, decide)
+
+    def reserve(
+        self,
+        events: Sequence[tuple[str, Event]],
+        *,
+        neighbors: str,
+        draws: int = 0,
+        failure: float = 0.0,
+        budget: Budget | None = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> Reservation:
+        """Set aside what a plan will spend, before any noise is drawn.
+
+        Parameters
+        ----------
+        events : sequence of (str, Event)
+            Everything that will touch private rows, by name.
+        neighbors : str
+            The relation for which these events hold; it must be the account's.
+        draws : int
+            Discrete Gaussians to be drawn, whose numerical error is part of δ.
+        failure : float
+            Probability that a private test passes wrongly; part of δ.
+        budget : Budget, optional
+            What the plan by itself was calibrated for.
+        plan : mapping, optional
+            What is planned, in public words and numbers, for people to read.
+
+        Raises
+        ------
+        BudgetError
+            If the account's limit would be passed; ``remaining`` is the ε that would fit.
+        LedgerError
+            If it cannot be recorded. In either case nothing may be drawn.
+        """
+        name, spending = self._named(None), Spending(tuple(events), draws, failure)
+        said = dict(plan or {})
+        try:
+            fits = len(canonical(said)) <= LONGEST_PLAN
+        except (TypeError, ValueError, RecursionError):
+            fits = False
+        if not fits:
+            raise InputError("plan must be a short mapping of plain JSON values")
+
+        def decide(account: Account | None) -> Mapping[str, Any]:
+            account = self._there(account, name)
+            together = account.together(spending, neighbors)
+            if not together <= account.limits.epsilon:
+                raise _Refused(account)
+            asked = None if budget is None else [budget.epsilon, budget.delta]
+            facts = {"plan": said, "budget": asked, "together": together}
+            return {"kind": "reserve", **facts, **spending.to_dict()}
+
+        try:
+            if any(type(event) is not Gaussian for _, event in spending.events):
+                # Loss distributions take a while. What is found here is remembered, and used
+                # under the lock unless somebody else has spent something in between.
+                decide(self._book().accounts.get(name))
+            row = self._write(name, decide)
+        except _Refused as refused:
+            raise refused.account.refusal(spending, budget) from None
+        assert row is not None
+        together = float(parse(row)["together"])
+        return Reservation(self, name, row.id, row.number, row.hash, together)
+
+    def _commit(self, reservation: Reservation, outcome: str, certificate: str | None) -> None:
+        if outcome not in OUTCOMES:
+            raise InputError(f"outcome={outcome!r:.80} must be one of {OUTCOMES}")
+        if certificate is not None and not (isinstance(certificate, str) and certificate):
+            raise InputError("certificate must be the digest of a certificate")
+        name, id = reservation.dataset, reservation.id
+
+        def decide(account: Account | None) -> Mapping[str, Any] | None:
+            account = self._there(account, name)
+            if id not in account.reserved:
+                raise LedgerError(f"the ledger has no reservation {id}")
+            if id in account.outcomes:
+                if account.outcomes[id] == (outcome, certificate):
+                    return None
+                number = reservation.number
+                raise LedgerError(f"what came of reservation {number} is recorded already")
+            facts = {"reservation": id, "outcome": outcome, "certificate": certificate}
+            return {"kind": "commit", **facts}
+
+        self._write(name, decide)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry. Written down elsewhere, it shows later whether any is gone."""
+        return self._store().read(lambda journal: journal.head)
+
+    def datasets(self) -> list[str]:
+        """Names of the accounts."""
+        return sorted(self._book().accounts)
+
+    def limits(self, dataset: str | None = None) -> Limits:
+        """What an account allows; quick, whatever was spent."""
+        return self._look(dataset).limits
+
+    def remaining(self, dataset: str | None = None) -> Remaining:
+        """What is spent and what is left."""
+        return self._look(dataset).remaining()
+
+    def charges(self, dataset: str | None = None) -> list[Charge]:
+        """Every plan that was reserved, in order, with what came of it."""
+        return self._look(dataset).charges
+
+    def entries(self, dataset: str | None = None) -> list[Entry]:
+        """Entries as they were written: of one account, or of all."""
+        wanted = self._dataset if dataset is None else _name(dataset)
+        found = []
+        for row in self._store().read(lambda journal: journal.rows(wanted)):
+            facts = parse(row)
+            kind, at = facts["kind"], str(facts.get("at", ""))
+            found.append(Entry(row.number, row.dataset, kind, row.id, at, row.hash, facts))
+        return found
+
+    def check(self, head: str | Iterable[str] | None = None) -> list[str]:
+        """Look for entries that were edited, deleted, added or moved, and for limits passed.
+
+        Parameters
+        ----------
+        head : str or several, optional
+            Hashes that were written down earlier, such as those in certificates: their entries
+            must still be there. Without any, somebody who rewrites the ledger from some entry to
+            the end, hashes and all, is not found out.
+
+        Returns
+        -------
+        list of str
+            Problems in words; none if all is as it was written.
+        """
+        heads = [head] if isinstance(head, str) else list(head or ())
+        try:
+            rows, count, end = self._store().read(lambda j: (j.rows(), j.count, j.head))
+        except Tampered as problem:
+            return [str(problem)]
+        problems = broken(rows, count, end)
+        known = {row.hash for row in rows}
+        problems += [
+            f"no entry has the hash {wanted!r:.80}: the ledger was cut short, rewritten or replaced"
+            for wanted in heads
+            if wanted not in known
+        ]
+        if problems:
+            return problems
+        try:
+            for name, account in Book().extended(rows).accounts.items():
+                spent, limit = account.spent, account.limits.epsilon
+                if not spent <= limit:
+                    problems.append(f"{name!r}: epsilon={spent:.4g} is spent, above {limit:g}")
+        except (LedgerError, InputError) as problem:
+            problems.append(str(problem))
+        return problems
+
+    # --- within ----------------------------------------------------------------------------------
+
+    def _store(self) -> Store:
+        from tacit.ledger.store import Store
+
+        return Store(self._address, self._timeout)
+
+    def _named(self, dataset: str | None) -> str:
+        if dataset is not None:
+            return _name(dataset)
+        if self._dataset is None:
+            raise InputError("which data set? Name it: Ledger(url, dataset=...)")
+        return self._dataset
+
+    def _look(self, dataset: str | None) -> Account:
+        name = self._named(dataset)
+        return self._there(self._book().accounts.get(name), name)
+
+    def _there(self, account: Account | None, name: str) -> Account:
+        if account is None:
+            raise LedgerError(
+                f"{self.url} has no account of {name!r:.80}; open one with: tacit ledger create"
+            )
+        return account
+
+    def _write(
+        self,
+        name: str,
+        decide: Callable[[Account | None], Mapping[str, Any] | None],
+        *,
+        make: bool = False,
+    ) -> Row | None:
+        """Write what ``decide`` makes of an account, under the ledger's lock."""
+        id, seen = uuid.uuid4().hex, self._seen()
+
+        def work(journal: Journal) -> Row | None:
+            row = journal.find(id)
+            if row is not None:  # written by a try that seemed to fail
+                return row
+            account = self._read(journal, seen).accounts.get(name)
+            facts = decide(account)
+            if facts is None:
+                return None
+            nth = 1 if account is None else account.count + 1
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            return journal.append(name, nth, id, at=at, **facts)
+
+        row = self._store().write(work, make=make)
+        now = self._seen()
+        if row is not None and now is not None and parse(row)["previous"] == now.hash:
+            self._remember(now.extended([row]))
+        return row
+
+    def _book(self) -> Book:
+        seen = self._seen()  # before the transaction begins, so that it cannot be ahead of it
+        return self._store().read(lambda journal: self._read(journal, seen))
+
+    def _seen(self) -> Book | None:
+        return _SEEN.get(self._address.place)
+
+    def _remember(self, book: Book) -> None:
+        seen = self._seen()
+        if seen is None or seen.first != book.first or seen.number < book.number:
+            _SEEN[self._address.place] = book
+
+    def _read(self, journal: Journal, seen: Book | None) -> Book:
+        """The ledger as the database has it, checked; what was checked is not read again."""
+        book = None
+        if seen is not None:
+            rows = journal.rows(start=seen.number)
+            if rows and (rows[0].number, rows[0].hash) == (seen.number, seen.hash):
+                book = seen.extended(rows[1:]) if rows[1:] else seen
+        try:
+            book = book or Book().extended(journal.rows())
+            if (book.number, book.hash) != (journal.count, journal.head):
+                raise Tampered("entries at the end of the ledger were deleted or added")
+            if seen is not None and book.first == seen.first and book.number < seen.number:
+                raise Tampered(
+                    "the ledger has lost entries that were in it before: an older copy was put in "
+                    "its place, or its end was cut off"
+                )
+        except Tampered as problem:
+            words = f"{problem}. Nothing can be spent from it. Run: tacit ledger check"
+            raise Tampered(words) from None
+        if book.number:
+            self._remember(book)
+        return book
+
+
+class _Refused(Exception):
+    """A plan that an account does not allow."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+
+
+def _name(dataset: Any) -> str:
+    ok = isinstance(dataset, str) and 0 < len(dataset) <= LONGEST_NAME
+    if not ok or not dataset.isprintable() or dataset != dataset.strip():
+        raise InputError(
+            f"a data set has a name of 1 to {LONGEST_NAME} printable characters, "
+            f"not {dataset!r:.80}"
+        )
+    return str(dataset)
