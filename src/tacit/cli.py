@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit import __version__
+from tacit.cli_audit import attach as attach_audit
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.console import Json, argument, dump, flag, say
@@ -52,6 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(ledger_app, name="ledger")
+attach_audit(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""

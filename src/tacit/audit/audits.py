@@ -1,0 +1,299 @@
+"""Audits of plans, recipes and naive pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit import chain
+from tacit.audit.canaries import one_run
+from tacit.audit.distinguish import Observe, Subject, distinguish, processes, separation, worst
+from tacit.audit.naive import naive
+from tacit.audit.worlds import Pair, pairs, shape
+from tacit.exceptions import InputError
+from tacit.losses import get_loss
+from tacit.plan import CalibratedPlan, Plan
+from tacit.privacy.budget import Budget
+from tacit.progress import Progress, silent
+from tacit.recipes import RECIPES, recipe
+from tacit.stages.base import Stage
+from tacit.trainers import DPGD
+
+__all__ = ["Audit", "audit", "audit_naive", "prepare"]
+
+METHODS = ("many-runs", "one-run")
+OBSERVE = ("steps", "model")
+TRAINER: Mapping[str, Any] = {"steps": 2, "learning_rate": 0.1}
+
+
+def settings(name: str, columns: int) -> dict[str, Any]:
+    """Settings of a recipe by which the account leaves little room: few steps, a small clip."""
+    special: dict[str, dict[str, Any]] = {
+        "dpsgd": {"batch_size": 8.0},
+        "pillar": {"public": np.eye(columns), "n_components": columns},
+        "jl": {"n_components": columns, "seed": 0},
+        "dp-pca": {"n_components": columns},
+        # Steps that hardly move: the noise of a step follows the weights.
+        "plain-pca": {"clip": 0.47, "learning_rate": 0.01},
+        "ptr-pca": {"n_components": 1, "gap": 0.8, "clip": 0.35, "learning_rate": 0.01},
+    }
+    return {**TRAINER, **special.get(name, {})}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found out about a claim.
+
+    Attributes
+    ----------
+    name : str
+        What was audited.
+    claimed, delta : float
+        (ε, δ), as claimed.
+    lower : float
+        ε is at least this, with probability ``confidence`` over the runs.
+    confidence : float
+    runs : int
+        Runs, or canaries in one run.
+    method : {"many-runs", "one-run"}
+    observe : {"steps", "model"}
+    neighbors : str
+    details : dict
+        The tables, the test and its errors; how far apart each pair's releases lie.
+    """
+
+    name: str
+    claimed: float
+    delta: float
+    lower: float
+    confidence: float
+    runs: int
+    method: str
+    observe: str
+    neighbors: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was not refuted."""
+        return self.lower <= self.claimed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        return {**asdict(self), "holds": self.holds}
+
+
+def prepare(
+    what: str | Plan | CalibratedPlan | Sequence[Stage],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    neighbors: str = "auto",
+    size: int | None = None,
+    columns: int | None = None,
+    **options: Any,
+) -> tuple[str, CalibratedPlan]:
+    """A name and a calibrated plan, of the size at which it is put to the hardest test.
+
+    As `audit` does it; keep the plan to audit it several times.
+    """
+    if isinstance(what, CalibratedPlan):
+        _same(what.plan.budget, epsilon, delta)
+        return _name(what.plan.stages), what
+    if isinstance(what, Plan):
+        _same(what.budget, epsilon, delta)
+        plan, name = what, _name(what.stages)
+    else:
+        if epsilon is None or delta is None:
+            raise InputError("an audit of a recipe or of stages needs epsilon= and delta=")
+        if isinstance(what, str):
+            if what not in RECIPES:
+                raise InputError(f"no recipe is called {what!r}; there are {', '.join(RECIPES)}")
+            name = what
+            made = recipe(what, **{**settings(what, columns or 2), **options})
+            stages, trainer = tuple(made["stages"]), made["trainer"]
+        else:
+            stages = tuple(what)
+            name, trainer = _name(stages), DPGD(**{**TRAINER, **options})
+        relation = chain.relation(neighbors, stages)
+        plan = Plan(Budget(epsilon, delta), stages, trainer, get_loss("logistic"), relation)
+    rows, width = shape(plan)
+    classes = 0 if plan.loss.task == "regression" else 2
+    return name, plan.calibrate(size=size or rows, columns=columns or width, classes=classes)
+
+
+def _same(budget: Budget, epsilon: float | None, delta: float | None) -> None:
+    if epsilon not in (None, budget.epsilon) or delta not in (None, budget.delta):
+        raise InputError("the plan has a budget of its own; leave out epsilon and delta")
+
+
+def _name(stages: Sequence[Stage]) -> str:
+    return " → ".join(stage.name for stage in stages)
+
+
+def audit(
+    what: str | Plan | CalibratedPlan | Sequence[Stage],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    neighbors: str = "auto",
+    runs: int = 2000,
+    confidence: float = 0.95,
+    observe: Observe = "steps",
+    method: str = "many-runs",
+    pair: Pair | None = None,
+    jobs: int | None = None,
+    seed: int | str | None = None,
+    progress: Progress = silent,
+    **options: Any,
+) -> Audit:
+    """Try to refute the (ε, δ) of a whole plan.
+
+    Parameters
+    ----------
+    what : str, Plan, CalibratedPlan or list of stages
+        A recipe by name, a plan, or stages in front of full-batch descent. Tables are
+        made for it: tiny and as bad as its rules allow. A `CalibratedPlan` keeps its size.
+    epsilon, delta : float
+        The claim, unless a plan comes with its own.
+    neighbors : str
+        The relation, for a recipe or stages.
+    runs : int
+        Runs of the plan, half of them on either table; or canaries in a single run.
+    confidence : float
+        With which ``lower`` is one.
+    observe : {"steps", "model"}
+        What the adversary sees: every noisy sum, as the account assumes, or the model alone.
+    method : {"many-runs", "one-run"}
+        Telling two tables apart, many times; or guessing the coins of many canaries, once.
+    pair : Pair, optional
+        Two tables of one's own instead.
+    jobs : int, optional
+        Processes; −1 for one per core. By default the one we are in.
+    seed : int or str, optional
+        Makes the audit repeatable.
+    progress : Progress, optional
+        Told of the runs done.
+    **options
+        Settings of the recipe, or of `DPGD` for stages.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> found = audit("dp-gd", epsilon=4.0, delta=1e-5, runs=400, seed=0)
+    >>> 1.0 < found.lower <= found.claimed
+    True
+    """
+    if method not in METHODS:
+        raise InputError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if observe not in OBSERVE:
+        raise InputError(f"observe={observe!r} must be one of {', '.join(OBSERVE)}")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
+    least = 40 if method == "many-runs" else 2
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < least:
+        raise InputError(f"runs={runs!r} must be a whole number of at least {least}")
+    if method == "one-run":
+        wide = {"size": runs, "columns": runs, **options}
+        name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **wide)
+        guessed = one_run(plan, observe=observe, confidence=confidence, seed=seed)
+        said = {"confidence": confidence, "runs": guessed.canaries, "observe": observe}
+        return _audit(name, plan, asdict(guessed), method=method, **said)
+    name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **options)
+    if pair is not None:
+        _neighbours(pair, plan)
+    how: dict[str, Any] = {"runs": runs, "confidence": confidence, "observe": observe}
+    return _many(name, plan, pair, **how, jobs=jobs, seed=seed, progress=progress)
+
+
+def _neighbours(pair: Pair, plan: CalibratedPlan) -> None:
+    """Refuse tables about which the guarantee says nothing."""
+    size, relation = plan.facts.size, plan.plan.neighbors
+    first, second = (len(table.rows) for table in (pair.first, pair.second))
+    wanted = (size, size) if relation == "replace_one" else (size, size - 1)
+    if (first, second) != wanted:
+        raise InputError(
+            f"under {relation} with {size} rows, the tables of a pair have {wanted[0]} and "
+            f"{wanted[1]}, not {first} and {second}"
+        )
+    rest = second - size + 1  # where the common rows of the second begin
+    if not (
+        np.array_equal(pair.first.rows[1:], pair.second.rows[rest:], equal_nan=True)
+        and np.array_equal(pair.first.labels[1:], pair.second.labels[rest:])
+    ):
+        raise InputError("the tables of a pair may differ in their first row only")
+
+
+def audit_naive(
+    name: str,
+    *,
+    epsilon: float,
+    delta: float,
+    runs: int = 2000,
+    confidence: float = 0.95,
+    observe: Observe = "steps",
+    jobs: int | None = None,
+    seed: int | str | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """The same for a pipeline that ignores its preprocessing: see `tacit.audit.naive`.
+
+    Examples
+    --------
+    >>> found = audit_naive("centring", epsilon=1.0, delta=1e-5, runs=200, seed=0)
+    >>> found.holds, found.lower > 2 * found.claimed
+    (False, True)
+    """
+    chosen = naive(name)
+    plan, pair = chosen.plan(epsilon, delta), chosen.prepared()
+    how: dict[str, Any] = {"runs": runs, "confidence": confidence, "observe": observe}
+    return _many(f"naive {name}", plan, pair, **how, jobs=jobs, seed=seed, progress=progress)
+
+
+def _many(
+    name: str,
+    plan: CalibratedPlan,
+    pair: Pair | None,
+    *,
+    runs: int,
+    confidence: float,
+    observe: Observe,
+    jobs: int | None,
+    seed: int | str | None,
+    progress: Progress,
+) -> Audit:
+    if pair is None:
+        subject, apart = worst([Subject(plan, found, observe) for found in pairs(plan)])
+    else:
+        subject = Subject(plan, pair, observe)
+        apart = {pair.name: separation(subject)}
+    found = distinguish(
+        subject,
+        runs=runs,
+        confidence=confidence,
+        jobs=processes(jobs),
+        seed=seed,
+        progress=progress,
+    )
+    details = {"pair": subject.pair.name, **asdict(found), "separation": apart}
+    said = {"confidence": confidence, "runs": runs, "method": "many-runs", "observe": observe}
+    return _audit(name, plan, details, **said)
+
+
+def _audit(name: str, plan: CalibratedPlan, details: dict[str, Any], **said: Any) -> Audit:
+    budget = plan.plan.budget
+    return Audit(
+        name=name,
+        claimed=budget.epsilon,
+        delta=budget.delta,
+        lower=details.pop("lower"),
+        neighbors=plan.plan.neighbors,
+        details=details,
+        **said,
+    )

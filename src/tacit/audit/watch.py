@@ -1,0 +1,172 @@
+"""What a plan releases on its way, and what it would have released from another table.
+
+Nothing in `tacit` is changed: while a plan is watched, the few places where noise is added are
+wrapped. `recorded` keeps what they return. `replayed` makes them return it again, without noise,
+and keeps what the sums were: given what was released before, that is a function of the table
+alone, since all noise enters there. One plan can be watched at a time in a process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from tacit import plan
+from tacit.mechanisms.additive import BITS, lattice_sum, shorten
+from tacit.mechanisms.noise import Stream
+from tacit.stages import private, private_impute, private_pca, scale
+from tacit.stages.base import densify
+from tacit.trainers import engine, gradient
+
+__all__ = ["Release", "recorded", "replayed"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy number, vector or matrix.
+
+    Attributes
+    ----------
+    kind : {"step", "sum", "test"}
+        A step of training, what a private stage released, or whether a test passed.
+    value : ndarray
+        As released.
+    deviation : float
+        Standard deviation of the noise that was counted, for vectors and matrices.
+    """
+
+    kind: Literal["step", "sum", "test"]
+    value: np.ndarray
+    deviation: float = 1.0
+
+
+def _moment(chunks: Any, bound: float) -> np.ndarray:
+    rows = np.concatenate([np.asarray(shorten(densify(chunk), bound)) for chunk in chunks])
+    return rows.T @ rows
+
+
+def _deviation(noise_multiplier: float, bound: float, drift: float) -> float:
+    return noise_multiplier * (bound + drift / 2)
+
+
+# Each wrapper is made for a real function; `keep` is told what was released, or, where `again` is
+# given, `again` says what was released and `keep` is told the sum.
+Keep = Callable[..., None]
+Again = Callable[[], Release]
+
+
+def _step(real: Any, keep: Keep, again: Again | None) -> Any:
+    def add(total: Any, deviations: Sequence[float], key: Any, step: int) -> np.ndarray:
+        if again is not None:
+            keep(total.float())
+            return again().value
+        noisy: np.ndarray = real(total, deviations, key, step)
+        keep(Release("step", noisy.copy(), float(deviations[0])))
+        return noisy
+
+    return add
+
+
+def _sum(real: Any, keep: Keep, again: Again | None) -> Any:
+    def add(
+        chunks: Any, d: int, bound: float, z: float, stream: Any, *, drift: float = 0.0
+    ) -> np.ndarray:
+        if again is not None:
+            keep(lattice_sum(chunks, d, bound) * math.ldexp(bound, -BITS))
+            return again().value.copy()
+        noisy: np.ndarray = real(chunks, d, bound, z, stream, drift=drift)
+        keep(Release("sum", noisy.copy(), _deviation(z, bound, drift)))
+        return noisy
+
+    return add
+
+
+def _second_moment(real: Any, keep: Keep, again: Again | None) -> Any:
+    def add(chunks: Any, d: int, bound: float, z: float, stream: Any, **more: Any) -> np.ndarray:
+        if again is not None:
+            keep(_moment(chunks, bound))
+            return again().value.copy()
+        noisy: np.ndarray = real(chunks, d, bound, z, stream, **more)
+        drift = more.get("drift")
+        moved = drift.total if drift is not None else 0.0
+        # On the diagonal; beside it, every number is there twice with half the variance.
+        apart = bound**2 if not moved else math.sqrt(0.5) * bound**2 + bound * moved
+        keep(Release("sum", noisy.copy(), z * apart))
+        return noisy
+
+    return add
+
+
+def _above(real: Any, keep: Keep, again: Again | None) -> Any:
+    def above(value: float, threshold: float, deviation: float, stream: Any) -> bool:
+        if again is not None:
+            passed = bool(again().value)
+            side = 1 if passed else -1
+            room = -math.inf if math.isnan(value) else (value - threshold) / deviation
+            keep(np.asarray(log_ndtr(side * max(min(room, 1e6), -1e6))))
+            return passed
+        passed = bool(real(value, threshold, deviation, stream))
+        keep(Release("test", np.asarray(passed)))
+        return passed
+
+    return above
+
+
+SITES: list[tuple[ModuleType, str, Any]] = [
+    (gradient, "_add_noise", _step),
+    (private, "noisy_sum", _sum),
+    (scale, "noisy_sum", _sum),
+    (private_impute, "noisy_sum", _sum),
+    (private_pca, "noisy_second_moment", _second_moment),
+    (plan, "noisy_above", _above),
+]
+
+
+@contextmanager
+def _replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    kept = [(where, name, getattr(where, name)) for where, name, _ in changes]
+    try:
+        for where, name, value in changes:
+            setattr(where, name, value)
+        yield
+    finally:
+        for where, name, value in kept:
+            setattr(where, name, value)
+
+
+#: One thread: tables are tiny, and audits run in several processes.
+_ALONE = (engine, "_available_cores", lambda: 1)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Release]]:
+    """Keep what is released while a plan runs."""
+    tape: list[Release] = []
+    wrapped = [(m, name, make(getattr(m, name), tape.append, None)) for m, name, make in SITES]
+    with _replaced([*wrapped, _ALONE]):
+        yield tape
+
+
+@contextmanager
+def replayed(tape: Sequence[Release]) -> Iterator[list[np.ndarray]]:
+    """Release what is on the tape, whatever the table; keep the sums behind it.
+
+    Batches are all rows: which ones were drawn is secret. For a test, the logarithm of the
+    probability of its outcome is kept.
+    """
+    sums: list[np.ndarray] = []
+    left = iter(tape)
+    wrapped = [
+        (m, name, make(getattr(m, name), sums.append, lambda: next(left)))
+        for m, name, make in SITES
+    ]
+    everyone = (Stream, "include", lambda self, n, probability: np.arange(n, dtype=np.intp))
+    with _replaced([*wrapped, everyone, _ALONE]):
+        yield sums
