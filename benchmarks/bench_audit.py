@@ -1,6 +1,7 @@
 """Audits of every recipe, twenty times each, and of pipelines that ignore their preprocessing.
 
-    python benchmarks/bench_audit.py [--repetitions 20] [--epsilon 4] [--quick] [--json] [--plot F]
+    python benchmarks/bench_audit.py [--repetitions 20] [--epsilon 4] [--only NAME] [--quick]
+        [--json] [--plot FILE]
 
 Each repetition is an audit with new noise, on the worst neighbours that were found for the recipe:
 a lower bound on ε at 95% confidence. None should exceed the claim (one in twenty may by chance; in
@@ -28,9 +29,11 @@ RUNS = 1600
 MORE = {"plain-pca": 4000, "ptr-pca": 3200}
 
 
-def measure(repetitions: int, epsilon: float, quick: bool, jobs: int, plot: str | None) -> Any:
+def measure(
+    names: list[str], repetitions: int, epsilon: float, *, quick: bool, jobs: int, plot: str | None
+) -> dict[str, Any]:
     found, drawn = [], []
-    for name in RECIPES:
+    for name in (name for name in RECIPES if name in names):
         _, plan = prepare(name, epsilon=epsilon, delta=DELTA)
         runs = 200 if quick else MORE.get(name, RUNS)
         audits = [audit(plan, runs=runs, jobs=jobs, seed=i) for i in range(repetitions)]
@@ -53,7 +56,7 @@ def measure(repetitions: int, epsilon: float, quick: bool, jobs: int, plot: str 
         found.append(row)
         drawn.append(sorted(audits, key=lambda one: one.lower)[repetitions // 2])
     naive = []
-    for name in NAIVE:
+    for name in (name for name in NAIVE if name in names):
         caught = audit_naive(
             name, epsilon=epsilon, delta=DELTA, runs=200 if quick else 800, jobs=jobs, seed=0
         )
@@ -88,6 +91,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--jobs", type=int, default=-1)
+    parser.add_argument("--only", action="append", choices=[*RECIPES, *NAIVE])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot")
@@ -95,7 +99,12 @@ def main() -> None:
     if options.json:
         globals()["show"] = globals()["show_naive"] = lambda row: None
     result = measure(
-        options.repetitions, options.epsilon, options.quick, options.jobs, options.plot
+        options.only or [*RECIPES, *NAIVE],
+        options.repetitions,
+        options.epsilon,
+        quick=options.quick,
+        jobs=options.jobs,
+        plot=options.plot,
     )
     if options.json:
         print(json.dumps(result))
