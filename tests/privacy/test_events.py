@@ -12,10 +12,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacit.exceptions import InputError
-from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Gaussian, PoissonGaussian, sensitivity
+from tacit.privacy.events import (
+    EVENTS,
+    NEIGHBORS,
+    Event,
+    Gaussian,
+    PoissonGaussian,
+    Selection,
+    sensitivity,
+)
 
 SAMPLES = {
     "gaussian": Gaussian(3.5, count=7),
+    "selection": Selection(2.5, count=3),
     "poisson-gaussian": PoissonGaussian(0.8, 12, sampling_probability=0.03),
 }
 EVERY_EVENT = [pytest.param(SAMPLES.get(kind), id=kind) for kind in EVENTS]

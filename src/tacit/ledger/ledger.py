@@ -17,7 +17,7 @@ from tacit.ledger.address import Address
 from tacit.ledger.links import Row, Tampered, broken, canonical, parse
 from tacit.ledger.tally import Limits, Spending
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event
 
 if TYPE_CHECKING:
     from tacit.ledger.store import Journal, Store
@@ -281,7 +281,7 @@ class Ledger:
             return {"kind": "reserve", **facts, **spending.to_dict()}
 
         try:
-            if any(type(event) is not Gaussian for _, event in spending.events):
+            if any(not event.gaussian for _, event in spending.events):
                 # Loss distributions take a while. What is found here is remembered, and used
                 # under the lock unless somebody else has spent something in between.
                 decide(self._book().accounts.get(name))

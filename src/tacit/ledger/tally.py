@@ -46,6 +46,7 @@ from tacit.privacy.accountants import (
     epsilon,
     gaussian_epsilon,
     gaussian_mu,
+    selection_mu,
 )
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import MARGIN
@@ -55,6 +56,7 @@ from tacit.privacy.events import (
     Event,
     Gaussian,
     PoissonGaussian,
+    Selection,
     sensitivity,
 )
 
@@ -138,7 +140,8 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._squares: list[float] = []  # count/noise² of Gaussian events: μ² in units of one row
+        self._squares: list[float] = []  # count/noise² of Gaussian noise: μ² in units of one row
+        self._selections: dict[Selection, int] = {}  # one of them, and how many there were
         # One step, how often it was taken, and the chance that its drift failed to hold.
         self._sampled: dict[PoissonGaussian, tuple[int, float]] = {}
         self._failures: list[float] = []
@@ -147,7 +150,7 @@ class Tally:
 
     def copy(self) -> Tally:
         other = copy.copy(self)
-        for name in ("_squares", "_sampled", "_failures"):
+        for name in ("_squares", "_selections", "_sampled", "_failures"):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -156,6 +159,10 @@ class Tally:
         for event in events:
             if type(event) is Gaussian:
                 self._squares.append(event.count * (1 / event.noise_multiplier) ** 2)
+                continue
+            if isinstance(event, Selection):
+                one = replace(event, count=1)
+                self._selections[one] = self._selections.get(one, 0) + event.count
                 continue
             if not isinstance(event, PoissonGaussian):
                 raise InputError(f"a ledger has no rule for events of the kind {event.kind!r}")
@@ -175,7 +182,12 @@ class Tally:
     def mu(self, neighbors: str) -> float:
         """μ of all Gaussian events: μ² = Σ count·(sensitivity/noise)² (Dong, Roth & Su 2022,
         Cor. 3.3), rounded up."""
-        return sensitivity(neighbors) * math.sqrt(math.fsum(self._squares)) * (1 + 2e-15)
+        unit = sensitivity(neighbors)
+        chosen = (
+            count * selection_mu(unit / one.noise_multiplier) ** 2
+            for one, count in self._selections.items()
+        )
+        return math.sqrt(math.fsum([unit**2 * math.fsum(self._squares), *chosen])) * (1 + 2e-15)
 
     def events(self, neighbors: str) -> tuple[Event, ...]:
         """As few events as cost the same."""
@@ -230,7 +242,7 @@ class Tally:
         draws, failure, sampled = 0, 0.0, False
         if spending is not None:
             draws, failure = spending.draws, spending.failure
-            sampled = any(type(event) is not Gaussian for _, event in spending.events)
+            sampled = any(not event.gaussian for _, event in spending.events)
         left = self.left_of(limits) - failure - numerical_delta(draws, limits.epsilon)
         left -= PLD_SLACK * sampled
         if not left > 0 or not spent < limits.epsilon:

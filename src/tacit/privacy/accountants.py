@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from tacit.exceptions import InputError
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, sensitivity
+from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Selection, sensitivity
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -34,6 +34,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "loss_distribution",
+    "selection_mu",
     "total_mu",
 ]
 
@@ -49,9 +50,28 @@ Array = NDArray[np.float64]
 
 
 def total_mu(events: Sequence[Event], neighbors: str) -> float:
-    """μ of Gaussian events together: μ² = Σ count·(sensitivity/noise)² (Cor. 3.3)."""
-    squares = (e.count * (sensitivity(neighbors) / e.noise_multiplier) ** 2 for e in events)
-    return math.sqrt(math.fsum(squares)) * (1 + 1e-15)
+    """μ of Gaussian events together: μ² = Σ count·μᵢ², μᵢ = sensitivity/noise (Cor. 3.3)."""
+    unit = sensitivity(neighbors)
+
+    def mu(event: Event) -> float:
+        reach = unit / event.noise_multiplier
+        return selection_mu(reach) if isinstance(event, Selection) else reach
+
+    return math.sqrt(math.fsum(e.count * mu(e) ** 2 for e in events)) * (1 + 1e-15)
+
+
+def selection_mu(reach: float) -> float:
+    """μ of an exponential mechanism whose exponents move by at most ``reach``, rounded up.
+
+    Its privacy loss lies in an interval of length 2·reach (Durfee & Rogers 2019), so it is
+    dominated by a pair on two points, chances p against q with logit p − logit q = 2·reach (Dong,
+    Durfee & Rogers 2020). The trade-off of such a pair has one corner, at which N(0, 1) against
+    N(μ, 1) is as hard to tell apart iff μ = Φ⁻¹(p) − Φ⁻¹(q). The slope of Φ⁻¹ as a function of the
+    logit is even and falls on both sides of zero, from √(2π)/4, so the worst pair is symmetric:
+    μ = 2·Φ⁻¹(1/(1 + e^−reach)). ``docs/decisions/0014`` has the proof.
+    """
+    exact = -2 * float(ndtri_exp(log_expit(-reach))) * (1 + 1e-12) + 1e-14
+    return min(exact, math.sqrt(math.pi / 2) * reach * (1 + 1e-15))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -146,10 +166,10 @@ def loss_distribution(
 
     sensitivity(neighbors)
     # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
-    gaussians = [event for event in events if type(event) is Gaussian]
-    if len(gaussians) > 1:
+    gaussians = [event for event in events if event.gaussian]
+    if len(gaussians) > 1 or any(isinstance(event, Selection) for event in gaussians):
         noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
-        events = [Gaussian(noise), *(event for event in events if type(event) is not Gaussian)]
+        events = [Gaussian(noise), *(event for event in events if not event.gaussian)]
     if _drifts(events, neighbors):
         return _drifted(events, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
@@ -320,7 +340,7 @@ def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
 
 def accountant_for(events: Sequence[Event]) -> str:
     """``gaussian-dp`` where it is exact, ``pld`` otherwise."""
-    return "gaussian-dp" if all(type(e) is Gaussian for e in events) else "pld"
+    return "gaussian-dp" if all(e.gaussian for e in events) else "pld"
 
 
 def epsilon(

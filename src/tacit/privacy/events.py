@@ -15,7 +15,15 @@ from typing import Any, ClassVar, Self
 
 from tacit.exceptions import InputError
 
-__all__ = ["EVENTS", "NEIGHBORS", "Event", "Gaussian", "PoissonGaussian", "sensitivity"]
+__all__ = [
+    "EVENTS",
+    "NEIGHBORS",
+    "Event",
+    "Gaussian",
+    "PoissonGaussian",
+    "Selection",
+    "sensitivity",
+]
 
 #: Neighbouring relations, by dp-accounting's names, with how far one row moves a
 #: sum of contributions of norm at most one.
@@ -45,6 +53,8 @@ class Event:
     """A randomised step, repeated ``count`` times with fresh noise."""
 
     kind: ClassVar[str]
+    #: Whether it is Gaussian differentially private by a closed form.
+    gaussian: ClassVar[bool] = False
     noise_multiplier: float
     count: int = 1
 
@@ -102,6 +112,19 @@ class Gaussian(Event):
     """Gaussian noise of ``noise_multiplier`` row contributions, on a sum over all rows."""
 
     kind: ClassVar[str] = "gaussian"
+    gaussian: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Selection(Event):
+    """The exponential mechanism (McSherry & Talwar 2007): one of many public candidates.
+
+    Candidate r is chosen with a probability in proportion to w(r)·exp(u(r)/``noise_multiplier``),
+    where one row contributes at most one to any utility u(r), and the weights w are public.
+    """
+
+    kind: ClassVar[str] = "selection"
+    gaussian: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -177,4 +200,6 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-EVENTS: dict[str, type[Event]] = {event.kind: event for event in (Gaussian, PoissonGaussian)}
+EVENTS: dict[str, type[Event]] = {
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection)
+}

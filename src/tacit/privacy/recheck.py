@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import minimize_scalar
-from scipy.special import erfcx, ndtr, ndtri
+from scipy.special import erfcx, log_expit, ndtr, ndtri, ndtri_exp
 
 from tacit.exceptions import InputError
 
@@ -89,6 +89,7 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     steps : sequence of (kind, parameters)
         ``("gaussian", {"noise_multiplier": z, "count": T})``, or ``"poisson-gaussian"`` with
         ``sampling_probability`` as well; z is relative to the contribution bound of one row.
+        ``"selection"`` is the exponential mechanism, exp(utility/z).
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
         probability, in all ``count`` steps together, that they drifted farther.
     delta : float
@@ -175,8 +176,15 @@ def _drifted(z: float, q: float, shifts: Mixture) -> Loss:
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
+def _selection(beta: float, _: float, neighbors: str) -> list[Pair]:
+    """Exponents that move by r at most: as hard as N(0, 1) against N(2·Φ⁻¹(p), 1), logit p = r."""
+    reach = (2.0 if neighbors == "replace_one" else 1.0) / beta
+    return [(((1.0, -2 * float(ndtri_exp(log_expit(-reach)))),), ((1.0, 0.0),))]
+
+
 _PAIRS: Mapping[str, Callable[[float, float, str], list[Pair]]] = {
     "gaussian": _gaussian,
+    "selection": _selection,
     "poisson-gaussian": _poisson_gaussian,
 }
 _NEIGHBORS = ("replace_special", "add_or_remove_one", "replace_one")
@@ -211,7 +219,7 @@ def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[L
     if kind not in _PAIRS:
         raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
     z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
-    q = float(given.get("sampling_probability", 1.0 if kind == "gaussian" else 0.0))
+    q = float(given.get("sampling_probability", 0.0 if kind == "poisson-gaussian" else 1.0))
     if not (0 < z < math.inf and 0 < q <= 1 and count == given.get("count", 1) and count > 0):
         raise InputError(
             f"{kind} with {dict(given)}: needs noise_multiplier > 0, a whole count >= 1 and, "

@@ -8,7 +8,8 @@ from typing import Any
 
 import jinja2
 
-from tacit.privacy.accountants import FINE_GRID
+from tacit.privacy.accountants import FINE_GRID, selection_mu
+from tacit.privacy.events import Selection, sensitivity
 from tacit.report.show import clean, exact, factor
 from tacit.report.story import Story, read
 from tacit.report.words import LIMITS
@@ -26,6 +27,7 @@ _TEMPLATES = jinja2.Environment(
 _GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
 _AS_SOURCE = {
     "gaussian": _GAUSSIAN,
+    "selection": _GAUSSIAN,
     "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
 }
 _RECOMPUTE = """\
@@ -120,11 +122,14 @@ def _recompute(story: Story) -> str:
     """
     if any(getattr(item.event, "drift", ()) for item in story.spent):
         return ""  # that library knows no sums whose other rows move as well
-    gaussian = all(item.kind == "gaussian" for item in story.spent)
+    gaussian = all(item.event.gaussian for item in story.spent)
     events = []
     for item in story.spent:
         numbers = {k: v for k, v in vars(item.event).items() if k != "drift"}
         values = {name: float(value) for name, value in numbers.items()}
+        if isinstance(item.event, Selection):  # the Gaussian noise that is as hard to see through
+            unit = sensitivity(story.neighbors)
+            values["noise_multiplier"] = unit / selection_mu(unit / values["noise_multiplier"])
         events.append(f"    ({_AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
     return _RECOMPUTE.format(
         claim=story.epsilon,

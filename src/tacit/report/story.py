@@ -195,7 +195,7 @@ def _game(
     )
     if limit > 0.99:
         text += " At this size ε on its own rules out very little."
-    if spent and all(item.kind == "gaussian" for item in spent):
+    if spent and all(item.event.gaussian for item in spent):
         mu = total_mu([item.event for item in spent], neighbors)
         tight = NormalDist().cdf(mu / 2) + numerical_delta
         if tight < limit:
