@@ -19,7 +19,7 @@ from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
-from tacit.losses import Loss, get_loss
+from tacit.losses import Loss, Softmax, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
@@ -203,7 +203,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     stages : "auto" or list of stages
         What happens to the rows before training; see `tacit.stages`.
     loss : "auto", str or Loss
-        ``"auto"`` is logistic for two classes and softmax for more.
+        ``"auto"`` is logistic for two classes and softmax for more. Also ``"hinge"``,
+        ``"huber-hinge"``, and the bounded ``"savage"``, ``"tangent"`` and ``"tempered"``,
+        which are not convex and forgive wrong labels.
     trainer : "auto" or trainer
         See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
     neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
@@ -365,9 +367,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every class, where the loss defines one."""
-        scores = self._scores(X)
-        # Of two classes, softmax leaves one difference: its probabilities are the logistic ones.
-        loss = get_loss("logistic") if scores.shape[1] == 1 else self._loss(len(self.classes_))
+        scores, loss = self._scores(X), self._loss(len(self.classes_))
+        if isinstance(loss, Softmax) and scores.shape[1] == 1:
+            loss = get_loss("logistic")  # of two classes, softmax leaves one difference
         return loss.probabilities(scores)
 
 

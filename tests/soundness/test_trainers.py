@@ -12,7 +12,7 @@ from tests.soundness import attack
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
-from tacit.losses import get_loss
+from tacit.losses import Logistic, clipped, get_loss
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.privacy.drift import Drift
@@ -117,6 +117,7 @@ class Search:
         return float(here.max())
 
 
+BOUNDED = ("savage", "tangent", "tempered")
 #: Loss, B, R, C, outputs, and the part of the constant that the search must reach.
 CONSTANTS = [
     ("logistic", 1.0, 1.0, math.inf, 1, 0.97),
@@ -134,6 +135,15 @@ CONSTANTS = [
     ("huber", 2.0, 1.0, 0.5, 1, 0.6),
     ("huber-hinge", 1.0, 2.0, math.inf, 1, 0.6),
     ("huber-hinge", 4.0, 1.0, 0.5, 1, 0.6),
+    ("savage", 1.0, 1.0, math.inf, 1, 0.5),
+    ("savage", 6.0, 1.0, 0.2, 1, 0.2),
+    ("tangent", 0.5, 1.0, math.inf, 1, 0.5),
+    ("tangent", 3.0, 1.0, 2.0, 1, 0.2),
+    ("tempered", 1.0, 1.0, math.inf, 1, 0.5),
+    ("tempered", 6.0, 1.0, 0.2, 1, 0.2),
+    (clipped("logistic", 0.3), 2.0, 1.0, math.inf, 1, 0.5),
+    (clipped("squared", 0.5), 1.0, 1.0, 0.4, 1, 0.3),
+    (clipped("softmax", 0.4), 1.0, 1.0, math.inf, 3, 0.2),
 ]
 
 
@@ -147,7 +157,7 @@ def test_no_clipped_gradient_changes_faster_than_its_constant(case):
     assert least <= found <= 1 + 1e-8
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax", "squared", "huber-hinge"])
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared", "huber-hinge", *BOUNDED])
 def test_the_constant_feature_of_an_intercept_is_covered(name):
     """Rows and weights count with it; a large intercept must not hide a steep slope."""
     loss, outputs = get_loss(name), 3 if name == "softmax" else 1
@@ -168,7 +178,7 @@ def test_clipping_each_output_by_itself_is_covered(name):
             assert search.steepest(rounds=30) <= constant * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("name", ["logistic", "huber-hinge"])
+@pytest.mark.parametrize("name", ["logistic", "huber-hinge", *BOUNDED])
 def test_several_outputs_of_a_scalar_loss_are_covered(name):
     loss = get_loss(name)
     for norm, clip in ((1.0, math.inf), (5.0, 0.3)):
@@ -400,7 +410,7 @@ def test_the_noise_of_every_step_follows_the_weights(monkeypatch):
 
 def test_sampled_steps_beyond_the_reference_weights_add_as_much_noise_as_they_need():
     """Scaled down by the growth of the noise, clip, drift and rounding are those accounted for."""
-    for name in ("logistic", "softmax", "squared", "huber-hinge"):
+    for name in ("logistic", "softmax", "squared", "huber-hinge", *BOUNDED):
         loss, outputs = get_loss(name), 3 if name == "softmax" else 1
         for clip, per_class in ((0.04, False), (1.0, False), (0.3, True)):
             drift = Drift(1.0, 2.0, 0.05, 999, 0.1)
@@ -430,7 +440,21 @@ def test_sampled_steps_beyond_the_reference_weights_add_as_much_noise_as_they_ne
                 assert rounding <= grown * rounding_at_base * (1 + 1e-9)
 
 
-def test_kinked_losses_are_refused_where_batches_are_drawn():
-    moves = Movement(Drift(1.0, 0.1, 0.1, 1), get_loss("hinge"), 1, 3, 10)
+@pytest.mark.parametrize("loss", [get_loss("hinge"), clipped("absolute", 0.5)], ids=repr)
+def test_kinked_losses_are_refused_where_batches_are_drawn(loss):
+    moves = Movement(Drift(1.0, 0.1, 0.1, 1), loss, 1, 3, 10)
     with pytest.raises(InputError, match="full batches"):
         moves.require_smooth()
+
+
+def test_a_loss_without_a_known_constant_is_refused_where_batches_are_drawn():
+    """It would pass for smooth: the ratio by which noise must grow with the weights is unknown."""
+
+    class Own(Logistic):
+        name = "own"
+
+    moves = Movement(Drift(1.0, 0.1, 0.1, 1), Own(), 1, 3, 10)
+    assert moves.constant(1.0, 1.0) == math.inf
+    with pytest.raises(InputError, match="not known how fast gradients of loss='own' change"):
+        moves.require_smooth()
+    Movement(Drift(1.0, 0.1, 0.1, 1), get_loss("tempered"), 1, 3, 10).require_smooth()

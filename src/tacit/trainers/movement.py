@@ -17,7 +17,18 @@ from typing import Any
 from scipy.special import expit
 
 from tacit.exceptions import InputError
-from tacit.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared
+from tacit.losses import (
+    Clipped,
+    Huber,
+    HuberHinge,
+    Logistic,
+    Loss,
+    Savage,
+    Softmax,
+    Squared,
+    Tangent,
+    Tempered,
+)
 from tacit.privacy.drift import UP, Drift
 from tacit.trainers.quantize import rounding_error
 
@@ -77,12 +88,30 @@ def _huber_hinge(loss: HuberHinge, norm: float, bound: float, clip: float) -> fl
     return max(clip / bound + slope * bound, 1 + slope * clip)
 
 
+def _bounded(loss: Loss, norm: float, bound: float, clip: float) -> float:
+    """S + β‖x‖B: the derivative ℓ′I + ℓ″xθᵀ, with |ℓ′| ≤ S and |ℓ″| ≤ β. Clipping only shortens."""
+    return loss.lipschitz(1) + loss.smoothness * norm * bound
+
+
+def _clipped(loss: Clipped, norm: float, bound: float, clip: float) -> float:
+    """As a bounded loss: residuals are projected, which moves no two of them apart."""
+    if not math.isfinite(loss.smoothness):
+        return math.inf
+    return loss.lipschitz(2 if isinstance(loss.loss, Softmax) else 1) + (
+        loss.smoothness * norm * bound
+    )
+
+
 _CONSTANTS: dict[type[Loss], Callable[[Any, float, float, float], float]] = {
     Logistic: _logistic,
     Softmax: _softmax,
     Squared: _squared,
     Huber: _huber,
     HuberHinge: _huber_hinge,
+    Savage: _bounded,
+    Tangent: _bounded,
+    Tempered: _bounded,
+    Clipped: _clipped,
 }
 
 
@@ -108,7 +137,7 @@ def data_lipschitz(
     Returns
     -------
     float
-        Infinite for losses with a kink: their gradients jump.
+        Infinite for losses with a kink, whose gradients jump, and for losses of one's own.
 
     Examples
     --------
@@ -211,10 +240,16 @@ class Movement:
         )
 
     def require_smooth(self) -> None:
-        """Refuse kinked losses where batches are drawn: scores would depend on the batch."""
+        """Refuse losses without a constant where batches are drawn: noise must grow with it."""
         if not math.isfinite(self.loss.smoothness):
             raise InputError(
                 f"loss={self.loss.name!r} has a kink, so rows that moved a little may change "
                 "their gradients altogether: after a plain stage train on full batches (DPGD), or "
                 "use loss='logistic' or 'huber-hinge'"
+            )
+        if not math.isfinite(self.constant(1.0, 1.0)):
+            raise InputError(
+                f"it is not known how fast gradients of loss={self.loss.name!r} change with a row, "
+                "so nothing bounds what a plain stage does to them: train on full batches (DPGD), "
+                "or use loss='logistic', 'huber-hinge' or another loss of tacit.losses"
             )

@@ -10,12 +10,19 @@ import pytest
 from scipy import special
 
 from tacit.exceptions import InputError
-from tacit.losses import FEW_OUTPUTS, LOSSES, Huber, HuberHinge, get_loss
+from tacit.losses import FEW_OUTPUTS, LOSSES, Huber, HuberHinge, Tempered, get_loss
 
-ALL = [*map(get_loss, LOSSES), HuberHinge(half_width=0.1), Huber(threshold=2.5)]
+ALL = [
+    *map(get_loss, LOSSES),
+    HuberHinge(half_width=0.1),
+    Huber(threshold=2.5),
+    Tempered(temperature=0.0),
+    Tempered(temperature=0.9),
+]
 every_loss = pytest.mark.parametrize("loss", ALL, ids=repr)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-PROBABILISTIC = {"logistic", "softmax"}
+PROBABILISTIC = {"logistic", "softmax", "savage", "tempered"}
+NOT_CONVEX = {"savage", "tangent", "tempered"}
 
 
 def widths(loss, *more):
@@ -59,11 +66,19 @@ def definition(loss, s, y):
             [0, 1 - m],
             (1 + loss.half_width - m) ** 2 / (4 * loss.half_width),
         ),
+        "savage": lambda: 1 / (1 + np.exp(2 * m)) ** 2,
+        "tangent": lambda: (2 * np.arctan(m) - 1) ** 2,
+        "tempered": lambda: tempered(special.expit(m), 1 - loss.temperature),
         "squared": lambda: r**2 / 2,
         "absolute": lambda: np.abs(r),
         "huber": lambda: special.huber(loss.threshold, r),
     }
     return terms[loss.name]().sum(axis=-1)
+
+
+def tempered(p, a):
+    """-log_t p with a = 1 - t, less what keeps it proper (Amid et al. 2019)."""
+    return (1 - p**a) / a - (1 - p ** (1 + a) - (1 - p) ** (1 + a)) / (1 + a)
 
 
 @every_loss
@@ -88,7 +103,9 @@ def test_residual_and_curvature_are_derivatives_of_the_value(loss):
         for k in range(outputs):
             coarse, fine = (slope(loss.value, scores, targets, k, h) for h in (1e-3, 5e-4))
             numeric = (4 * fine - coarse) / 3  # Richardson
-            bend = slope(loss.residual, scores, targets, k, 2e-3)[:, k]
+            wide, bend = (slope(loss.residual, scores, targets, k, h)[:, k] for h in (2e-3, 1e-3))
+            if loss.smoothness < math.inf:
+                bend = (4 * bend - wide) / 3
             if loss.name == "softmax":
                 smooth = bend <= curvature[:, k]
                 assert smooth.all()
@@ -108,7 +125,12 @@ def test_curvature_of_softmax_dominates_the_hessian():
 
 
 @every_loss
-def test_value_is_convex_and_residual_a_subgradient(loss):
+def test_a_convex_value_is_convex_and_its_residual_a_subgradient(loss):
+    assert loss.convex == (loss.name not in NOT_CONVEX)
+    if not loss.convex:
+        scores, targets = draw(loss, 500, 1)
+        assert loss.curvature(scores, targets).min() < -0.01
+        return
     for outputs in widths(loss, 4):
         a, targets = draw(loss, 2000, outputs, seed=1)
         b, _ = draw(loss, 2000, outputs, seed=2)
@@ -132,6 +154,10 @@ def test_lipschitz_constant_holds_and_is_attained(loss):
                 residual = loss.residual(scores, targets)
                 largest = max(largest, norms(residual).max())
                 scores += 100 * residual
+        if not loss.convex:  # flat far out, and steepest somewhere near
+            few = targets[:3]
+            for margin in np.linspace(-3, 1, 2001):
+                largest = max(largest, norms(loss.residual(margin * few, few)).max())
         bound = loss.lipschitz(outputs)
         assert largest <= bound * (1 + 1e-12)
         assert largest >= min(0.99 * bound, 1e6)
@@ -237,14 +263,15 @@ def test_an_empty_block_is_no_error(loss):
 # Targets, outputs, probabilities
 
 
-@pytest.mark.parametrize("name", ["logistic", "hinge", "huber-hinge"])
+@pytest.mark.parametrize("name", ["logistic", "hinge", "huber-hinge", *sorted(NOT_CONVEX)])
 def test_margin_targets_are_signs(name):
     loss = get_loss(name)
     assert (loss.outputs(2), loss.outputs(3)) == (1, 3)
     np.testing.assert_array_equal(loss.targets([0, 1, 1], 1), [[-1], [1], [1]])
     np.testing.assert_array_equal(loss.targets([2, 0], 3), [[-1, -1, 1], [1, -1, -1]])
     assert loss.targets([True, False], 1, np.float32).dtype == np.float32
-    assert loss.lipschitz(9) == 3.0
+    assert loss.lipschitz(9) == 3.0 * loss.lipschitz(1)
+    assert loss.lipschitz(1) == 1.0 or not loss.convex
 
 
 def test_softmax_targets_are_indices():
@@ -287,11 +314,26 @@ def test_probabilities_match_scipy_and_sum_to_one():
         ("softmax", 4): special.softmax(scores, axis=-1),
         ("logistic", 4): p / p.sum(axis=-1, keepdims=True),
         ("logistic", 1): np.concatenate([1 - p[..., :1], p[..., :1]], axis=-1),
+        ("tempered", 1): np.concatenate([1 - p[..., :1], p[..., :1]], axis=-1),
+        ("tempered", 4): p / p.sum(axis=-1, keepdims=True),
     }
     for (name, outputs), reference in expected.items():
         result = get_loss(name).probabilities(scores[..., :outputs])
         np.testing.assert_allclose(result, reference, rtol=1e-10)
         np.testing.assert_allclose(result.sum(axis=-1), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["savage", "tempered"])
+def test_probabilities_are_those_that_the_loss_is_proper_for(name):
+    """With odds of p to 1 - p, the score of least expected loss is the one that says p."""
+    loss, scores = get_loss(name), np.linspace(-8, 8, 200_001)[:, None]
+    cost = {y: loss.value(scores, np.full_like(scores, y)) for y in (-1, 1)}
+    for p in (0.03, 0.2, 0.5, 0.7, 0.95):
+        best = np.argmin(p * cost[1] + (1 - p) * cost[-1])
+        np.testing.assert_allclose(loss.probabilities(scores[best : best + 1])[0, 1], p, atol=1e-4)
+    several = loss.probabilities(np.random.default_rng(0).normal(size=(50, 2, 3)))
+    np.testing.assert_allclose(several.sum(axis=-1), 1, rtol=1e-14)
+    assert several.min() >= 0
 
 
 @every_loss
