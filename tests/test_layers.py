@@ -26,15 +26,15 @@ LAYERS = [
     {"privacy"},
     {"mechanisms"},
     {"ledger"},
-    {"losses", "data"},
-    {"stages", "trainers"},
+    {"losses", "data", "theory"},
+    {"stages", "trainers", "instances"},
     {"chain"},
     {"plan"},
     {"estimators"},
     {"recipes", "models", "pipelines", "report"},
     {"audit"},
     {"tasks", "console"},
-    {"cli_ledger", "cli_audit"},
+    {"cli_ledger", "cli_audit", "cli_theory"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.
