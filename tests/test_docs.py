@@ -19,6 +19,7 @@ RUNNABLE = [
     "docs/plain-stages.md",
     "docs/price.md",
     "docs/privatize.md",
+    "docs/theory.md",
     "docs/tutorial.md",
 ]
 
@@ -61,7 +62,10 @@ def test_relative_links_point_to_files(page):
     assert not lost
 
 
-@pytest.mark.parametrize("module", ["tacit", "tacit.stages", "tacit.trainers"])
+@pytest.mark.parametrize(
+    "module",
+    ["tacit", "tacit.stages", "tacit.trainers", "tacit.losses", "tacit.theory", "tacit.instances"],
+)
 def test_public_names_are_documented(module):
     """In code, that is: "load" and "save" are ordinary words elsewhere."""
     texts = [page.read_text(encoding="utf-8") for page in PAGES if page.name != "CONTRIBUTING.md"]

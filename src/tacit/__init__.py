@@ -53,6 +53,8 @@ def __getattr__(name: str) -> Any:
         "stages",
         "trainers",
         "losses",
+        "theory",
+        "instances",
         "privacy",
         "mechanisms",
         "ledger",

@@ -133,6 +133,7 @@ def risk(
         kind="empirical",
         constant="exact",
         source="paper 001, Theorem 3.1",
+        neighbors=neighbors,
         assumes=(CONVEX, "gradients of norm at most L, weights not projected", FROM_ZERO),
         printed=printed if steps is None else None,
         correction=NOISE,
@@ -174,6 +175,7 @@ def clipped_risk(
         kind="empirical",
         constant="exact",
         source="paper 001, Corollary 5.2",
+        neighbors=neighbors,
         unit="clipped loss",
         assumes=(
             CONVEX,
@@ -218,6 +220,7 @@ def population_risk(
         kind="population",
         constant="exact",
         source="paper 001, Theorem 3.2",
+        neighbors=neighbors,
         assumes=(
             CONVEX,
             "rows drawn independently",

@@ -104,6 +104,7 @@ def risk(
         kind="empirical",
         constant="exact",
         source="paper 001, Theorem 4.1",
+        neighbors=neighbors,
         unit="gradient norm",
         assumes=(
             "mean loss β-smooth in the weights, convex or not",

@@ -61,6 +61,7 @@ def risk(
         constant="exact",
         source="paper 001, Theorem 3.3 and Corollary B.4",
         side="lower",
+        neighbors=neighbors,
         assumes=(INSTANCE, REPLACED, "ε at most 1/21, δ at most ε/1000 and rank/(10⁴·n)"),
         correction="the condition δ ≤ rank/(10⁴·n) is missing in the corollary",
     )
@@ -92,6 +93,7 @@ def population_risk(
         constant="exact",
         source="paper 001, Theorem B.1",
         side="lower",
+        neighbors=neighbors,
         assumes=(INSTANCE, REPLACED, "δ at most (e^ε − 1)/1000 and rank/(10⁴·n)"),
         correction="the condition δ ≤ rank/(10⁴·n) is missing in the theorem",
     )

@@ -80,6 +80,7 @@ def risk(
         kind="empirical",
         constant="exact",
         source="paper 004, Proposition 9",
+        neighbors=neighbors,
         assumes=(
             "loss convex in the score, of slope at most G",
             "rows projected on their first k components, noise in all dimensions",

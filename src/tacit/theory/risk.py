@@ -34,6 +34,8 @@ class Risk:
     unit : {"loss", "clipped loss", "gradient norm", "error rate"}
         Expected excess of the mean loss (or of the objective that clipping optimises); norm of
         the mean gradient; probability of a wrong label.
+    neighbors : str or None
+        The relation that the budget is for; None where an order does not depend on it.
     assumes : tuple of str
         What must be true of data and algorithm.
     failure : float
@@ -57,6 +59,7 @@ class Risk:
     source: str
     side: Literal["upper", "lower"] = "upper"
     unit: Literal["loss", "clipped loss", "gradient norm", "error rate"] = "loss"
+    neighbors: str | None = None
     assumes: tuple[str, ...] = ()
     failure: float = 0.0
     printed: float | None = None
@@ -65,7 +68,9 @@ class Risk:
     def comparable(self, other: Risk) -> bool:
         """Whether the two values may be set against each other."""
         exact = self.constant == other.constant == "exact"
-        return exact and (self.kind, self.unit) == (other.kind, other.unit)
+        return exact and all(
+            getattr(self, name) == getattr(other, name) for name in ("kind", "unit", "neighbors")
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; a bound without a value is None."""
