@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from tacit import DPLinearClassifier, DPLinearRegressor, load, models, save
 from tacit.exceptions import FileError, InputError
-from tacit.losses import HuberHinge
+from tacit.losses import HuberHinge, Tempered, clipped
 from tacit.stages import (
     Bound,
     ClipNorm,
@@ -137,7 +137,19 @@ def test_labels_keep_their_type(labels, path):
     assert_same(load(path), model)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", HuberHinge(0.3)], ids=str)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "softmax",
+        "logistic",
+        "hinge",
+        HuberHinge(0.3),
+        "savage",
+        Tempered(0.2),
+        clipped("hinge", 0.5),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("labels", [TWO, THREE], ids=["two", "three"])
 def test_every_loss_comes_back(loss, labels, path):
     model = classifier(labels=labels, loss=loss)
