@@ -4,7 +4,9 @@ The gradient of a row is its residual times the row, so its norm is a product of
 two norms: rows are clipped without a gradient of their own. In exact arithmetic
 every sum is an integer multiple of a public lattice spacing, the same for any
 order, blocking or number of threads, and one row counts for at most the clipping
-bound, with no slack for rounding (`tacit.trainers.quantize` has the argument).
+bound, with no slack for rounding (`tacit.trainers.quantize` has the argument). A
+split engine does the same for two parts of every row: one forward product, and for
+each part clipping, a lattice and a backward product of its own.
 
 Two things are assumed: the products come from a conventional BLAS, and a loss
 computes the residual of a row in the same way wherever the row stands in an
@@ -17,10 +19,12 @@ property as well.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -47,10 +51,13 @@ class LatticeSum:
         int64 multiples of the lattice spacing, or float64 (fast).
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
+    start : int
+        First column, where the sum is over a part of the columns.
     """
 
     values: np.ndarray
     lattice: np.ndarray
+    start: int = 0
 
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
@@ -63,7 +70,7 @@ class _Step:
 
     index: np.ndarray | None
     operand: Any
-    clipping: Clipping
+    clippings: tuple[Clipping, ...]
     outputs: int
 
 
@@ -89,6 +96,9 @@ class Engine:
         Public vector subtracted from every row. Sparse rows stay sparse.
     blanks : bool
         Whether a row of zeros counts nothing, not even for the intercept.
+    split : int, optional
+        Columns before this one, and those from it on (the intercept's among them),
+        are two parts of a row's gradient, clipped and summed by themselves.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -123,6 +133,7 @@ class Engine:
         arithmetic: Literal["exact", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
         blanks: bool = False,
+        split: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -144,6 +155,11 @@ class Engine:
                 raise InputError(f"shift must hold {rows.d} finite numbers")
         self.n = rows.n
         self.d = rows.d + (1 if intercept else 0)
+        if split is not None and not 0 < split < self.d:
+            raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
+        self.split = split
+        cuts = [0, self.d] if split is None else [0, int(split), self.d]
+        self.parts = tuple(slice(*ends) for ends in pairwise(cuts))
         self.loss = loss
         self.arithmetic = arithmetic
         self.threads = _available_cores() if threads is None else int(threads)
@@ -151,7 +167,14 @@ class Engine:
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
         shown = silent if progress is None else progress
         self._store = ingest(
-            rows, self._scale, arithmetic, float(intercept), shift, progress=shown, blanks=blanks
+            rows,
+            self._scale,
+            arithmetic,
+            float(intercept),
+            shift,
+            parts=self.parts,
+            progress=shown,
+            blanks=blanks,
         )
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
@@ -205,27 +228,54 @@ class Engine:
             One row counts for at most ``clip`` in norm, exactly so in exact
             arithmetic.
         """
+        (total,) = self.gradient_sums(weights, [clip], batch=batch, per_class=per_class)
+        return total
+
+    def gradient_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]:
+        """`gradient_sum` of every part of the columns, each with a clip of its own.
+
+        One row counts for at most ``clips[p]`` in the sum of part p: together for the
+        root of the sum of their squares, which is reached.
+        """
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape
-        try:
-            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
-        except ValueError:
-            raise InputError(f"clip must be one number or {settings}, one per setting") from None
-        clipping = Clipping.of(clips, outputs, self._scale, self.arithmetic, per_class)
+        if len(clips) != len(self.parts):
+            raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
+        clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
         operand = self._store.operand(Weights.of(weights, self._scale, self.arithmetic))
         index = None if batch is None else checked_batch(batch, self.n)
         count = self.n if index is None else index.size
         total_type = np.int64 if self.arithmetic == "exact" else np.float64
         total = np.zeros((self.d, settings * outputs), dtype=total_type)
         groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
-        step = _Step(index, operand, clipping, outputs)
+        step = _Step(index, operand, clippings, outputs)
         with self:
             ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
-        values = np.ascontiguousarray(total.reshape(self.d, settings, outputs).transpose(1, 0, 2))
-        if self.arithmetic == "rounded":  # below 2^63: at most 2^26 rows, as checked
-            values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
-        return LatticeSum(values, clipping.lattice)
+        cube = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
+        sums = []
+        for part, clipping in zip(self.parts, clippings, strict=True):
+            values = np.ascontiguousarray(cube[:, part])
+            if self.arithmetic == "rounded":  # below 2^63: at most 2^26 rows, as checked
+                values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
+            sums.append(LatticeSum(values, clipping.lattice, part.start))
+        return sums
+
+    def _clipping(
+        self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
+    ) -> Clipping:
+        try:
+            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
+        except ValueError:
+            raise InputError(f"clip must be one number or {settings}, one per setting") from None
+        return Clipping.of(clips, outputs, self._scale, self.arithmetic, per_class)
 
     def _group_sum(self, step: _Step, group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
@@ -245,9 +295,14 @@ class Engine:
                 targets = self._targets[block]
                 for setting in cube:
                     self.loss.residual(setting.T, targets, out=setting.T)
-                step.clipping.apply(cube, self._store.inverse_norm[block])
-                scores[:, stop - start :] = 0.0  # padding counts nothing
-                part = self._store.backward(rows, scores, work)
+                # Clipping is in place, so all parts but the last work on a copy.
+                multipliers = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
+                for each, clipping, norms in zip(
+                    multipliers, step.clippings, self._store.inverse_norms, strict=True
+                ):
+                    clipping.apply(each.reshape(cube.shape), norms[block])
+                    each[:, stop - start :] = 0.0  # padding counts nothing
+                part = self._store.backward(rows, multipliers, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
