@@ -9,7 +9,7 @@ from tacit.stages.plain import PlainPCA, PlainScale, SoftPCA
 from tacit.stages.private import PrivateCenter
 from tacit.stages.private_impute import PrivateImpute
 from tacit.stages.private_pca import PrivatePCA
-from tacit.stages.public import PublicPCA, PublicScale
+from tacit.stages.public import PublicPCA, PublicPrecondition, PublicRotation, PublicScale
 from tacit.stages.scale import PrivateScale
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "PrivatePCA",
     "PrivateScale",
     "PublicPCA",
+    "PublicPrecondition",
+    "PublicRotation",
     "PublicScale",
     "Quantize",
     "RandomProjection",
