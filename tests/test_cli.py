@@ -246,6 +246,8 @@ def test_bad_input_is_refused(here, more, words):
         (["--recipe", "magic"], "no recipe is called 'magic'"),
         (["--components", 3], "components are for the recipe"),
         (["--recipe", "pillar"], "needs public rows"),
+        (["--recipe", "adadps"], "needs public rows"),
+        (["--recipe", "dp-raft", "--public", "train.csv"], "public rows are for the recipe"),
         (["--recipe", "jl", "--components", 0], "components=0"),
         (["--neighbors", "friends"], "not a relation"),
         (["--loss", "squared"], "regression"),
@@ -336,9 +338,19 @@ def test_a_mistake_of_ours_is_not_hidden(here, monkeypatch):
     assert not os.path.exists("model")
 
 
-def test_pillar_from_the_command_line(here):
+@pytest.mark.parametrize(
+    ("recipe", "more"),
+    [
+        ("pillar", ["--components", 3]),
+        ("gep", ["--components", 3]),
+        ("adadps", []),
+        ("dp-raft+pillar", ["--components", 3]),
+    ],
+)
+def test_recipes_with_public_rows_from_the_command_line(here, recipe, more):
     write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
-    run(*fitting("--recipe", "pillar", "--public", "public.csv", "--components", 3))
+    run(*fitting("--recipe", recipe, "--public", "public.csv", *more))
+    run("verify", "model/certificate.json")
     run("predict", "model", "public.csv", "--out", "p.csv")
     assert read_table("p.csv").n == 300
 

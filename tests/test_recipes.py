@@ -8,13 +8,16 @@ import pytest
 from tacit import DPLinearClassifier, DPLinearRegressor, recipe
 from tacit.exceptions import InputError
 from tacit.recipes import RECIPES
-from tacit.trainers import DPGD, DPSGD
+from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
 LABELS = (X[:, 0] > 1).astype(int)
 NEEDS = {
     "pillar": {"public": X[:50], "n_components": 3},
+    "gep": {"public": X[:50], "n_components": 3},
+    "adadps": {"public": X[:50]},
+    "dp-raft+pillar": {"public": X[:50], "n_components": 3},
     "jl": {"n_components": 3},
     "dp-pca": {"n_components": 3},
     "ptr-pca": {"n_components": 1, "gap": 1e-3},
@@ -24,6 +27,10 @@ PARTS = {
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "pillar": (["Normalize", "PublicPCA"], DPGD),
+    "gep": (["Normalize", "PublicRotation"], GEP),
+    "adadps": (["Normalize", "PublicPrecondition"], AdaDPS),
+    "dp-raft": (["Normalize"], DPRAFT),
+    "dp-raft+pillar": (["Normalize", "PublicPCA"], DPRAFT),
     "jl": (["Normalize", "RandomProjection"], DPGD),
     "dp-pca": (["Normalize", "PrivatePCA"], DPGD),
     "plain-pca": (["Normalize", "SoftPCA"], DPGD),
@@ -70,6 +77,10 @@ def test_settings_reach_their_stage():
     assert (stages[0].radius, stages[1].share) == (3.0, 0.2)
     assert recipe("jl", n_components=2, seed=5)["stages"][1].seed == 5
     assert recipe("pillar", public=X, n_components=2)["stages"][1].n_components == 2
+    assert recipe("gep", public=X, n_components=2, balance=0.3)["trainer"].n_components == 2
+    assert recipe("adadps", public=X, floor=0.5)["stages"][1].floor == 0.5
+    assert recipe("dp-raft", radius=3.0)["trainer"].clip == 3.0  # in proportion to the rows
+    assert recipe("dp-raft+pillar", public=X, clip=0.2)["trainer"].clip == 0.2
 
 
 def test_mistakes_are_named():
@@ -79,5 +90,8 @@ def test_mistakes_are_named():
         recipe("dp-gd", n_components=3)
     with pytest.raises(InputError, match="radius must be a positive number"):
         recipe("dp-gd", radius=0)
+    for name in ("pillar", "gep", "dp-raft+pillar"):
+        with pytest.raises(InputError, match="needs public="):
+            DPLinearClassifier(**recipe(name, n_components=3)).fit(X, LABELS)
     with pytest.raises(InputError, match="needs public="):
-        DPLinearClassifier(**recipe("pillar", n_components=3)).fit(X, LABELS)
+        DPLinearClassifier(**recipe("adadps")).fit(X, LABELS)

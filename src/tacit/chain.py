@@ -16,11 +16,13 @@ from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
 from tacit.privacy.sampling import candidates, cheapest
 from tacit.stages.base import PlainStage, Stage
+from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
+from tacit.trainers.rivals import AdaDPS
 
-__all__ = ["Way", "check", "relation", "sampled", "walk"]
+__all__ = ["Way", "check", "relation", "sampled", "suits", "walk"]
 
 
 def relation(neighbors: str, stages: Sequence[Stage]) -> str:
@@ -67,6 +69,22 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
             )
         released = stage if stage.pays else released
         blanked = stage if stage.blanks else blanked
+
+
+def suits(stages: Sequence[Stage], trainer: GradientTrainer) -> None:
+    """Refuse a trainer behind stages that it is not made for."""
+    plain = [stage.name for stage in stages if isinstance(stage, PlainStage)]
+    if plain and not trainer.takes_drift:
+        raise InputError(
+            f"{trainer.name} is not analysed for rows that a plain stage, here {plain[0]}, has "
+            "moved; train with DPGD, or leave the stage out"
+        )
+    if isinstance(trainer, AdaDPS) and not isinstance(
+        stages[-1] if stages else None, PublicPrecondition
+    ):
+        raise InputError(
+            "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
@@ -36,6 +36,7 @@ from tacit.privacy.ptr import Test
 from tacit.progress import Progress, silent
 from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
+from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
@@ -73,6 +74,7 @@ class Plan:
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
         chain.check(self.stages, self.neighbors)
+        chain.suits(self.stages, self.trainer)
 
     @property
     def plain(self) -> bool:
@@ -322,9 +324,13 @@ class CalibratedPlan:
             arithmetic=self.arithmetic,
             shift=shift,
             blanks=any(stage.blanks for stage in plan.stages),
+            split=self.trainer.split(self.facts),
         )
+        facts = self.facts
+        if fitted and isinstance(fitted[-1], PublicPrecondition):
+            facts = replace(facts, scales=tuple(fitted[-1].scale_.tolist()))
         weights = self.trainer.train(
-            engine, self.noise_multiplier, self.facts, key, progress=progress, moves=self.moves
+            engine, self.noise_multiplier, facts, key, progress=progress, moves=self.moves
         )
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
@@ -467,15 +473,20 @@ class CalibratedPlan:
             )
         q = trainer.sampling_probability(facts)
         sampled = "all rows" if q == 1 else f"each row with probability {q:.3g}"
+        clips = trainer.clips
+        in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         lines.append(
             f"Training, {trainer.name}: {trainer.steps} steps on {sampled}, each row's gradient "
-            f"clipped to {float(trainer.clip):.3g}, first rate {float(trainer.learning_rate):.3g} "
-            f"({trainer.schedule}), momentum {float(trainer.momentum):g}."
+            f"clipped{in_parts} to {_listed(clips, 3)}, first rate "
+            f"{float(trainer.learning_rate):.3g} ({trainer.schedule}), momentum "
+            f"{float(trainer.momentum):g}."
         )
+        added = trainer.deviations(self.noise_multiplier, 0.0, None)
+        noise = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
+        mean = [z / (q * facts.size) for z in noise]
         lines.append(
-            f"Noise on every step's sum: {self.noise_multiplier:.4g} clipped gradients; on the "
-            f"mean gradient that is {self.noise_multiplier / (q * facts.size):.3g} clips a "
-            "coordinate."
+            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients; on the mean "
+            f"gradient that is {_listed(mean, 3)} clips a coordinate."
         )
         drawn = [b for _, b in facts.shifts]
         if drawn:
@@ -526,6 +537,10 @@ class Fit:
     stages: tuple[Stage, ...]
     certificate: Certificate
     plan: CalibratedPlan | None = None
+
+
+def _listed(numbers: Sequence[float], digits: int) -> str:
+    return " and ".join(f"{number:.{digits}g}" for number in numbers)
 
 
 def _share(stage: Stage) -> float:

@@ -17,11 +17,13 @@ from tacit.stages import (
     PlainPCA,
     PrivateCenter,
     PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
     RandomProjection,
     SoftPCA,
     Stage,
 )
-from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, GradientTrainer
 
 __all__ = ["RECIPES", "parse_stage", "recipe"]
 
@@ -48,6 +50,33 @@ def _pillar(
 ) -> tuple[list[Stage], GradientTrainer]:
     """PILLAR (paper 003, Algorithm 1): PCA on public rows, then private training."""
     return [Normalize(radius), PublicPCA(public, n_components)], DPGD(**trainer)
+
+
+def _gep(
+    public: Any = None, n_components: Any = "auto", radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """GEP (Yu et al. 2021): gradients in and outside a public subspace, clipped separately."""
+    return [Normalize(radius), PublicRotation(public)], GEP(n_components=n_components, **trainer)
+
+
+def _adadps(
+    public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """AdaDPS (Li et al. 2022): gradients divided by public scales before they are clipped."""
+    return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
+
+
+def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """DP-RAFT (Panda et al. 2022): a linear probe on normalised rows, hardly clipped."""
+    return [Normalize(radius)], DPRAFT(**{"clip": radius, **trainer})
+
+
+def _dp_raft_pillar(
+    public: Any = None, n_components: int = 40, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
+    stages, probe = _dp_raft(radius, **trainer)
+    return [*stages, PublicPCA(public, n_components)], probe
 
 
 def _jl(
@@ -85,6 +114,10 @@ RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
     "pillar": _pillar,
+    "gep": _gep,
+    "adadps": _adadps,
+    "dp-raft": _dp_raft,
+    "dp-raft+pillar": _dp_raft_pillar,
     "jl": _jl,
     "dp-pca": _dp_pca,
     "plain-pca": _plain_pca,

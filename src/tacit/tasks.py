@@ -51,8 +51,8 @@ __all__ = [
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
 TAKERS = {
-    "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca"),
-    "public": ("public rows", "pillar"),
+    "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
+    "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
     "gap": ("eigengaps", "ptr-pca"),
     "strength": ("strengths", "plain-pca"),
 }

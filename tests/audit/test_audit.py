@@ -103,7 +103,7 @@ def test_a_model_is_not_refuted_either(observe):
 # The audit has teeth.
 
 
-@pytest.mark.parametrize("recipe", ["dpsgd-f", "dp-gd", "pillar", "jl", "dp-pca"])
+@pytest.mark.parametrize("recipe", ["dpsgd-f", "dp-gd", "pillar", "gep", "adadps", "jl", "dp-pca"])
 def test_audits_come_within_thirty_per_cent_of_gaussian_plans(recipe):
     plan = plan_of(recipe, 8.0)
     assert accountant_for([event for _, event in plan.spent]) == "gaussian-dp"
@@ -122,6 +122,11 @@ TIGHT = {
     "dp-gd": ("dp-gd", {}, 0.99),
     "dpsgd-f": ("dpsgd-f", {}, 0.99),
     "dp-pca": ("dp-pca", {}, 0.99),
+    "gep": ("gep", {}, 0.99),
+    "gep, unbalanced": ("gep", {"balance": 0.2, "columns": 6}, 0.99),
+    "adadps": ("adadps", {}, 0.99),
+    "dp-raft": ("dp-raft", {}, 0.99),
+    "dp-raft+pillar": ("dp-raft+pillar", {}, 0.99),
     "private scaling": ([ClipNorm(1.0), PrivateScale()], {}, 0.99),
     "private imputation": ([ClipNorm(1.0), PrivateImpute()], {}, 0.99),
     "bounds": ([Bound(-1, 3), PrivateCenter()], {}, 0.99),

@@ -18,10 +18,10 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import Plan
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
-from tacit.stages import ClipNorm, PrivateCenter
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer
+from tacit.stages import ClipNorm, PrivateCenter, PublicPrecondition
+from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, Engine, Facts, GradientTrainer
 
-EVERY_TRAINER = [DPGD, DPSGD]
+EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS]
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4
 
@@ -44,7 +44,8 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
     array, targets, loss, outputs = problem(name)
     facts = facts or facts_of(outputs)
     trainer = cls(**{"steps": 5, **settings}).resolve(facts)
-    engine = Engine(as_rows(array if rows is None else rows, bound=1.0), targets, loss)
+    seen = as_rows(array if rows is None else rows, bound=1.0)
+    engine = Engine(seen, targets, loss, split=trainer.split(facts))
     options = {} if progress is None else {"progress": progress}
     return trainer.train(engine, 2.0, facts, Key.from_seed(seed), **options)
 
@@ -105,6 +106,18 @@ def test_the_event_counts_the_steps_at_the_noise_given(cls):
     assert getattr(event, "sampling_probability", 1.0) == probability
 
 
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_clips_and_noise_are_stated_for_the_same_parts(cls):
+    facts = facts_of()
+    trainer = cls().resolve(facts)
+    parts = 1 if trainer.split(facts) is None else 2
+    assert len(trainer.clips) == len(trainer.deviations(2.0, 0.0, None)) == parts
+    # A row moves the whitened sums by no more than the event says, and may move them so far.
+    noise = trainer.deviations(2.0, 0.0, None)
+    reach = sum((c / d) ** 2 for c, d in zip(trainer.clips, noise, strict=True))
+    assert reach == pytest.approx(1 / 2.0**2, rel=1e-12)
+
+
 # Runs
 
 
@@ -127,8 +140,9 @@ def test_one_seed_gives_one_model_and_another_another(cls):
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
 def test_noise_from_one_key_is_never_used_twice(cls):
     rows, targets, loss, outputs = problem()
-    engine, key = Engine(as_rows(rows, bound=1.0), targets, loss), Key.from_seed(0)
-    trainer = cls(steps=3).resolve(facts_of(outputs))
+    trainer, key = cls(steps=3).resolve(facts_of(outputs)), Key.from_seed(0)
+    split = trainer.split(facts_of(outputs))
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, split=split)
     trainer.train(engine, 2.0, facts_of(outputs), key)
     with pytest.raises(Exception, match="opened before"):
         trainer.train(engine, 2.0, facts_of(outputs), key)
@@ -158,13 +172,22 @@ def test_a_run_that_diverges_says_what_to_change(cls):
 
 @pytest.mark.parametrize("neighbors", sorted(NEIGHBORS))
 @pytest.mark.parametrize(
-    "trainer", [DPGD(steps=20), DPSGD(steps=20, batch_size=15)], ids=lambda t: t.name
+    "trainer",
+    [
+        DPGD(steps=20),
+        DPRAFT(steps=20),
+        DPSGD(steps=20, batch_size=15),
+        GEP(steps=20, balance=0.7),
+        AdaDPS(steps=20),
+    ],
+    ids=lambda t: t.name,
 )
 def test_a_plan_with_it_is_certified_and_verified_under_every_relation(trainer, neighbors):
     n = N if neighbors != "add_or_remove_one" else N - 3  # the number of rows is then private
     rows, targets, loss, _ = problem(n=n)
     stages = (ClipNorm(1.0), PrivateCenter(0.2))
-    plan = Plan(Budget(1.0, 1e-5), stages, trainer, loss, neighbors)
+    last = (PublicPrecondition(np.eye(D)),) if isinstance(trainer, AdaDPS) else ()
+    plan = Plan(Budget(1.0, 1e-5), (*stages, *last), trainer, loss, neighbors)
     calibrated = plan.calibrate(size=N, columns=D, classes=3)
     fit = calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))
     found = fit.certificate.verify()

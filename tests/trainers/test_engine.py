@@ -551,7 +551,7 @@ def big_integer_parts(engine, weights, clips):
     return found
 
 
-def float_parts(rows, targets, loss, weights, clips, split, **options):
+def float_parts(rows, targets, loss, weights, clips, *, split, per_class=False):
     """Both parts of every row's gradient, clipped one by one in plain float64."""
     found = []
     for part, clip in zip(parts_of(split, rows.shape[1]), clips, strict=True):
@@ -559,7 +559,6 @@ def float_parts(rows, targets, loss, weights, clips, split, **options):
         for setting, bound in zip(weights, np.broadcast_to(clip, len(weights)), strict=True):
             residual = loss.residual(rows @ setting, targets)
             gradients = (rows[:, :, None] * residual[:, None, :])[:, part]
-            per_class = options.get("per_class", False)
             axes = (1,) if per_class else (1, 2)
             limit = bound / math.sqrt(setting.shape[1]) if per_class else bound
             norms = np.sqrt((gradients**2).sum(axis=axes, keepdims=True))
@@ -614,7 +613,7 @@ def test_both_parts_are_close_to_plain_float64(name, arithmetic, per_class):
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
     sums = engine.gradient_sums(weights, clips, per_class=per_class)
     full = np.column_stack([rows, np.full(1500, 0.5)])
-    expected = float_parts(full, targets, loss, weights, clips, 14, per_class=per_class)
+    expected = float_parts(full, targets, loss, weights, clips, split=14, per_class=per_class)
     for total, values, clip in zip(sums, expected, clips, strict=True):
         error = np.abs(total.float() - values).max(axis=(1, 2)) / clip
         # A short part is rounded to as many units as a long one: its direction is less exact.

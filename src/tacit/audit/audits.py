@@ -34,6 +34,10 @@ def settings(name: str, columns: int) -> dict[str, Any]:
     special: dict[str, dict[str, Any]] = {
         "dpsgd": {"batch_size": 8.0},
         "pillar": {"public": np.eye(columns), "n_components": columns},
+        "gep": {"public": np.eye(columns), "n_components": columns // 2},
+        "adadps": {"public": np.eye(columns)},
+        "dp-raft": {"clip": 0.1},
+        "dp-raft+pillar": {"clip": 0.1, "public": np.eye(columns), "n_components": columns},
         "jl": {"n_components": columns, "seed": 0},
         "dp-pca": {"n_components": columns},
         # Steps that hardly move: the noise of a step follows the weights.

@@ -167,7 +167,8 @@ def _collision(
             for release, total in zip(tape, sums, strict=True)
             if release.kind == "step"
         ]
-        apart = [float(np.linalg.norm(a - b)) for a, b in combinations(noise[:16], 2)]
+        pairs = [(a, b) for a, b in combinations(noise[:16], 2) if a.size == b.size]
+        apart = [float(np.linalg.norm(a - b)) for a, b in pairs]
         nearest.append(math.log(max(min(apart, default=1.0), 1e-9)))
     return nearest[1] - nearest[0]
 

@@ -40,11 +40,14 @@ class Release:
         As released.
     deviation : float
         Standard deviation of the noise that was counted, for vectors and matrices.
+    start : int
+        First column, for a step's sum over a part of the columns.
     """
 
     kind: Literal["step", "sum", "test"]
     value: np.ndarray
     deviation: float = 1.0
+    start: int = 0
 
 
 def _moment(chunks: Any, bound: float) -> np.ndarray:
@@ -68,7 +71,7 @@ def _step(real: Any, keep: Keep, again: Again | None) -> Any:
             keep(total.float())
             return again().value
         noisy: np.ndarray = real(total, deviations, key, step)
-        keep(Release("step", noisy.copy(), float(deviations[0])))
+        keep(Release("step", noisy.copy(), float(deviations[0]), total.start))
         return noisy
 
     return add

@@ -32,7 +32,6 @@ from tacit.stages import (
     PlainPCA,
     PlainScale,
     PrivatePCA,
-    PublicPCA,
     PublicScale,
     Quantize,
     RandomProjection,
@@ -85,8 +84,9 @@ def shape(plan: Plan) -> tuple[int, int]:
             raise InputError(
                 "an audit makes its own tables of numbers; leave out Encode, which is free"
             )
-        if isinstance(stage, PublicPCA | PublicScale):
-            d = max(d, np.shape(stage.public)[1] if stage.public is not None else 2)
+        public = getattr(stage, "public", None)
+        if public is not None:
+            d = max(d, np.shape(public)[1])
         if isinstance(stage, Bound):
             d = max(d, np.size(stage.low), np.size(stage.high))
         if isinstance(stage, PlainPCA | PrivatePCA):

@@ -3,5 +3,16 @@
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
 
-__all__ = ["DPGD", "DPSGD", "Engine", "Facts", "GradientTrainer", "train_together"]
+__all__ = [
+    "DPGD",
+    "DPRAFT",
+    "DPSGD",
+    "GEP",
+    "AdaDPS",
+    "Engine",
+    "Facts",
+    "GradientTrainer",
+    "train_together",
+]

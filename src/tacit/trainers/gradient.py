@@ -9,9 +9,9 @@ event, so sampler, clipping, noise and normaliser cannot part from the account.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class GradientTrainer:
     pull: float = 0.0
     clipping: str = "flat"
     bias: OrAuto = "auto"
+    #: Whether `deviation` covers rows that moved, so that plain stages may come first.
+    takes_drift: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -84,18 +86,22 @@ class GradientTrainer:
         """The same trainer with every ``"auto"`` replaced, by public facts only."""
         self.check(facts)
         given = {k: v for k, v in asdict(self).items() if not _is_auto(v)}
-        filled = suggest(facts, given)
+        filled = self.suggest(facts, given)
         return replace(self, **{k: filled[k] for k, v in asdict(self).items() if _is_auto(v)})
+
+    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A value for every setting; those given stay."""
+        return suggest(facts, given)
 
     def check(self, facts: Facts) -> None:
         """Refuse settings that make no sense, naming the one to change."""
-        self._check("steps", lambda v: _whole(v) and v >= 1, "a whole number from 1")
+        self._check("steps", lambda v: is_whole(v) and v >= 1, "a whole number from 1")
         for name in ("learning_rate", "clip", "bias"):
-            self._check(name, _positive, "a positive number")
+            self._check(name, is_positive, "a positive number")
         self._check("momentum", lambda v: _number(v) and 0 <= v < 1, "in [0, 1)")
         self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
         self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
-        self._check("radius", lambda v: v is None or _positive(v), "a positive number or None")
+        self._check("radius", lambda v: v is None or is_positive(v), "a positive number or None")
         self._check("pull", lambda v: _number(v) and 0 <= v < math.inf, "0 or a positive number")
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
 
@@ -116,6 +122,29 @@ class GradientTrainer:
         the clip, and more where rows drifted (`deviation`).
         """
         return Gaussian(noise_multiplier, count=int(self.steps))
+
+    @property
+    def clips(self) -> tuple[float, ...]:
+        """The clip of every part of a row's gradient that is clipped by itself."""
+        return (float(self.clip),)
+
+    def split(self, facts: Facts) -> int | None:
+        """Column that begins the second part, where there are two."""
+        return None
+
+    def scales(self, facts: Facts, d: int) -> np.ndarray | None:
+        """What the d columns of the rows were divided by, if the weights move as if they were not.
+
+        Public numbers of shape (d, 1). Whatever is done to weights, only the engine
+        sees them scaled.
+        """
+        return None
+
+    def deviations(
+        self, noise_multiplier: float, norm: float, moves: Movement | None
+    ) -> tuple[float, ...]:
+        """Standard deviation of the noise on the sum of every part."""
+        return (self.deviation(noise_multiplier, norm, moves),)
 
     def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
         """Standard deviation of the noise on a sum, at weights of that norm.
@@ -186,7 +215,7 @@ class DPSGD(GradientTrainer):
     def check(self, facts: Facts) -> None:
         super().check(facts)
         allowed = f"above 0 and at most the number of rows, {facts.size}"
-        self._check("batch_size", lambda v: _positive(v) and v <= facts.size, allowed)
+        self._check("batch_size", lambda v: is_positive(v) and v <= facts.size, allowed)
 
     def sampling_probability(self, facts: Facts) -> float:
         return accounted_probability(min(1.0, self.batch_size / facts.size))
@@ -243,11 +272,14 @@ def train_together(
     """
     first = trainers[0]
     for other in trainers:
-        for name in ("steps", "batch_size", "clipping"):
+        for name in ("steps", "batch_size", "clipping", "n_components"):
             if getattr(other, name, None) != getattr(first, name, None):
                 raise InputError(f"settings trained together must have the same {name}")
+    if engine.split != first.split(facts):
+        raise InputError(f"{first.name} needs an engine with split={first.split(facts)}")
     steps = int(first.steps)
-    clip = np.array([float(trainer.clip) for trainer in trainers])
+    clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
+    scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
     momentum = _column([trainer.momentum for trainer in trainers])
     pull = _column([trainer.pull for trainer in trainers])
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
@@ -260,28 +292,35 @@ def train_together(
             batch = None
             if isinstance(first, DPSGD):
                 batch = key.stream("batch", step).include(engine.n, q)
-            total = engine.gradient_sum(
-                weights, clip, batch=batch, per_class=first.clipping == "per-class"
+            seen = weights if scales is None else weights * scales
+            sums = engine.gradient_sums(
+                seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
-            norms = _norms(weights)  # public: the last step's outcome
+            norms = _norms(seen)  # public: the last step's outcome
             deviations = [
-                trainer.deviation(z, norm, moves)
+                trainer.deviations(z, norm, moves)
                 for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
             ]
-            noisy = _add_noise(total, deviations, key, step)
+            noisy = np.concatenate(
+                [
+                    _add_noise(total, [d[part] for d in deviations], key, step * len(sums) + part)
+                    for part, total in enumerate(sums)
+                ],
+                axis=1,
+            )
             gradient = noisy / (q * facts.size) + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             average += _weight(trainers, step, steps) * weights
             progress("training", step + 1, steps)
-    return average
+    return average if scales is None else average * scales
 
 
-def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, step: int) -> np.ndarray:
-    """The one place where a trainer's sums meet their noise."""
+def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, number: int) -> np.ndarray:
+    """The one place where a trainer's sums meet their noise; each sum has its number."""
     released = np.empty(total.values.shape)
     for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
-        stream = key.stream("noise", step, s)
+        stream = key.stream("noise", number, s)
         deviation = deviations[s]
         if total.values.dtype.kind == "i":
             drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
@@ -311,6 +350,12 @@ def _weight(trainers: Sequence[GradientTrainer], step: int, steps: int) -> np.nd
     return _column([weight[trainer.average] for trainer in trainers])
 
 
+def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
+    if all(given is None for given in scales):
+        return None
+    return np.stack([np.ones((d, 1)) if given is None else given for given in scales])
+
+
 def _column(values: Sequence[Any]) -> np.ndarray:
     return np.array([float(value) for value in values])[:, None, None]
 
@@ -323,9 +368,9 @@ def _number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float | np.number)
 
 
-def _positive(value: Any) -> bool:
+def is_positive(value: Any) -> bool:
     return _number(value) and 0 < value < math.inf
 
 
-def _whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     return _number(value) and math.isfinite(value) and int(value) == value
