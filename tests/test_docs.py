@@ -19,6 +19,7 @@ RUNNABLE = [
     "docs/plain-stages.md",
     "docs/price.md",
     "docs/privatize.md",
+    "docs/rivals.md",
     "docs/theory.md",
     "docs/tutorial.md",
 ]

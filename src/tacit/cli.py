@@ -62,8 +62,10 @@ factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
 RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
-mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first. dp-pca: noisy
-PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
+mean. dpsgd: on sampled rows. pillar: public PCA first. gep: gradients in and outside a public
+subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
+public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
+themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
 replace_one if a stage looks at the rows without noise, replace_special otherwise."""
@@ -75,7 +77,8 @@ PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-Components = Annotated[int | None, flag("Components to keep, for pillar, jl, dp-pca, ptr-pca.")]
+KEPT = "Components to keep, for recipes that project; for gep, those of its subspace."
+Components = Annotated[int | None, flag(KEPT)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
 Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
@@ -144,7 +147,10 @@ def fit(
     out: Out,
     target: Annotated[str | None, flag("Column to predict, unless the schema names it.")] = None,
     recipe: Recipe = "dpsgd-f",
-    public: Annotated[Path | None, flag("Public rows of the same schema, for pillar.")] = None,
+    public: Annotated[
+        Path | None,
+        flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar."),
+    ] = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
     gap: Gap = None,

@@ -32,7 +32,7 @@ PROBE = {
 
 @dataclass
 class GEP(GradientTrainer):
-    """Gradient embedding perturbation (Yu, Zhang, Chen & Liu 2021, Algorithm 1).
+    """Gradient embedding perturbation (Yu, Zhang, Chen & Liu 2021).
 
     Gradients are split into an *embedding*, their part in a public anchor subspace, and
     the *residual* outside it; each is clipped to its own bound and gets its own noise.
