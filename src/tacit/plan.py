@@ -484,8 +484,11 @@ class CalibratedPlan:
         added = trainer.deviations(self.noise_multiplier, 0.0, None)
         noise = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
         mean = [z / (q * facts.size) for z in noise]
+        joint = (
+            "" if len(clips) == 1 else f", which count as one sum with {self.noise_multiplier:.4g}"
+        )
         lines.append(
-            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients; on the mean "
+            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
             f"gradient that is {_listed(mean, 3)} clips a coordinate."
         )
         drawn = [b for _, b in facts.shifts]

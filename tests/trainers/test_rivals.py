@@ -12,6 +12,9 @@ import scipy.sparse as sp
 from scipy.stats import kstest
 
 from tacit import DPLinearClassifier, recipe
+from tacit.audit import prepare
+from tacit.audit.distinguish import Subject, worst
+from tacit.audit.worlds import pairs
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
@@ -19,7 +22,7 @@ from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.plan import Plan
 from tacit.privacy import Budget, Gaussian
-from tacit.privacy.accountants import epsilon
+from tacit.privacy.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.stages import (
     ClipNorm,
@@ -440,6 +443,7 @@ def test_what_is_explained_is_both_parts():
     text = plan.explain()
     assert "clipped in two parts (outside and in the subspace) to 0.02 and 0.3" in text
     assert f"{each:.4g} and {each:.4g} clipped gradients" in text
+    assert f"count as one sum with {plan.noise_multiplier:.4g};" in text
 
 
 def test_gep_after_a_plain_stage_is_refused():
@@ -472,6 +476,18 @@ def test_adadps_after_a_plain_stage_has_the_noise_that_its_scaled_weights_ask_fo
     assert met[-1] > 0 and all(moves is plan.moves for _, moves in told)
     assert plan.moves.drift.total >= 2.0 * plan.drifts[2].total > 0  # stretched by up to 1/floor
     assert len(rows) == plan.facts.size
+
+
+@pytest.mark.parametrize("rate", [0.01, 3.0])
+def test_neighbours_of_adadps_after_a_plain_stage_lie_within_the_account(rate):
+    """On the worst tables that audits know, with weights that move; in deviations of the noise."""
+    stages = (ClipNorm(1.0), SoftPCA(0.3), PublicPrecondition(np.diag([3.0, 0.2]), 0.5))
+    trainer = AdaDPS(steps=3, learning_rate=rate, clip=0.3)
+    plan = Plan(Budget(4.0, 1e-5), stages, trainer, get_loss("logistic"), "replace_one")
+    _, calibrated = prepare(plan)
+    _, apart = worst([Subject(calibrated, pair) for pair in pairs(calibrated)])
+    mu = gaussian_mu(4.0, 1e-5)
+    assert 0.1 * mu < max(apart.values()) <= mu
 
 
 def test_adadps_needs_its_stage_last():
