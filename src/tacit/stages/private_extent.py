@@ -18,7 +18,7 @@ from tacit.privacy.events import Event
 from tacit.stages.base import Context, PrivateStage, block_rows, require_unmoved
 from tacit.stages.free import clamp
 
-__all__ = ["PrivateBounds", "PrivateClip"]
+__all__ = ["PrivateBounds", "PrivateClip", "RankStage"]
 
 
 @dataclass
