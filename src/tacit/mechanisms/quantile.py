@@ -117,7 +117,7 @@ class Floats:
 
     Edges are ±2^e·(1 + j/2^digits) with whole j and e, over the whole range of floats, so a cell
     spans a factor of 1 + 2^-digits at most. With ``top``, the cells are the last 2^bits that end
-    at the cell of that positive number, which is 2^(bits − digits) octaves.
+    at the cell of that positive number, which is 2^(bits − digits) octaves (or begin at zero).
 
     Examples
     --------
@@ -145,7 +145,7 @@ class Floats:
     def _first(self) -> int:
         if self.top is None:
             return -(1 << (self.bits - 1))
-        return int(self._ordered(np.array([self.top]))[0]) + 1 - (1 << self.bits)
+        return max(0, int(self._ordered(np.array([self.top]))[0]) + 1 - (1 << self.bits))
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
         """Whole numbers in the order of the floats: their bits, the magnitude of negatives turned
@@ -164,8 +164,6 @@ class Floats:
 
     def edge(self, t: int) -> float:
         place, shift = self._first + int(t), 52 - self.digits
-        if place < 0 and self.top is not None:
-            return 0.0
         # Beyond the floats there are infinities and what is not a number: they end at the largest.
         place = min(max(place, -(_INFINITY >> shift)), _INFINITY >> shift)
         value = float(np.array([abs(place) << shift]).view(np.float64)[0])
