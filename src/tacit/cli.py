@@ -59,7 +59,8 @@ EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a 
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
-RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
+RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dpsgd-f-theory: rows as
+long as they are, a private mean and a private scale. dp-gd: without the
 mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first. dp-pca: noisy
 PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
