@@ -18,6 +18,7 @@ RUNNABLE = [
     "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",
+    "docs/private-statistics.md",
     "docs/privatize.md",
     "docs/tutorial.md",
 ]
@@ -61,7 +62,7 @@ def test_relative_links_point_to_files(page):
     assert not lost
 
 
-@pytest.mark.parametrize("module", ["tacit", "tacit.stages", "tacit.trainers"])
+@pytest.mark.parametrize("module", ["tacit", "tacit.stages", "tacit.trainers", "tacit.mechanisms"])
 def test_public_names_are_documented(module):
     """In code, that is: "load" and "save" are ordinary words elsewhere."""
     texts = [page.read_text(encoding="utf-8") for page in PAGES if page.name != "CONTRIBUTING.md"]

@@ -26,6 +26,7 @@ from tacit.mechanisms.mean import instance_optimal_mean
 from tacit.mechanisms.moments import noisy_moments
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.quantile import METHODS, Floats, Grid, Linear, Method, Targets, search
+from tacit.privacy.events import Gaussian
 
 __all__ = [
     "private_bounds",
@@ -64,7 +65,7 @@ def private_mean(
     True
     """
     _one_of("method", method, MEANS)
-    table, count, key = _prepared(rows, size, key)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
     stream, d = key.stream("mean"), table.shape[1]
     if method == "gaussian":
         return noisy_sum(_chunks(table), d, bound, noise_multiplier, stream) / count
@@ -130,7 +131,7 @@ def private_quantile(
         raise InputError("pass both low and high, or neither")
     grid: Grid = Floats(digits=6) if low is None or high is None else Linear(low, high, bits)
     column = np.asarray(values, dtype=np.float64).reshape(-1, 1)
-    table, count, key = _prepared(column, size, key)
+    table, count, key = _prepared(column, noise_multiplier, size, key)
     targets = Targets((fraction,), size=count if size is None else None)
     (cell,) = search(
         lambda: (grid.cells(chunk) for chunk in _chunks(table)),
@@ -163,7 +164,7 @@ def private_radius(
     True
     """
     _one_of("method", method, METHODS)
-    table, count, key = _prepared(rows, size, key)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
     return noisy_radius(
         lambda: _chunks(table),
         bound,
@@ -195,7 +196,7 @@ def private_bounds(
     True
     """
     _one_of("method", method, METHODS)
-    table, count, key = _prepared(rows, size, key)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
     return noisy_bounds(
         lambda: _chunks(table),
         table.shape[1],
@@ -227,7 +228,7 @@ def private_scale(
     >>> deviation.round(1)
     array([0.2, 0.1])
     """
-    table, count, key = _prepared(rows, size, key)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
     stream = key.stream("scale")
     found = noisy_moments(
         _chunks(table), table.shape[1], bound, noise_multiplier, stream, size=count
@@ -254,14 +255,17 @@ def private_second_moment(
     array([[0.7, 0.2],
            [0.2, 0.3]])
     """
-    table, count, key = _prepared(rows, size, key)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
     stream, d = key.stream("moment"), table.shape[1]
     total = noisy_second_moment(_chunks(table), d, bound, noise_multiplier, stream, size=count)
     return total / count
 
 
-def _prepared(rows: Any, size: int | None, key: Key | None) -> tuple[Any, int, Key]:
+def _prepared(
+    rows: Any, noise_multiplier: float, size: int | None, key: Key | None
+) -> tuple[Any, int, Key]:
     """A table of finite numbers, what stands for its number of rows, and a key."""
+    Gaussian(noise_multiplier)  # which refuses noise that is none
     if sp.issparse(rows):
         table: Any = sp.csr_array(rows).astype(np.float64)
         table.sum_duplicates()  # entries stored twice would make a row look shorter
