@@ -18,6 +18,7 @@ RUNNABLE = [
     "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",
+    "docs/private-statistics.md",
     "docs/privatize.md",
     "docs/rivals.md",
     "docs/theory.md",
@@ -65,7 +66,15 @@ def test_relative_links_point_to_files(page):
 
 @pytest.mark.parametrize(
     "module",
-    ["tacit", "tacit.stages", "tacit.trainers", "tacit.losses", "tacit.theory", "tacit.instances"],
+    [
+        "tacit",
+        "tacit.stages",
+        "tacit.trainers",
+        "tacit.mechanisms",
+        "tacit.losses",
+        "tacit.theory",
+        "tacit.instances",
+    ],
 )
 def test_public_names_are_documented(module):
     """In code, that is: "load" and "save" are ordinary words elsewhere."""

@@ -14,6 +14,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
 LABELS = (X[:, 0] > 1).astype(int)
 NEEDS = {
+    "dpsgd-f-theory": {"radius": 100.0},
     "pillar": {"public": X[:50], "n_components": 3},
     "gep": {"public": X[:50], "n_components": 3},
     "adadps": {"public": X[:50]},
@@ -24,6 +25,7 @@ NEEDS = {
 }
 PARTS = {
     "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
+    "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "pillar": (["Normalize", "PublicPCA"], DPGD),

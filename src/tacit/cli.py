@@ -61,8 +61,9 @@ EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a 
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
-RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
-mean. dpsgd: on sampled rows. pillar: public PCA first. gep: gradients in and outside a public
+RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dpsgd-f-theory: rows as
+long as they are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows.
+pillar: public PCA first. gep: gradients in and outside a public
 subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
 public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
 themselves. ptr-pca: their PCA, behind a test."""

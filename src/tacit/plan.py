@@ -285,7 +285,8 @@ class CalibratedPlan:
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.plain else None
-            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift)
+            counted = plan.neighbors != "add_or_remove_one"
+            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift, counted)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
             crash = None
@@ -517,7 +518,7 @@ class CalibratedPlan:
         """What a stage costs, in words."""
         stage, said = self.plan.stages[i], []
         if i in self.stage_noise:
-            said.append(f"adds noise of {self.stage_noise[i]:.4g} row norms to its sum")
+            said.append(f"adds noise of {self.stage_noise[i]:.4g} contributions of a row")
         behind = self.drifts[i + 1]
         if stage.kind == "plain" and behind is not None:
             said.append(

@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tacit import stages as every
 from tacit.exceptions import InputError
 from tacit.stages import (
+    ClipNorm,
     Normalize,
     PlainPCA,
     PrivateCenter,
+    PrivateClip,
     PublicPCA,
     PublicPrecondition,
     PublicRotation,
@@ -38,6 +41,20 @@ def _dpsgd_f(
 ) -> tuple[list[Stage], GradientTrainer]:
     """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent."""
     return [Normalize(radius), PrivateCenter(share)], DPGD(**trainer)
+
+
+def _dpsgd_f_theory(
+    radius: float | None = None,
+    share: float = 0.3,
+    clip_share: float = 0.2,
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent."""
+    first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
+    center = PrivateCenter(share, method="instance-optimal")
+    # Rows of norm one after the division by τ, and a bias feature of the same size: √2 together.
+    settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
+    return [*first, center, PrivateClip(clip_share)], DPGD(**settings)
 
 
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
@@ -111,6 +128,7 @@ def _ptr_pca(
 
 RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd-f": _dpsgd_f,
+    "dpsgd-f-theory": _dpsgd_f_theory,
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
     "pillar": _pillar,

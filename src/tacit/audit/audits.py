@@ -33,6 +33,7 @@ def settings(name: str, columns: int) -> dict[str, Any]:
     """Settings of a recipe by which the account leaves little room: few steps, a small clip."""
     special: dict[str, dict[str, Any]] = {
         "dpsgd": {"batch_size": 8.0},
+        "dpsgd-f-theory": {"radius": 1.0, "clip": 0.1},
         "pillar": {"public": np.eye(columns), "n_components": columns},
         "gep": {"public": np.eye(columns), "n_components": columns // 2},
         "adadps": {"public": np.eye(columns)},

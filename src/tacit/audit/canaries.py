@@ -25,6 +25,7 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Fit, apply_stages
 from tacit.privacy.accountants import gaussian_mu
 from tacit.stages.base import PlainStage
+from tacit.stages.private_extent import RankStage
 
 __all__ = ["Guessed", "best_guesses", "one_run"]
 
@@ -132,7 +133,7 @@ def _evidence(
     for stage in fitted:
         if isinstance(stage, PlainStage):
             continue  # what it learned is not released
-        if stage.kind == "private":
+        if stage.kind == "private" and not isinstance(stage, RankStage):  # a quantile shows little
             held = np.asarray(seen.collect())
             release = next(sums)
             value, variance = release.value, release.deviation**2

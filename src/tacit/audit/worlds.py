@@ -31,6 +31,7 @@ from tacit.stages import (
     PlainImpute,
     PlainPCA,
     PlainScale,
+    PrivateClip,
     PrivatePCA,
     PublicScale,
     Quantize,
@@ -243,6 +244,11 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
             )
     elif isinstance(stage, PlainImpute):
         yield from _gaps(stage, plan, space)
+    elif isinstance(stage, PrivateClip):
+        # Behind it the bias feature may be as long as a row: then labels tell more than rows.
+        row = np.zeros((n, d))
+        row[0, 0] = r
+        yield "PrivateClip: the same row", row, row
     elif isinstance(stage, Dedup | Quantize):
         yield ("clusters that one row breaks", *_clusters(stage, plan, space))
 

@@ -7,6 +7,7 @@ from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection
 from tacit.stages.impute import FillGaps, PlainImpute
 from tacit.stages.plain import PlainPCA, PlainScale, SoftPCA
 from tacit.stages.private import PrivateCenter
+from tacit.stages.private_extent import PrivateBounds, PrivateClip
 from tacit.stages.private_impute import PrivateImpute
 from tacit.stages.private_pca import PrivatePCA
 from tacit.stages.public import PublicPCA, PublicPrecondition, PublicRotation, PublicScale
@@ -23,7 +24,9 @@ __all__ = [
     "PlainImpute",
     "PlainPCA",
     "PlainScale",
+    "PrivateBounds",
     "PrivateCenter",
+    "PrivateClip",
     "PrivateImpute",
     "PrivatePCA",
     "PrivateScale",

@@ -35,6 +35,7 @@ __all__ = [
     "require_columns",
     "require_count",
     "require_positive",
+    "require_unmoved",
 ]
 
 Kind = Literal["free", "public", "private", "plain"]
@@ -60,6 +61,8 @@ class Context:
         Place in the plan; it keeps the randomness of two stages apart.
     drift : Drift or None
         How far the rows that come in may lie from a neighbour's, after plain stages.
+    counted : bool
+        Whether ``size`` is the number of rows itself; not so where that is private.
     """
 
     size: int
@@ -68,6 +71,7 @@ class Context:
     before: tuple[Stage, ...] = ()
     position: int = 0
     drift: Drift | None = None
+    counted: bool = True
 
 
 @dataclass
@@ -206,7 +210,7 @@ class Stage:
 
 @dataclass
 class PrivateStage(Stage):
-    """A stage that looks at the private rows through Gaussian noise.
+    """A stage that looks at the private rows through noise.
 
     Parameters
     ----------
@@ -308,6 +312,16 @@ def require_count(stage: Stage, name: str) -> int:
             f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
         )
     return int(value)
+
+
+def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
+    """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
+    if incoming is not None and incoming.total:
+        raise InputError(
+            f"{stage.name} counts how many rows lie beyond an edge. All rows that a plain stage "
+            "has moved, however little, may cross it together, so it cannot follow a plain stage; "
+            "put it in front of that"
+        )
 
 
 def require_columns(stage: Any, d: int | None = None) -> list[int]:

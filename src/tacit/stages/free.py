@@ -23,7 +23,7 @@ from tacit.stages.base import (
 )
 from tacit.stages.linear import Projection
 
-__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection"]
+__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection", "clamp"]
 
 
 @dataclass
@@ -153,13 +153,17 @@ class Bound(Stage):
         return float(1 / np.min(high / 2 - low / 2)) * (1 + 1e-12)
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        low, high = self._limits()
-        middle, half = low / 2 + high / 2, high / 2 - low / 2
-        # Clamp at the end as well: the division may round past one.
-        return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
+        return clamp(chunk, *self._limits())
 
     def note(self) -> str:
         return "columns are clamped to public bounds"
+
+
+def clamp(chunk: Chunk, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Columns clamped to [low, high] and mapped linearly to [-1, 1]."""
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    # Clamp at the end as well: the division may round past one.
+    return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
 
 
 @dataclass
