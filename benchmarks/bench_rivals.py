@@ -32,13 +32,11 @@ from tacit.privacy import Budget
 
 DELTA = 1e-5
 PUBLIC = 5_000
-FACTORS = (0.25, 0.5, 1.0, 2.0)
-COMPONENTS = (20, 40, 80, 160)
+FACTORS = (0.25, 0.5, 1.0)
+COMPONENTS = (20, 40, 80, 160, 320)
 #: What a method takes beside the learning rate: public rows, components, other settings.
 METHODS: dict[str, tuple[bool, bool, dict[str, Any]]] = {
     "dpsgd": (False, False, {}),
-    "dp-gd": (False, False, {}),
-    "dpsgd-f": (False, False, {}),
     "pillar": (True, True, {}),
     "jl": (False, True, {}),
     "dp-pca": (False, True, {}),
