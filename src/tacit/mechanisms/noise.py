@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tacit.exceptions import InputError, TacitError
+from tacit.exceptions import InputError, MachineError, TacitError
 from tacit.mechanisms import discrete_gaussian as dg
 from tacit.mechanisms.lattice import inclusion_threshold
 
@@ -401,7 +401,7 @@ def self_test() -> None:
 
     Raises
     ------
-    TacitError
+    MachineError
         If one of them does not give the known answer.
     """
     # NIST SP 800-38A, F.5.5: CTR-AES256.Encrypt, first two blocks.
@@ -426,7 +426,7 @@ def self_test() -> None:
 
 def _require(passed: bool, what: str) -> None:
     if not passed:
-        raise TacitError(
+        raise MachineError(
             f"{what} gives wrong answers on this machine, so no noise can be drawn. Reinstall "
             "numpy and cryptography; if that does not help, please report it with their versions."
         )
