@@ -319,11 +319,15 @@ class Stream(_Secret):
                 # Enough for all, most of the time. How many are tried does not change the result.
                 tries = min(dg.BLOCK, int((wanted + 2.0 * math.sqrt(wanted)) / table.kept) + 4)
                 values, kept = dg.attempt(self._peek(2 * tries), table, self._long)
-                hits = np.flatnonzero(kept)[:wanted]
-                stop = done + hits.size
-                values.take(hits, out=out[done:stop], mode="wrap")
-                self._skip(2 * (int(hits[-1]) + 1 if stop == count else tries))
-                done = stop
+                found = min(int(np.count_nonzero(kept)), wanted)
+                if found == wanted or table.kept < 0.9:  # or the processor would guess wrong
+                    hits = np.flatnonzero(kept)[:found]
+                    values.take(hits, out=out[done : done + found], mode="wrap")
+                    tries = int(hits[-1]) + 1 if found == wanted else tries
+                else:
+                    out[done : done + found] = values[kept]
+                self._skip(2 * tries)
+                done += found
         return out
 
     # Everything below is called with the lock held.
