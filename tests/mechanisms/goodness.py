@@ -10,6 +10,7 @@ probability 2.5e-7.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import dataclass, field
 from functools import cache
@@ -79,7 +80,7 @@ def exact(sigma: float) -> tuple[np.ndarray, float]:
             total = 2 * sum(mass) - 1
         else:
             sums = [below(k * cell, sigma) for k in range(cells + 1)]
-            mass = [b - a for a, b in zip(sums, sums[1:], strict=False)]
+            mass = [b - a for a, b in itertools.pairwise(sums)]
             kappa = 2 * mp.exp(-2 * (mp.pi * s) ** 2)
             total = s * mp.sqrt(2 * mp.pi) * (1 + kappa)
         return np.array([float(m / total) for m in mass[:cells]]), float(1 / total)
