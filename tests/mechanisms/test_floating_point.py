@@ -61,7 +61,7 @@ def accuracy(release, sums, seed):
 
 
 def tables(d=784, n=60):
-    """Rows of norm 1, and the same without the first, whose sums are about as large as the noise."""
+    """Rows of norm 1, and the same without the first; sums are about as large as the noise."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(n, d)) + 0.5
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -102,7 +102,7 @@ def test_the_attack_decides_on_naive_noise_and_finds_nothing_on_ours():
 
 @pytest.mark.parametrize("arithmetic", ["exact", "strict", "fast"])
 def test_the_same_of_a_step_of_training(arithmetic):
-    """Gradient sums: floating-point noise of the fast path gives them away, exact noise does not."""
+    """The floating-point noise of the fast path gives gradient sums away, exact noise does not."""
     both = tables(d=300)
     loss = get_loss("squared")
     totals = []
