@@ -64,7 +64,7 @@ def noise() -> list[str]:
     found = run("bench_noise.py")
     return [
         "Draws of the exact discrete Gaussian, in nanoseconds, beside NumPy's float64 normals",
-        f"(PCG64) in the same run; their speed should be at least {found['least']:g} of NumPy's. The",
+        f"(PCG64) in the same run; their speed should be at least {found['least']:g} of that. The",
         "smallest size is one step of training, its stream opened anew.",
         "",
         *table(

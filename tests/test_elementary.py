@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -128,7 +130,7 @@ FIXED |= {"maximum", "minimum", "clip", "sign", "copysign", "less", "greater", "
 class Watched(np.ndarray):
     """An array that tells which operations it goes through."""
 
-    seen: set[str] = set()
+    seen: ClassVar[set[str]] = set()
 
     def __array_ufunc__(self, ufunc, method, *given, out=None, **named):
         Watched.seen.add(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")

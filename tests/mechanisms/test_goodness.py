@@ -81,10 +81,8 @@ def repeated(stream, sigma, n, rng):
 
 
 @pytest.mark.parametrize("fault", [wrong_scale, cut_tail, heavy_tail, leaning, repeated])
-@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("sigma", [20.0, 2.0**30])
 def test_faulty_draws_do_not_fit(sigma, fault):
-    if fault is cut_tail and sigma < 1:
-        pytest.skip("so few draws are that far out that their lack would not show")
     rng = np.random.default_rng(1)
     counts = Counts(sigma)
     stream = Key.from_seed(f"fault {sigma}").stream("noise")

@@ -238,7 +238,7 @@ def test_removing_a_row_removes_exactly_its_own_sum(name, arithmetic, store, per
         return found.values
 
     batch = np.arange(0, n, 2)
-    for turn, i in enumerate((0, 7, 8, 16, 30, n - 1)):
+    for turn, i in enumerate((7, 8, 16, n - 1)):
         cut, other = CUTS[turn % len(CUTS)], CUTS[(turn + 1) % len(CUTS)]
         rest = np.delete(np.arange(n), i)
         every, without = engine(np.arange(n), **cut), engine(rest, **other)
