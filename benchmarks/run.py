@@ -53,6 +53,33 @@ def step() -> list[str]:
         "",
         f"16 settings trained together cost {ratio['exact settings']:.1f} times one "
         f"(float32: {ratio['fast settings']:.1f}).",
+        "",
+        "Strict arithmetic checks every sum: a step takes "
+        f"{ratio['strict full'] / ratio['exact full']:.2f} times the exact one on full batches, "
+        f"{ratio['strict batch'] / ratio['exact batch']:.2f} times on Poisson batches.",
+    ]
+
+
+def noise() -> list[str]:
+    found = run("bench_noise.py")
+    return [
+        "Draws of the exact discrete Gaussian, in nanoseconds, beside NumPy's float64 normals",
+        f"(PCG64) in the same run; their speed should be at least {found['least']:g} of that. The",
+        "smallest size is one step of training, its stream opened anew.",
+        "",
+        *table(
+            ("draws", "σ", "normal", "discrete", "speed"),
+            *(
+                (
+                    f"{r['draws']:,}",
+                    r["sigma"],
+                    f"{r['normal_ns']:.1f}",
+                    f"{r['discrete_ns']:.1f}",
+                    f"{r['speed']:.2f}",
+                )
+                for r in found["results"]
+            ),
+        ),
     ]
 
 
@@ -171,6 +198,7 @@ def statistics() -> list[str]:
 
 SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
+    "noise": ("Time of noise", noise),
     "accuracy": ("Accuracy", accuracy),
     "dedup": ("De-duplication", dedup),
     "lowrank": ("Projections on low-rank rows", lowrank),

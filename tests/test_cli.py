@@ -20,6 +20,7 @@ from tacit.data.readers import read_table
 from tacit.estimators import DPLinearClassifier
 from tacit.models import load
 from tacit.privacy import Certificate
+from tacit.trainers.storage import DenseStore
 
 FILES = ["certificate.json", "model.safetensors", "report.html"]
 SCHEMA = """\
@@ -471,6 +472,35 @@ def test_the_demo_runs_from_end_to_end(tmp_path, monkeypatch):
     assert "earlier" not in (tmp_path / "tacit-demo" / "report.html").read_text(encoding="utf-8")
     assert parsed("verify", "tacit-demo")["claimed"] == 1.0
     assert "already holds" in refused("demo", "--out", tmp_path / "tacit-demo")
+
+
+# --- strict arithmetic ---------------------------------------------------------------------------
+
+
+def test_strict_arithmetic_from_the_command_line(here):
+    parsed(*fitting("--arithmetic", "strict"))
+    assert Certificate.load("model/certificate.json").plan["arithmetic"] == "strict"
+    report = (here / "model" / "report.html").read_text(encoding="utf-8")
+    assert "strict: exact, and every sum was checked" in report
+    assert run("verify", "model").exit_code == 0
+    asked = ["--epsilon", 2, "--delta", 1e-4, "--rows", 600, "--schema", "s.yaml"]
+    assert parsed("plan", *asked, "--arithmetic", "strict")["plan"]["arithmetic"] == "strict"
+
+
+def test_a_machine_that_computes_wrongly_writes_nothing(here, monkeypatch):
+    real = DenseStore.backward
+
+    def wrong(self, rows, multipliers, work):
+        found = real(self, rows, multipliers, work)
+        found[0, 0] += 1
+        return found
+
+    monkeypatch.setattr(DenseStore, "backward", wrong)
+    before = sorted(os.listdir(here))
+    said = refused(*fitting("--arithmetic", "strict"))
+    assert "the sum of gradients came out wrong on this machine" in said
+    assert "Nothing of this step was released" in said
+    assert sorted(os.listdir(here)) == before
 
 
 # --- preprocessing without noise -----------------------------------------------------------------

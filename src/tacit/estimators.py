@@ -220,9 +220,11 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     size : int, optional
         Public stand-in for the number of rows, needed with
         ``"add_or_remove_one"``.
-    arithmetic : {"exact", "fast"}
-        ``"exact"`` proves the noise on real computers; ``"fast"`` uses float32
-        and writes "ideal arithmetic assumed" into the certificate.
+    arithmetic : {"exact", "strict", "fast"}
+        ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
+        step by step, what that proof takes for granted of the machine, for about a
+        third more time; ``"fast"`` uses float32 and writes "ideal arithmetic
+        assumed" into the certificate.
     random_state : int, optional
         Makes a run repeatable *and not private*: for tests. The certificate
         then says "seeded: not for release".

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
+from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
@@ -44,7 +45,7 @@ from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
 
-ARITHMETIC = ("exact", "fast")
+ARITHMETIC = ("exact", "strict", "fast")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class Plan:
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
         chain.check(self.stages, self.neighbors)
         chain.suits(self.stages, self.trainer)
+        if self.plain and self.arithmetic == "strict":
+            raise InputError(
+                "arithmetic='strict' checks sums of integers; rows behind a plain stage are not "
+                "rounded to integers, so use arithmetic='exact', or stages without a plain one"
+            )
 
     @property
     def plain(self) -> bool:
@@ -119,7 +125,7 @@ class Plan:
         trainer = self.trainer.resolve(facts)
         draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
         slack = 0.0
-        if self.arithmetic == "exact":
+        if self.arithmetic != "fast":
             draws += bool(test_share)
             slack = numerical_delta(draws, self.budget.epsilon)
         if accountant_for([trainer.event(1.0, facts)]) == "pld":
@@ -141,7 +147,7 @@ class Plan:
         moves = None
         if self.plain:
             bias = float(trainer.bias) * way.typical if self.fit_intercept else 0.0
-            moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic == "exact")
+            moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = chain.sampled(facts, trainer, moves, left_over)
 
         def events(z: float) -> list[Event]:
@@ -162,7 +168,7 @@ class Plan:
             drifts=way.drifts,
             moves=moves,
             test=test,
-            draws=draws if self.arithmetic == "exact" else 0,
+            draws=draws if self.arithmetic != "fast" else 0,
         )
 
 
@@ -205,11 +211,10 @@ class CalibratedPlan:
     draws: int = 0
 
     @property
-    def arithmetic(self) -> Literal["exact", "rounded", "fast"]:
+    def arithmetic(self) -> Literal["exact", "strict", "rounded", "fast"]:
         """How sums are taken: rows that move must not jump from integer to integer."""
-        if self.plan.arithmetic == "fast":
-            return "fast"
-        return "exact" if self.moves is None else "rounded"
+        asked = cast(Literal["exact", "strict", "fast"], self.plan.arithmetic)
+        return "rounded" if asked == "exact" and self.moves is not None else asked
 
     def run(
         self,
@@ -277,6 +282,7 @@ class CalibratedPlan:
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         plan, size = self.plan, self.facts.size
+        strict = self.arithmetic == "strict"
         fitted: list[Stage] = []  # what maps rows at prediction
         told: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
@@ -286,9 +292,12 @@ class CalibratedPlan:
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.plain else None
             counted = plan.neighbors != "add_or_remove_one"
-            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift, counted)
+            noise, done = self.stage_noise.get(i), tuple(fitted)
+            context = Context(size, key, noise, done, i, drift, counted, strict)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
+            if strict and looks:
+                check_places(seen)
             crash = None
             try:
                 stage.fit(seen if looks else seen.hidden(), context)
@@ -317,6 +326,8 @@ class CalibratedPlan:
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
         if self.moves is not None and plan.loss.task == "regression":
             targets = np.clip(targets, -TARGET, TARGET)  # what the constants of drift rest on
+        if strict:
+            check_places(seen)
         engine = Engine(
             seen,
             targets,
@@ -413,20 +424,26 @@ class CalibratedPlan:
                 f"a private test of the stages' conditions passes wrongly with probability "
                 f"{self.test.delta:.3g} at most, which delta covers"
             )
-        if plan.arithmetic == "exact" and self.moves is not None:
+        if plan.arithmetic == "fast":
+            said.append("ideal arithmetic assumed: sums and noise are in floating point")
+        elif self.moves is not None:
             said.append(
                 "sums are in float64 with a proven bound on their rounding, which is part of the "
                 "sensitivity, and the noise is an exact discrete Gaussian, from AES-256 in counter "
                 "mode keyed by the operating system: the guarantee is computational"
             )
-        elif plan.arithmetic == "exact":
+        else:
             said.append(
                 "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
                 "in counter mode keyed by the operating system: the guarantee is computational"
             )
-            said.append("elementary functions give a row the same value wherever it stands")
-        else:
-            said.append("ideal arithmetic assumed: sums and noise are in floating point")
+            said.append(
+                "strict: every product behind a sum was checked, with probability 2^-30 at most "
+                "that an error passes, and gradients come from correctly rounded operations"
+                if plan.arithmetic == "strict"
+                else "elementary functions give a row the same value wherever it stands, and the "
+                "linear algebra library adds products in float64"
+            )
         return said
 
     def to_dict(self, fitted: Sequence[Stage] = ()) -> dict[str, Any]:

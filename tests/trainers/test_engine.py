@@ -191,19 +191,69 @@ def test_order_blocks_and_threads_do_not_change_the_sum(name, sparse):
         assert (other == expected).all()
 
 
+CUTS = [
+    {"threads": 1},
+    {"threads": 1, "block": 16, "group": 16},
+    {"threads": 2, "block": 16, "group": 32},
+    {"threads": 3, "block": 37, "group": 1000},
+]
+
+
+STORES = ["dense", "sparse", "shifted", "shifted sparse"]
+KEPT = [("exact", store) for store in STORES] + [("strict", "dense"), ("strict", "shifted sparse")]
+
+
+@pytest.mark.parametrize("per_class", [False, True], ids=["flat", "per-class"])
+@pytest.mark.parametrize(("arithmetic", "store"), KEPT, ids=" ".join)
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_removing_a_row_removes_exactly_its_own_sum(name):
-    n = 61
-    rows, targets, loss, weights = problem(name, n=n, d=5)
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss)
-    everything = engine.gradient_sum(weights, 0.6).values
-    for i in range(n):
+def test_removing_a_row_removes_exactly_its_own_sum(name, arithmetic, store, per_class):
+    """Deleted or left out of a batch, however sums are cut: the very integers of that row."""
+    n, d, clip = 61, 5, [0.05, 0.6, 40.0]  # nearly all rows clipped, some, none
+    rows, targets, loss, weights = problem(name, n=n, d=d, settings=3)
+    rows[7] = 0.0
+    rows[8] *= 1e9  # far beyond the bound
+    weights = with_intercept(weights)
+    shift = np.linspace(-0.7, 0.5, d) if "shifted" in store else None
+
+    def engine(which, *, threads, block=None, group=None):
+        part = rows[which]
+        part = sp.csr_array(np.where(np.abs(part) > 0.2, part, 0.0)) if "sparse" in store else part
+        made = Engine(
+            as_rows(part, bound=1.0),
+            targets[which],
+            loss,
+            intercept=0.7,
+            shift=shift,
+            threads=threads,
+            arithmetic=arithmetic,
+        )
+        made._store.block_rows = block or made._store.block_rows
+        made._store.group_rows = group or made._store.group_rows
+        return made
+
+    def total(made, batch=None, count=3):
+        found = made.gradient_sum(weights[:count], clip[:count], batch=batch, per_class=per_class)
+        summed = made.n if batch is None else len(batch)
+        assert_within(found, np.array(clip[:count]) * summed)
+        return found.values
+
+    batch = np.arange(0, n, 2)
+    for turn, i in enumerate((7, 8, 16, n - 1)):
+        cut, other = CUTS[turn % len(CUTS)], CUTS[(turn + 1) % len(CUTS)]
         rest = np.delete(np.arange(n), i)
-        without = Engine(as_rows(rows[rest], bound=1.0), targets[rest], loss)
-        own = Engine(as_rows(rows[i : i + 1], bound=1.0), targets[i : i + 1], loss)
-        difference = everything - without.gradient_sum(weights, 0.6).values
-        assert (difference == own.gradient_sum(weights, 0.6).values).all()
-        assert (difference == engine.gradient_sum(weights, 0.6, batch=np.array([i])).values).all()
+        every, without = engine(np.arange(n), **cut), engine(rest, **other)
+        own = total(engine([i], **other))
+        assert (total(every) - total(without) == own).all()  # deleted: later rows move up
+        assert (total(every) - total(every, rest) == own).all()  # left out
+        assert (total(every, np.array([i])) == own).all()
+        with_it, without_it = np.union1d(batch, [i]), np.setdiff1d(batch, [i])
+        assert (total(every, with_it) - total(every, without_it) == own).all()
+        assert (total(every, count=1) - total(without, count=1) == own[:1]).all()
+    if arithmetic == "exact" and shift is None:  # blanked out, it counts nothing at all
+        null = Engine(
+            as_rows(np.zeros((1, d)), bound=1.0), targets[:1], loss, intercept=0.7, blanks=True
+        )
+        assert not total(null).any()
 
 
 # One row is bounded

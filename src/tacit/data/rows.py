@@ -105,9 +105,13 @@ class Rows:
         """Whether the source holds sparse rows (maps may still densify chunks)."""
         return bool(self.source.sparse)
 
-    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[tuple[slice, Chunk]]:
-        for start in range(0, self.n, size):
-            stop = min(start + size, self.n)
+    def chunks(
+        self, size: int = CHUNK_ROWS, *, first: int | None = None
+    ) -> Iterator[tuple[slice, Chunk]]:
+        """Chunks of ``size`` rows, the first one of ``first``; the last may be shorter."""
+        stop = 0
+        while stop < self.n:
+            start, stop = stop, min(stop + (size if stop else first or size), self.n)
             chunk = self.source.slice(start, stop)
             for row_map in self.maps:
                 chunk = row_map.apply(chunk)

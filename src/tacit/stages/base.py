@@ -63,6 +63,8 @@ class Context:
         How far the rows that come in may lie from a neighbour's, after plain stages.
     counted : bool
         Whether ``size`` is the number of rows itself; not so where that is private.
+    strict : bool
+        Whether exact products are to be checked.
     """
 
     size: int
@@ -72,6 +74,7 @@ class Context:
     position: int = 0
     drift: Drift | None = None
     counted: bool = True
+    strict: bool = False
 
 
 @dataclass

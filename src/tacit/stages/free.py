@@ -207,7 +207,7 @@ class RandomProjection(Projection):
         stream = key.stream("init", context.position if context else 0)
         words = stream.words(rows.d * self.n_components)
         signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, self.n_components)
-        self._set(signs / math.sqrt(self.n_components), rows)
+        self._set(signs / math.sqrt(self.n_components), rows, context)
         return self
 
     def note(self) -> str:

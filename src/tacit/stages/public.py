@@ -102,7 +102,7 @@ class PublicPCA(Subspace):
             raise InputError(
                 f"PublicPCA: the public rows have rank {rank}; pass n_components={rank} or fewer"
             )
-        self._set(vectors[:, ::-1][:, :k].copy(), rows)
+        self._set(vectors[:, ::-1][:, :k].copy(), rows, context)
         self.fingerprint = _fingerprint(self.public)
         return self
 
@@ -133,7 +133,7 @@ class PublicRotation(Projection):
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
         _, vectors = _components(self, _public_rows(self, self.public, rows, context))
-        self._set(vectors, rows)
+        self._set(vectors, rows, context)
         self.fingerprint = _fingerprint(self.public)
         return self
 

@@ -13,7 +13,9 @@ computes the residual of a row in the same way wherever the row stands in an
 array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
 same order. What the stages before the engine do to a row must have that
-property as well.
+property as well. In strict arithmetic both are checked while the engine works
+(`tacit.trainers.strict`), and residuals are computed from correctly rounded
+operations alone.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
 from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, Weights
-from tacit.trainers.schedule import groups_of, ordered_sum, padded
+from tacit.trainers.schedule import Block, groups_of, ordered_sum, padded
+from tacit.trainers.selftest import tested
 from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
+from tacit.trainers.strict import StepCheck, Watch
 
 __all__ = ["Engine", "LatticeSum"]
 
@@ -72,6 +76,7 @@ class _Step:
     operand: Any
     clippings: tuple[Clipping, ...]
     outputs: int
+    check: StepCheck | None
 
 
 class Engine:
@@ -89,9 +94,10 @@ class Engine:
         Gives the residual.
     intercept : float
         Size of a constant feature appended to every row; 0 for none.
-    arithmetic : {"exact", "rounded", "fast"}
-        Integers; float64 sums rounded to a lattice, off by at most
-        `tacit.trainers.quantize.rounding_error`; or float32 without a guarantee.
+    arithmetic : {"exact", "strict", "rounded", "fast"}
+        Integers; integers, with every product checked; float64 sums rounded to a
+        lattice, off by at most `tacit.trainers.quantize.rounding_error`; or float32
+        without a guarantee.
     shift : ndarray of shape (rows.d,), optional
         Public vector subtracted from every row. Sparse rows stay sparse.
     blanks : bool
@@ -130,7 +136,7 @@ class Engine:
         loss: Loss,
         *,
         intercept: float = 0.0,
-        arithmetic: Literal["exact", "rounded", "fast"] = "exact",
+        arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
         blanks: bool = False,
         split: int | None = None,
@@ -139,8 +145,10 @@ class Engine:
     ) -> None:
         if rows.bound is None:
             raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
-        if arithmetic not in ("exact", "rounded", "fast"):
-            raise InputError(f"arithmetic is {arithmetic!r}; it must be exact, rounded or fast")
+        if arithmetic not in ("exact", "strict", "rounded", "fast"):
+            raise InputError(
+                f"arithmetic is {arithmetic!r}; it must be exact, strict, rounded or fast"
+            )
         if not 0 <= intercept <= LIMIT:
             raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
         if threads is not None and threads < 1:
@@ -153,6 +161,8 @@ class Engine:
             shift = np.asarray(shift, dtype=np.float64)
             if shift.shape != (rows.d,) or not np.isfinite(shift).all():
                 raise InputError(f"shift must hold {rows.d} finite numbers")
+        if arithmetic != "fast":
+            tested()
         self.n = rows.n
         self.d = rows.d + (1 if intercept else 0)
         if split is not None and not 0 < split < self.d:
@@ -162,20 +172,24 @@ class Engine:
         self.parts = tuple(slice(*ends) for ends in pairwise(cuts))
         self.loss = loss
         self.arithmetic = arithmetic
+        strict = arithmetic == "strict"
+        self._kind = "exact" if strict else arithmetic
+        self._residual = (loss.portable() if strict else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
-        self._targets = checked_targets(targets, rows.n, arithmetic)
+        self._targets = checked_targets(targets, rows.n, self._kind)
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
         shown = silent if progress is None else progress
         self._store = ingest(
             rows,
             self._scale,
-            arithmetic,
+            self._kind,
             float(intercept),
             shift,
             parts=self.parts,
             progress=shown,
             blanks=blanks,
         )
+        self._watch = Watch(self._store, self.n, self.d) if strict else None
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -185,6 +199,10 @@ class Engine:
     def outputs(self) -> int | None:
         """Scores per row; None where class indices leave it to the weights."""
         return self._targets.shape[1] if self._targets.ndim == 2 else None
+
+    @property
+    def _total_type(self) -> type[np.int64] | type[np.float64]:
+        return np.int64 if self._kind == "exact" else np.float64
 
     def __enter__(self) -> Self:
         stack = ExitStack()
@@ -250,20 +268,23 @@ class Engine:
         if len(clips) != len(self.parts):
             raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
         clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
-        operand = self._store.operand(Weights.of(weights, self._scale, self.arithmetic))
+        grid = Weights.of(weights, self._scale, self._kind)
         index = None if batch is None else checked_batch(batch, self.n)
         count = self.n if index is None else index.size
-        total_type = np.int64 if self.arithmetic == "exact" else np.float64
-        total = np.zeros((self.d, settings * outputs), dtype=total_type)
+        check = None if self._watch is None else self._watch.step(grid, whole=index is None)
+        width = settings * outputs + (0 if check is None else check.extra)
+        total = np.zeros((self.d, width), dtype=self._total_type)
         groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
-        step = _Step(index, operand, clippings, outputs)
+        step = _Step(index, self._store.operand(grid), clippings, outputs, check)
         with self:
             ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
+        if check is not None:
+            total = check.conclude(total)
         cube = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])
-            if self.arithmetic == "rounded":  # below 2^63: at most 2^26 rows, as checked
+            if self._kind == "rounded":  # below 2^63: at most 2^26 rows, as checked
                 values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
             sums.append(LatticeSum(values, clipping.lattice, part.start))
         return sums
@@ -275,7 +296,7 @@ class Engine:
             clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
         except ValueError:
             raise InputError(f"clip must be one number or {settings}, one per setting") from None
-        return Clipping.of(clips, outputs, self._scale, self.arithmetic, per_class)
+        return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
 
     def _group_sum(self, step: _Step, group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
@@ -289,27 +310,57 @@ class Engine:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
                 rows, scores = self._store.forward(block, step.operand, work)
-                # Outputs before rows: a sum over outputs then adds whole vectors of rows. One
-                # setting at a time: every row takes the same path whatever runs beside it.
-                cube = scores.reshape(-1, step.outputs, scores.shape[1])
-                targets = self._targets[block]
-                for setting in cube:
-                    self.loss.residual(setting.T, targets, out=setting.T)
-                # Clipping is in place, so all parts but the last work on a copy.
-                multipliers = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
-                for each, clipping, norms in zip(
-                    multipliers, step.clippings, self._store.inverse_norms, strict=True
-                ):
-                    clipping.apply(each.reshape(cube.shape), norms[block])
-                    each[:, stop - start :] = 0.0  # padding counts nothing
+                multipliers = self._multipliers(step, block, stop - start, scores, work)
                 part = self._store.backward(rows, multipliers, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
                     total += part
+            assert total is not None
+            total = total.astype(self._total_type, copy=False)
         self._idle.append(work)
-        assert total is not None
         return total
+
+    def _multipliers(
+        self, step: _Step, block: Block, count: int, scores: np.ndarray, work: Workspace
+    ) -> list[np.ndarray]:
+        """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
+        targets = self._targets[block]
+        norms = [inverse[block] for inverse in self._store.inverse_norms]
+        if step.check is None:
+            found = self._clipped(step, scores, targets, norms, work)
+        else:
+            step.check.scores(block, count, scores)
+            again = step.check.elsewhere(scores)
+            found = self._clipped(step, scores, targets, norms, work)
+            if again is not None:
+                which, moved = again
+                theirs = [norm[which] for norm in norms]
+                others = self._clipped(step, moved, targets[which], theirs, Workspace())
+                step.check.same(found, which, others)
+        for each in found:
+            each[:, count:] = 0.0  # padding counts nothing
+        return found if step.check is None else step.check.multipliers(block, count, found)
+
+    def _clipped(
+        self,
+        step: _Step,
+        scores: np.ndarray,
+        targets: np.ndarray,
+        norms: Sequence[np.ndarray],
+        work: Workspace,
+    ) -> list[np.ndarray]:
+        """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""
+        # Outputs before rows: a sum over outputs then adds whole vectors of rows. One setting at
+        # a time: every row takes the same path whatever runs beside it.
+        cube = scores.reshape(-1, step.outputs, scores.shape[1])
+        for setting in cube:
+            self._residual(setting.T, targets, out=setting.T)
+        # Clipping is in place, so all parts but the last work on a copy.
+        found = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
+        for each, clipping, inverse in zip(found, step.clippings, norms, strict=True):
+            clipping.apply(each.reshape(cube.shape), inverse)
+        return found
 
     def _check_weights(self, weights: np.ndarray) -> None:
         if weights.ndim != 3 or weights.shape[1] != self.d or 0 in weights.shape:

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
+from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
 from tacit.trainers.quantize import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.trainers.schedule import Block
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
+SLAB = 1 << 18  # columns of 15 bits that float64 adds exactly when multiplied by 20 bits
 Parts: TypeAlias = tuple[slice, ...]  # columns that are clipped together
 
 
@@ -88,6 +90,18 @@ class DenseStore:
             np.matmul(rows[:, columns].T, some.T, out=total[columns])
         return total
 
+    def along(self, halves: np.ndarray) -> Residues:
+        """Every row times numbers in two halves (2, d), without the BLAS library."""
+        n, d = self.values.shape
+        total = np.zeros((2, n), dtype=np.int64)
+        for start in range(0, n, self.block_rows):
+            rows = slice(start, start + self.block_rows)
+            for left in range(0, d, SLAB):  # so that float64 is exact
+                columns = slice(left, left + SLAB)
+                wide = self.values[rows, columns].astype(np.float64)
+                total[:, rows] += np.einsum("ij,lj->li", wide, halves[:, columns]).astype(np.int64)
+        return Residues.joined(*total)
+
 
 class SparseStore:
     """Sparse rows, with a shift that is subtracted from the products, not from the rows.
@@ -107,22 +121,23 @@ class SparseStore:
         self.block_rows = min(LATTICE_ROWS, max(2048, matrix.shape[1] // 8))
         self.shift = shift
         self.exact = arithmetic == "exact"
-        wide = matrix.astype(np.float64)
-        self.inverse_norms = [
-            self._inverse_norm(wide[:, part], None if shift is None else shift[part])
-            for part in parts
-        ]
+        self.inverse_norms = [self._inverse_norm(part) for part in parts]
         if not self.exact:
             kind = FLOAT[arithmetic]
             self.matrix = matrix.astype(kind)
             self.inverse_norms = [norms.astype(kind) for norms in self.inverse_norms]
             self.shift = None if shift is None else shift.astype(kind)
 
-    def _inverse_norm(self, wide: sp.csr_array, shift: np.ndarray | None) -> np.ndarray:
-        square = wide.multiply(wide).sum(axis=1)
-        if shift is not None:  # integers below 2**53 where exact, so the differences are too
-            both = square + shift @ shift
-            square = both - 2 * (wide @ shift)
+    def _inverse_norm(self, part: slice) -> np.ndarray:
+        """1 / |x - m| over these columns, by sums that no library has a hand in."""
+        indices = self.matrix.indices
+        inside = (indices >= part.start) & (indices < part.stop)
+        values = np.where(inside, self.matrix.data.astype(np.float64), 0.0)
+        square = self._row_sums(values * values)
+        if self.shift is not None:  # integers below 2**53 where exact, so the differences are too
+            shift = self.shift
+            both = square + np.add.reduce(np.square(shift[part]))
+            square = both - 2 * self._row_sums(values * shift[indices])
             if not self.exact:  # a difference of float32 products is never shorter than its error
                 square = np.maximum(square, 2.0**-40 * both)
         return _inverse_norm(square, self.exact)
@@ -172,6 +187,22 @@ class SparseStore:
             part += (rows.T @ (columns - high * 2.0**24)).astype(np.int64)
         total = columns.sum(axis=0).astype(np.int64)
         return part - self.shift.astype(np.int64)[:, None] * total
+
+    def along(self, halves: np.ndarray) -> Residues:
+        """Every row times numbers in two halves (2, d), without SciPy's products."""
+        values, indices = self.matrix.data.astype(np.int64), self.matrix.indices
+        numbers = halves.astype(np.int64)
+        sums = [segment_sums(values * half[indices], self.matrix.indptr) for half in numbers]
+        found = Residues.joined(*sums)
+        if self.shift is None:
+            return found
+        moved = self.shift.astype(np.int64)
+        return found - Residues.joined(*((half * moved).sum(keepdims=True) for half in numbers))
+
+    def _row_sums(self, values: np.ndarray) -> np.ndarray:
+        """Sums of the stored entries of every row."""
+        n = self.matrix.shape[0]
+        return np.bincount(np.repeat(np.arange(n), np.diff(self.matrix.indptr)), values, n)
 
 
 class Workspace:
