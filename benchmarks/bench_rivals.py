@@ -5,7 +5,8 @@
 
 A tenth of the training rows is public and without labels, the others are private. The grid is the
 same for all: a number of components for those that project, then a factor on the automatic
-learning rate. It is searched with one seed on the *test* rows, as papers do: an oracle that nobody may
+learning rate. It is searched with one seed on the *test* rows, as papers do: an oracle that
+nobody may
 use on private data, and that no method here has to pay for. The best setting is then run with
 every seed. Every fit is kept in the cache, so an interrupted run goes on where it stopped.
 Features are read from the directory named by TACIT_DATA.
