@@ -11,6 +11,7 @@ import pytest
 
 import tacit
 from tacit import DPLinearClassifier, recipe
+from tacit.mechanisms import quantile, selection
 from tacit.mechanisms.noise import Key, Stream
 from tacit.recipes import RECIPES
 from tacit.stages import (
@@ -18,7 +19,9 @@ from tacit.stages import (
     Normalize,
     PlainImpute,
     PlainScale,
+    PrivateBounds,
     PrivateCenter,
+    PrivateClip,
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
@@ -130,15 +133,19 @@ LABELS = np.random.default_rng(0).integers(0, 3, N)
 ROWS = np.random.default_rng(1).normal(size=(N, D)) + 3 * np.eye(3, D)[LABELS]
 GAPS = np.where(np.random.default_rng(2).random((N, D)) < 0.02, np.nan, ROWS)
 
+PUBLIC = {"public": ROWS[:50]}
+OPTIONS = {
+    "pillar": {**PUBLIC, "n_components": 3},
+    "gep": {**PUBLIC, "n_components": 3},
+    "adadps": PUBLIC,
+    "dp-raft+pillar": {**PUBLIC, "n_components": 3},
+    "jl": {"n_components": 3},
+    "dp-pca": {"n_components": 3},
+    "dpsgd-f-theory": {"radius": 9.0},
+    "ptr-pca": {"n_components": 1, "gap": 0.3},
+}
 PLANS = {
-    name: recipe(
-        name,
-        **{"pillar": {"public": ROWS[:50], "n_components": 3}, "jl": {"n_components": 3}}.get(
-            name, {"n_components": 3} if name == "dp-pca" else {}
-        ),
-        **({"n_components": 1, "gap": 0.3} if name == "ptr-pca" else {}),
-        steps=4,
-    )
+    name: recipe(name, steps=4, **OPTIONS.get(name, {}))
     for name in RECIPES
     if name != "dpsgd"  # which takes long to calibrate; tests/test_plan.py counts its draws
 }
@@ -146,6 +153,12 @@ PLANS |= {
     "scale": {"stages": [ClipNorm(4.0), PrivateScale(), ClipNorm(2.0)], "trainer": DPGD(steps=4)},
     "impute": {"stages": [ClipNorm(4.0), PrivateImpute()], "trainer": DPGD(steps=4)},
     "two": {"stages": [Normalize(), PrivateCenter(), PrivatePCA(3)], "trainer": DPGD(steps=4)},
+    "clip": {"stages": [ClipNorm(9.0), PrivateClip()], "trainer": DPGD(steps=4)},
+    "bounds": {"stages": [PrivateBounds(), ClipNorm(1.0)], "trainer": DPGD(steps=4)},
+    "choice": {
+        "stages": [ClipNorm(9.0), PrivateClip(method="exponential")],
+        "trainer": DPGD(steps=4),
+    },
     "plain scale": {"stages": [ClipNorm(4.0), PlainScale()], "trainer": DPGD(steps=4)},
     "plain impute": {
         "stages": [ClipNorm(4.0), PlainImpute(rows_with_gaps=100)],
@@ -160,6 +173,7 @@ class Drawn:
     def __init__(self, patch):
         self.exact, self.floating, self.opened, self.keys = 0, 0, [], []
         exact, floating, opened = Stream.discrete_gaussian, Stream.normal, Key.stream
+        pick = selection.pick
 
         def discrete_gaussian(stream, sigma, count):
             self.exact += count
@@ -174,6 +188,12 @@ class Drawn:
             self.opened.append((id(key), label, step, worker))
             return opened(key, label, step, worker)
 
+        def choice(masses, stream):
+            self.exact += 1  # charged like a draw
+            return pick(masses, stream)
+
+        for module in (selection, quantile):
+            patch.setattr(module, "pick", choice)
         patch.setattr(Stream, "discrete_gaussian", discrete_gaussian)
         patch.setattr(Stream, "normal", normal)
         patch.setattr(Key, "stream", stream)
@@ -213,4 +233,5 @@ def test_every_draw_of_a_fit_is_exact_and_counted(name, arithmetic, drawn):
     assert len(set(drawn.opened)) == len(drawn.opened)
     labels = {label for _, label, _, _ in drawn.opened}
     labels -= {"check", "cut", "turns"} if arithmetic == "strict" else set()
-    assert labels <= {"noise", "batch", "init", "test", "center", "scale", "impute", "components"}
+    stages = {"init", "center", "rotation", "scale", "impute", "components", "clip", "bounds"}
+    assert labels <= {"noise", "batch", "test", *stages}

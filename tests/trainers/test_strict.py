@@ -92,6 +92,36 @@ def test_blocks_and_threads_make_no_difference(store):
             assert (found.values == expected.values).all()
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_parts_that_are_clipped_by_themselves_are_checked_together(store, monkeypatch):
+    rows, targets, loss, weights = problem()
+    data, options = stored(rows, store)
+    options = {**options, "intercept": 0.5, "split": 5}
+    weights = np.concatenate([weights, weights[:, :1]], axis=1)
+    strictly = engine_for(data, targets, loss, **options)
+    exactly = engine_for(data, targets, loss.portable(), "exact", **options)
+    clips = [np.array([0.3, 2.0]), np.array([0.1, 0.7])]
+    for batch in (None, BATCH, None):
+        found = strictly.gradient_sums(weights, clips, batch=batch)
+        expected = exactly.gradient_sums(weights, clips, batch=batch)
+        assert len(found) == len(expected) == 2
+        for one, other in zip(found, expected, strict=True):
+            assert (one.values == other.values).all()
+    cls = DenseStore if store == "dense" else SparseStore
+    real = cls.backward
+    for place in (0, 4, 5, -1):  # at either end of either part
+
+        def wrong(*given, place=place):
+            found = real(*given)
+            found[place, 0] += 1
+            return found
+
+        monkeypatch.setattr(cls, "backward", wrong)
+        for batch in (None, BATCH):
+            with pytest.raises(MachineError, match="came out wrong"):
+                strictly.gradient_sums(weights, clips, batch=batch)
+
+
 def test_the_largest_operands_pass():
     n, d = 8192, 24
     loss = get_loss("squared")
@@ -135,8 +165,8 @@ def test_rows_wider_than_a_slab_are_probed_exactly(monkeypatch):
     numbers = [int(w) for w in engine._watch.columns.residues.word]
     for i in rng.integers(0, N, 20):
         exact = sum(int(x) * r for x, r in zip(store.values[i], numbers, strict=True))
-        assert int(engine._watch.along.word[i]) == exact % 2**64
-        assert int(engine._watch.along.rest[i]) == exact % (2**31 - 1)
+        assert int(engine._watch.along[0].word[i]) == exact % 2**64
+        assert int(engine._watch.along[0].rest[i]) == exact % (2**31 - 1)
 
 
 @pytest.mark.parametrize("cls", [DPGD, DPSGD])
