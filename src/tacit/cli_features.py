@@ -13,8 +13,8 @@ __all__ = ["attach"]
 
 SOURCE = """Images: a folder, a .txt that lists files, .npy or .npz (uint8), idx. Text: a table with
 --column, or a .txt with a line per row."""
-EXTRACTOR = """efficientnet-lite0 (for images, the default), minilm (for text, the default with
---column), or a path: .onnx, TorchScript (.pt), the folder of a BERT model. Pickles are refused."""
+EXTRACTOR = """efficientnet-lite0 (for images, the default), minilm (for text, the default for
+tables), or a path: .onnx, TorchScript (.pt), the folder of a BERT model. Pickles are refused."""
 LABELS = """folders: the first folder below SOURCE; or a column, an array of the .npz, or a file
 with one label per row."""
 RESIZE = """Images of other shapes: crop (the largest centred part, in proportion) or stretch."""

@@ -125,6 +125,8 @@ def decode(data: bytes, name: str) -> np.ndarray:
         raise
     except Exception as error:  # decoders fail in many ways
         reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, pil.UnidentifiedImageError):
+            reason = "no format that Pillow knows"
         raise FileError(f"{name} cannot be read as an image ({reason:.200})") from None
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Row",
     "Source",
     "image_row",
+    "is_table",
     "open_source",
     "read_npz",
     "text_row",
@@ -136,10 +137,7 @@ def open_source(
         an array of the ``.npz``; or a file with a label per row: text, ``.npy`` or idx.
     """
     path = Path(path)
-    if not path.exists():
-        raise FileError(f"no such file or folder: {path}; check the spelling")
-    kinds = [suffix.lower() for suffix in path.suffixes]
-    kind = next((suffix for suffix in reversed(kinds) if suffix not in PACKED), "")
+    kind = _kind(path)
     for name, value, where in (
         ("column", column, kind in TABLES),
         ("key", key, kind == ".npz"),
@@ -174,6 +172,17 @@ def open_source(
         raise InputError("labels from folders need a folder of images")
     found = np.asarray(more[labels]) if labels in more else _label_file(Path(labels))
     return _labelled(source, found, labels)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is named as tables are."""
+    return _kind(path) in TABLES
+
+
+def _kind(path: Path) -> str:
+    """How the name of a file ends, but for its compression."""
+    kinds = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(kinds) if suffix not in PACKED), "")
 
 
 def _require(source: Source, takes: str, path: Path) -> Source:

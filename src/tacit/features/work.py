@@ -15,7 +15,7 @@ import numpy as np
 from tacit.exceptions import FileError, InputError
 from tacit.features.cache import Cache, open_cache
 from tacit.features.extractors import Extractor, open_extractor
-from tacit.features.sources import Row, open_source, read_npz
+from tacit.features.sources import Row, is_table, open_source, read_npz
 from tacit.files import new_file, write_together
 from tacit.progress import Progress, silent
 
@@ -105,21 +105,24 @@ def extract(
     source : path
         See `open_source`; ``column``, ``key`` and ``labels`` go there.
     extractor : str, path or Extractor
-        See `open_extractor`; ``settings`` go there. Left out, it is ``"minilm"`` for a column of
-        text and ``"efficientnet-lite0"`` for images.
+        See `open_extractor`; ``settings`` go there. Left out, it is ``"minilm"`` for a table and
+        ``"efficientnet-lite0"`` for images.
     cache : bool or path
         Where features are kept, so that an interrupted run goes on where it stopped: by default
         in the user's cache folder. They tell as much as the rows.
     jobs : int, optional
         Rows worked at at once; one a core unless given.
     """
+    if not Path(source).exists():  # before a network is opened, which may take a while
+        raise FileError(f"no such file or folder: {source}; check the spelling")
     if extractor is None:
         if Path(source).suffix.lower() == ".txt":
             raise InputError(
                 f"{source}: say which extractor: efficientnet-lite0 if its lines name images, "
                 "minilm if each line is a text"
             )
-        extractor = "efficientnet-lite0" if column is None else "minilm"
+        text = column is not None or is_table(Path(source))
+        extractor = "minilm" if text else "efficientnet-lite0"
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs} must be at least 1")
     network = open_extractor(extractor, **settings)
