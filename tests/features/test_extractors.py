@@ -198,7 +198,8 @@ def test_an_answer_that_is_no_vector_is_refused(tmp_path):
         ({"mean": "grey"}, "one for each of 3"),
         ({"std": 0}, "must be positive"),
         ({"columns": 8}, "must take an image"),
-        ({"colour": 3}, "no setting 'colour'"),
+        ({"colour": 3}, "no setting 'colour': only size, resize"),
+        ({"path": "elsewhere"}, "no setting 'path'"),
         ({"mean": object()}, "numbers, words and lists"),
         ({"mean": float("nan")}, "numbers, words and lists"),
     ],
@@ -224,6 +225,11 @@ def test_what_is_not_there_is_refused(tmp_path, monkeypatch, name, words):
         open_extractor(name)
     with pytest.raises(InputError, match="must be a name"):
         open_extractor(3)  # type: ignore[arg-type]
+
+
+def test_a_setting_of_other_networks_is_refused(tmp_path):
+    with pytest.raises(InputError, match="takes no setting 'size'"):
+        open_extractor(nets.write_bert(tmp_path / "bert"), size=8)
 
 
 class Evil:

@@ -22,6 +22,7 @@ from tacit.exceptions import FileError, InputError
 __all__ = ["NAMED", "Extractor", "Probe", "open_extractor"]
 
 FORMAT = "tacit-extractor/1"
+SETTINGS = ("size", "resize", "mean", "std", "columns", "output")
 LIMIT = 2 << 30  # bytes; what ONNX allows a file to be
 
 Takes: TypeAlias = Literal["image", "text", "vector"]
@@ -121,6 +122,8 @@ class Extractor:
     @contextmanager
     def workers(self, jobs: int | None = None) -> Iterator[Any]:
         """A map over rows, in order, by threads that each work at one row at a time."""
+        if jobs is not None and jobs < 1:
+            raise InputError(f"jobs={jobs} must be at least 1")
         jobs = jobs or _cores()
         with self.around():
             pool = ThreadPoolExecutor(jobs, "features", self.start)
@@ -184,6 +187,9 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
         raise InputError(
             f"extractor={spec!r:.80} must be a name ({', '.join(NAMED)}) or the path of a network"
         )
+    strange = sorted(settings.keys() - set(SETTINGS))
+    if strange:
+        raise InputError(f"an extractor has no setting {strange[0]!r}: only {', '.join(SETTINGS)}")
     known = _plain({key: value for key, value in settings.items() if value is not None})
     path = Path(spec)
     opener: Callable[..., Extractor]

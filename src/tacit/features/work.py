@@ -123,8 +123,6 @@ def extract(
             )
         text = column is not None or is_table(Path(source))
         extractor = "minilm" if text else "efficientnet-lite0"
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs={jobs} must be at least 1")
     network = open_extractor(extractor, **settings)
     found = open_source(source, network.takes, column=column, key=key, labels=labels)
     kept = None if cache is False else open_cache(network, None if cache is True else cache)
