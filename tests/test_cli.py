@@ -142,7 +142,9 @@ def test_version():
     assert run("--version").stdout == f"tacit {tacit.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["schema", "fit", "predict", "plan", "verify", "demo"])
+@pytest.mark.parametrize(
+    "command", ["schema", "fit", "predict", "plan", "verify", "demo", "features"]
+)
 def test_every_command_explains_itself(command):
     text = run(command, "--help").stdout
     assert f"tacit {command} " in text and "Example" in text

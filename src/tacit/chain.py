@@ -48,6 +48,12 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
             f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
             "PlainImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
+    late = next((stage.name for stage in stages[1:] if stage.first), None)
+    if late is not None:
+        raise InputError(
+            f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
+            "would have changed them"
+        )
     released: Stage | None = None
     blanked: Stage | None = None
     for i, stage in enumerate(stages):

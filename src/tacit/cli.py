@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from tacit import __version__
 from tacit.cli_audit import attach as attach_audit
+from tacit.cli_features import attach as attach_features
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.cli_theory import attach as attach_theory
@@ -56,6 +57,7 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 attach_audit(app)
 attach_theory(app)
+attach_features(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
@@ -200,6 +202,7 @@ def predict(
     *,
     out: Annotated[Path, flag("File for the predictions: .csv or .parquet.")],
     proba: Annotated[bool, flag("Also the probability of every class.", "--proba")] = False,
+    extractor: Annotated[str | None, flag("The network of a model of features, if a file.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -211,7 +214,7 @@ def predict(
     """
     from tacit import tasks
 
-    rows = tasks.predict(model, table, out, proba=proba, force=force)
+    rows = tasks.predict(model, table, out, proba=proba, force=force, extractor=extractor)
     if as_json:
         dump({"rows": rows, "out": str(out)})
     else:

@@ -24,7 +24,7 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
-from tacit.stages import Encode, Normalize, PrivateCenter, Stage
+from tacit.stages import Encode, Normalize, PrivateCenter, PublicFeatures, Stage
 from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
 
@@ -107,7 +107,7 @@ class _DPLinear(BaseEstimator):
         return Key.from_seed(state)
 
     def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
-        """Rows of X, checked; a table stays one if the stages begin with Encode."""
+        """Rows of X, checked; a table stays one if the first stage takes tables."""
         if _takes_tables(self.stages if reset else self.stages_):
             table = as_table(X)
             if reset:
@@ -178,7 +178,7 @@ class _DPLinear(BaseEstimator):
         for stage in self.stages_:
             if isinstance(stage, Encode):
                 names = stage.feature_names
-            elif isinstance(stage, Projection):
+            elif isinstance(stage, Projection | PublicFeatures):
                 names = None  # mixtures of columns, which have no names
         if names is None or len(names) != count:
             names = [f"x{i}" for i in range(count)]
@@ -491,7 +491,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
 
 def _takes_tables(stages: Any) -> bool:
     return not isinstance(stages, str) and any(
-        isinstance(s, Encode) for s in (stages if isinstance(stages, list | tuple) else [stages])
+        isinstance(s, Stage) and s.takes_tables
+        for s in (stages if isinstance(stages, list | tuple) else [stages])
     )
 
 

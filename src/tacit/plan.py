@@ -237,6 +237,8 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
+        if plan.stages and plan.stages[0].first:
+            copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
         if ledger is None:
             return self._fit(rows, targets, key, entry=None, **how)
@@ -301,6 +303,7 @@ class CalibratedPlan:
             crash = None
             try:
                 stage.fit(seen if looks else seen.hidden(), context)
+                stage.warm(seen, context, progress)
                 before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
@@ -410,9 +413,7 @@ class CalibratedPlan:
         said.append(f"the names and the number of the columns, {self.columns}, are public")
         said.append("all settings of the plan were chosen without looking at the private rows")
         said += [
-            f"{stage.name}: its public rows are public"
-            for stage in plan.stages
-            if stage.kind == "public"
+            f"{stage.name}: {stage.assumption()}" for stage in plan.stages if stage.assumption()
         ]
         if self.moves is not None:
             said.append(

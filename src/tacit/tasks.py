@@ -227,12 +227,18 @@ def fit(
 
 
 def predict(
-    model: PathLike, table: PathLike, out: PathLike, *, proba: bool = False, force: bool = False
+    model: PathLike,
+    table: PathLike,
+    out: PathLike,
+    *,
+    proba: bool = False,
+    force: bool = False,
+    extractor: PathLike | None = None,
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
     path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
-    estimator = load(path / MODEL if path.is_dir() else path)
-    if not any(isinstance(stage, Encode) for stage in estimator.stages_):
+    estimator = load(path / MODEL if path.is_dir() else path, extractor=extractor)
+    if not any(stage.takes_tables for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
     rows = read_table(table)
     columns = {"prediction": estimator.predict(rows)}

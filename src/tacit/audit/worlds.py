@@ -27,7 +27,6 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.stages import (
     Bound,
     Dedup,
-    Encode,
     PlainImpute,
     PlainPCA,
     PlainScale,
@@ -81,9 +80,9 @@ def shape(plan: Plan) -> tuple[int, int]:
     """Rows and columns for which the plan can be put to a hard test."""
     n, d = SMALL, 2
     for stage in plan.stages:
-        if isinstance(stage, Encode):
+        if stage.first:
             raise InputError(
-                "an audit makes its own tables of numbers; leave out Encode, which is free"
+                f"an audit makes its own tables of numbers; leave out {stage.name}, which is free"
             )
         public = getattr(stage, "public", None)
         if public is not None:

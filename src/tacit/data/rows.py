@@ -20,6 +20,7 @@ __all__ = ["Chunk", "RowMap", "Rows", "as_rows"]
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 CHUNK_ROWS = 4096
+CHUNK_CELLS = 1 << 25  # of the source: 256 MB
 
 
 class RowMap(Protocol):
@@ -54,7 +55,7 @@ class DenseSource:
     sparse = False
 
     def empty(self) -> DenseSource:
-        return DenseSource(np.empty((0, self.d)))
+        return DenseSource(np.empty((0, self.d), dtype=self.array.dtype))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.array[start:stop], dtype=np.float64)
@@ -69,7 +70,7 @@ class SparseSource:
     sparse = True
 
     def empty(self) -> SparseSource:
-        return SparseSource(sp.csr_array((0, self.d)))
+        return SparseSource(sp.csr_array((0, self.d), dtype=self.matrix.dtype))
 
     def slice(self, start: int, stop: int) -> sp.csr_array:
         return self.matrix[start:stop].astype(np.float64)
@@ -108,10 +109,11 @@ class Rows:
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None
     ) -> Iterator[tuple[slice, Chunk]]:
-        """Chunks of ``size`` rows, the first one of ``first``; the last may be shorter."""
+        """Rows in order, ``size`` at a time, ``first`` at first; fewer if as wide as images."""
+        size = max(1, min(size, CHUNK_CELLS // max(1, self.source.d)))
         stop = 0
         while stop < self.n:
-            start, stop = stop, min(stop + (size if stop else first or size), self.n)
+            start, stop = stop, min(stop + (size if stop else min(first or size, size)), self.n)
             chunk = self.source.slice(start, stop)
             for row_map in self.maps:
                 chunk = row_map.apply(chunk)

@@ -3,6 +3,7 @@
 from tacit.stages.base import Context, Stage
 from tacit.stages.duplicates import Dedup, Quantize
 from tacit.stages.encode import Encode
+from tacit.stages.features import PublicFeatures
 from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection
 from tacit.stages.impute import FillGaps, PlainImpute
 from tacit.stages.plain import PlainPCA, PlainScale, SoftPCA
@@ -30,6 +31,7 @@ __all__ = [
     "PrivateImpute",
     "PrivatePCA",
     "PrivateScale",
+    "PublicFeatures",
     "PublicPCA",
     "PublicPrecondition",
     "PublicRotation",

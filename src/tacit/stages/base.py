@@ -22,6 +22,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
+from tacit.progress import Progress
 
 __all__ = [
     "Context",
@@ -100,6 +101,8 @@ class Stage:
     blanks: ClassVar[bool] = False
     #: Whether fitting is an event of its own, which `event` states.
     pays: ClassVar[bool] = False
+    #: Whether it takes rows as they come, so that no other stage may stand in front.
+    first: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -108,6 +111,11 @@ class Stage:
     @property
     def makes_gaps(self) -> bool:
         """Whether rows out may have missing cells although rows in have none."""
+        return False
+
+    @property
+    def takes_tables(self) -> bool:
+        """Whether rows in are rows of a table with named columns."""
         return False
 
     @property
@@ -166,6 +174,9 @@ class Stage:
         as_rows(rows, gaps=self.fills_gaps)
         return self
 
+    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+        """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
+
     def apply(self, chunk: Chunk) -> Chunk:
         """Map one chunk, each row by itself."""
         raise TypeError(f"{self.name} does not map rows")
@@ -186,6 +197,10 @@ class Stage:
     def note(self) -> str:
         """One sentence for the certificate: how this stage pays."""
         return ""
+
+    def assumption(self) -> str:
+        """What the guarantee takes for granted on its account; empty if nothing."""
+        return "its public rows are public" if self.kind == "public" else ""
 
     def parameters(self) -> dict[str, Any]:
         """Settings as plain JSON values."""

@@ -43,6 +43,8 @@ class Encode(Stage):
 
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
+    first: ClassVar[bool] = True
+    takes_tables = True
     schema: Schema
 
     def __init__(self, schema: Schema | Mapping[str, Any] | PathLike) -> None:
