@@ -358,6 +358,13 @@ def test_recipes_with_public_rows_from_the_command_line(here, recipe, more):
     assert read_table("p.csv").n == 300
 
 
+def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
+    run(*fitting("--recipe", "dpsgd-f-theory"))
+    run("verify", "model/certificate.json")
+    plan = Certificate.load("model/certificate.json").plan
+    assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
+
+
 # --- the other commands --------------------------------------------------------------------------
 
 

@@ -180,7 +180,9 @@ def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
         d = width
     if typical is None:
         raise MissingBound(
-            "Training", "stages that end in rows of bounded norm, such as ClipNorm(radius)"
+            "Training",
+            "stages that end in rows of bounded norm, such as ClipNorm(radius)",
+            "PrivateBounds() as a first stage, which finds bounds through noise",
         )
     return Way(tuple(stages), size, d, typical, draws, tuple(drifts))
 

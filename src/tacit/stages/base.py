@@ -255,7 +255,11 @@ class PrivateStage(Stage):
         rows = as_rows(rows, gaps=self.fills_gaps)
         context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
         if rows.bound is None:
-            raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
+            raise MissingBound(
+                self.name,
+                "ClipNorm(radius) or Normalize() as a stage before it",
+                "PrivateBounds() there, which finds bounds through noise",
+            )
         if context.noise_multiplier is None:
             raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
         return rows, rows.bound, context, context.noise_multiplier

@@ -116,7 +116,7 @@ class Bound(Stage):
             if getattr(self, name) is None:
                 raise InputError(
                     f"Bound needs {name}=: a public bound for every column. Reading it from the "
-                    "private rows would leak it."
+                    "private rows would leak it; PrivateBounds() reads it through noise."
                 )
         low, high = self._limits()
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
