@@ -294,3 +294,8 @@ def test_progress_counts_to_the_public_size(here):
     seen.clear()
     images(cache=False).fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert not seen
+
+
+def test_strict_arithmetic_reads_the_network_twice(here):
+    model = fitted(images(cache=False), arithmetic="strict")
+    assert model.certificate_.verify().holds

@@ -43,7 +43,7 @@ class Extractor:
 
     Open one with `open_extractor`. Rows go through it one at a time, each on a
     single thread, so that no row meets another: networks round differently in
-    batches of another size (``docs/decisions/0015-one-row-at-a-time.md``).
+    batches of another size (``docs/decisions/0020-one-row-at-a-time.md``).
 
     Attributes
     ----------
