@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -272,3 +273,22 @@ def test_no_certificate_takes_what_was_seen_without_noise():
     spent = (Expense("DPGD", Gaussian(40.0)),)
     with pytest.raises(TypeError):
         Certificate(1.0, 1e-5, "replace_one", events=spent, plan={"spectrum": found}).to_json()
+
+
+# Paper 000, Table 2: unit rows; diameter, largest and mean distance to the mean.
+TABLE2 = {"mnist": (1.41, 1.03, 0.77), "fashion_mnist": (1.41, 1.10, 0.62)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("TACIT_DATA"), reason="needs images")
+@pytest.mark.parametrize("name", TABLE2)
+def test_table_2_of_paper_000(name):
+    from tacit.data import as_rows
+    from tacit.data.datasets import load_fashion_mnist, load_mnist
+    from tacit.stages import Normalize
+
+    pixels, *_ = load_mnist() if name == "mnist" else load_fashion_mnist()
+    found = concentration(Normalize().through(as_rows(pixels)))
+    assert found.exact
+    seen = (found.diameter, found.max_distance, found.mean_distance)
+    assert tuple(round(value, 2) for value in seen) == TABLE2[name]

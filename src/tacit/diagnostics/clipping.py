@@ -18,7 +18,8 @@ from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Clipping", "clipping"]
 
-MOST_VALUES = 1 << 22
+MOST_VALUES = 1 << 21
+MOST_PRODUCTS = 1 << 26  # of them with all outputs, in a step
 POINTS = 24  # of the run that are kept
 
 
@@ -92,7 +93,9 @@ def clipping(
         raise InputError(f"labels must be one for each of the {rows.n} rows")
     if not mu > 0:
         raise InputError(f"mu={mu!r} must be positive")
-    some, names, size = _sample(rows, names, int(most_values))
+    many = 1 if names.dtype.kind == "f" else len(np.unique(names))
+    most = min(int(most_values), MOST_PRODUCTS // many)
+    some, names, size = _sample(rows, names, max(most, 1))
     if loss is None:
         loss = "logistic" if len(np.unique(names)) <= 2 else "softmax"
     loss = get_loss(loss) if isinstance(loss, str) else loss

@@ -11,7 +11,7 @@ from tacit.report.show import clean, number
 
 __all__ = ["STYLE", "draw_bars", "draw_curves"]
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 320, 70, 540, 44, 260
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 580, 320, 96, 560, 44, 260
 POINTS = 160  # of a curve at most
 STYLE = """
 :root { --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0;
@@ -119,7 +119,7 @@ def _frame(title: str, told: str, across: str, drawn: Sequence[str]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'width="{WIDTH}" height="{HEIGHT}" role="img">',
             f"<title>{escape(clean(title))}</title><desc>{escape(clean(told))}</desc>",
-            f'<text class="title" x="{LEFT - 50}" y="24">{escape(clean(title))}</text>',
+            f'<text class="title" x="{LEFT - 76}" y="24">{escape(clean(title))}</text>',
             *drawn,
             f'<text class="muted" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 42}" text-anchor="middle">'
             f"{escape(clean(across))}</text>",

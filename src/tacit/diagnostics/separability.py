@@ -22,7 +22,8 @@ from tacit.theory.risk import require
 
 __all__ = ["Separability", "separability"]
 
-MOST_VALUES = 1 << 24  # numbers in the rows that separators are trained on
+MOST_VALUES = 1 << 23  # numbers in the rows that separators are trained on,
+MOST_PRODUCTS = 1 << 29  # and products with all separators, in a pass
 STEPS = 60
 
 
@@ -83,7 +84,8 @@ def separability(
     ridge : float
         Strength of the penalty ‖w‖²/2 beside the mean squared hinge loss.
     most_values : int
-        Numbers in the rows that are trained on; of more rows, evenly spaced ones are taken.
+        Numbers in the rows that are trained on; of more rows, evenly spaced ones are taken. With
+        many classes it is fewer.
 
     Examples
     --------
@@ -103,7 +105,8 @@ def separability(
     if len(found.eigenvalues) != rows.d:
         raise InputError("the spectrum is that of rows with other columns")
     columns = np.array([1]) if len(classes) == 2 else np.arange(len(classes))
-    step = max(1, -(-rows.n * rows.d // int(most_values)))
+    most = min(int(most_values), MOST_PRODUCTS // len(columns))
+    step = max(1, -(-rows.n * rows.d // most))
     some = np.concatenate(
         [
             densify(chunk)[(-span.start) % step :: step].astype(np.float32)
