@@ -25,7 +25,7 @@ from tacit.stages.base import densify
 
 __all__ = ["Concentration", "concentration", "diameter"]
 
-SHORT = 96  # columns or components of the cheap bound
+SHORT = 128  # columns or components of the cheap bound
 STARTS = 8  # rows far from the mean that the search begins at
 BLOCK = 1024  # rows of one block
 FEW = 1 << 14  # pairs of a block that are measured one by one
