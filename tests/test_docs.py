@@ -14,6 +14,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 RUNNABLE = [
     "README.md",
     "docs/audit.md",
+    "docs/diagnostics.md",
     "docs/exact-noise.md",
     "docs/ledger.md",
     "docs/plain-stages.md",
@@ -74,6 +75,7 @@ def test_relative_links_point_to_files(page):
         "tacit.losses",
         "tacit.theory",
         "tacit.instances",
+        "tacit.diagnostics",
     ],
 )
 def test_public_names_are_documented(module):

@@ -33,9 +33,10 @@ LAYERS = [
     {"plan"},
     {"estimators"},
     {"recipes", "models", "pipelines", "report"},
-    {"audit"},
+    {"audit", "diagnostics"},
     {"tasks", "console"},
     {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
+    {"cli_inspect"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.

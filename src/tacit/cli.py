@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from tacit import __version__
 from tacit.cli_audit import attach as attach_audit
 from tacit.cli_features import attach as attach_features
+from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.cli_theory import attach as attach_theory
@@ -58,6 +59,7 @@ app.add_typer(ledger_app, name="ledger")
 attach_audit(app)
 attach_theory(app)
 attach_features(app)
+attach_inspect(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,13 @@ import numpy as np
 
 from tacit import chain
 from tacit.data.readers import read_table, write_predictions
-from tacit.data.rows import as_rows
+from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
+from tacit.diagnostics import Inspection, PrivateInspection
+from tacit.diagnostics import inspect as look_at
+from tacit.diagnostics import inspect_privately as look_privately
+from tacit.diagnostics.page import render_page
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, FileError, InputError, SchemaError, TestFailed
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
@@ -30,19 +35,23 @@ from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
 from tacit.privacy.price import Price
 from tacit.privacy.price import price as price_of
+from tacit.progress import Progress, silent
 from tacit.recipes import RECIPES, parse_stage, recipe
 from tacit.report import render_html
 from tacit.report.price import plot_price
-from tacit.stages import Encode, FillGaps, PlainImpute, Stage
+from tacit.stages import Encode, FillGaps, Normalize, PlainImpute, Stage
 
 __all__ = [
     "FILES",
+    "PAGE",
     "Fitted",
     "Settings",
     "Verdict",
     "draft",
     "events",
     "fit",
+    "inspect",
+    "inspect_privately",
     "plan",
     "predict",
     "price",
@@ -50,6 +59,7 @@ __all__ = [
 ]
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
+PAGE = "inspection.html"
 TAKERS = {
     "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
     "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
@@ -224,6 +234,76 @@ def fit(
         writers = (partial(save, estimator), certificate.save, lambda path: write_bytes(path, page))
         write_together(directory, dict(zip(FILES, writers, strict=True)))
     return Fitted(estimator, Path(out), results)
+
+
+def inspect(
+    table: Table | PathLike,
+    schema: Schema | PathLike,
+    *,
+    target: str | None = None,
+    out: PathLike | None = None,
+    train: tuple[float, float] = (1.0, 1e-6),
+    radii: Sequence[float] = (0.0,),
+    force: bool = False,
+    progress: Progress = silent,
+) -> Inspection:
+    """Look at a table without noise, and write a page of plots into ``out``."""
+    schema = _with_target(Schema.of(schema), target)
+    with _pages(out, (PAGE,), force) as directory:
+        given = _read(table)
+        rows, labels = _unit_rows(given, schema), _labels(given, schema, schema.classes)
+        bounds = schema.target_bounds
+        if bounds is not None:  # numbers between -1 and 1, as a regressor has them
+            middle, half = sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
+            labels = np.clip((labels - middle) / half, -1.0, 1.0)
+        options: dict[str, Any] = {"epsilon": train[0], "delta": train[1], "radii": radii}
+        found = look_at(
+            rows, labels, regression=bounds is not None, unit=False, progress=progress, **options
+        )
+        found = replace(found, unit=True)
+        if directory is not None:
+            page = render_page(found, title="Inspection").encode()
+            write_together(directory, {PAGE: lambda path: write_bytes(path, page)})
+    return found
+
+
+def inspect_privately(
+    table: Table | PathLike,
+    schema: Schema | PathLike,
+    *,
+    target: str | None = None,
+    out: PathLike | None = None,
+    train: tuple[float, float] = (1.0, 1e-6),
+    force: bool = False,
+    **budget: Any,
+) -> PrivateInspection:
+    """Look at a table through noise; ``out`` gets a page and the certificate.
+
+    ``budget`` goes to `tacit.diagnostics.inspect_privately` as it is. The target is not looked at.
+    """
+    schema = Schema.of(schema)
+    schema = schema if schema.target is None and target is None else _with_target(schema, target)
+    with _pages(out, (PAGE, CERTIFICATE), force) as directory:
+        found = look_privately(_unit_rows(_read(table), schema), train=train, **budget)
+        if directory is not None:
+            page = render_page(found, title="Inspection through noise").encode()
+            writers = {PAGE: lambda path: write_bytes(path, page)}
+            write_together(directory, {**writers, CERTIFICATE: found.certificate.save})
+    return found
+
+
+def _pages(out: PathLike | None, names: tuple[str, ...], force: bool) -> Any:
+    """A new directory for these files, or nothing."""
+    return (
+        nullcontext() if out is None else new_directory(Path(os.path.realpath(out)), names, force)
+    )
+
+
+def _unit_rows(table: Table, schema: Schema) -> Rows:
+    """Rows as recipes have them: encoded, and scaled to norm one."""
+    features = _features(table, schema)
+    encode = Encode(schema).fit(features)
+    return Normalize().through(encode.through(as_rows(features)))
 
 
 def predict(

@@ -114,10 +114,14 @@ class Rows:
         stop = 0
         while stop < self.n:
             start, stop = stop, min(stop + (size if stop else min(first or size, size)), self.n)
-            chunk = self.source.slice(start, stop)
-            for row_map in self.maps:
-                chunk = row_map.apply(chunk)
-            yield slice(start, stop), chunk
+            yield slice(start, stop), self.read(start, stop)
+
+    def read(self, start: int, stop: int) -> Chunk:
+        """Rows from start up to stop, through the maps."""
+        chunk = self.source.slice(start, stop)
+        for row_map in self.maps:
+            chunk = row_map.apply(chunk)
+        return chunk
 
     def through(self, row_map: RowMap, *, d: int, bound: float | None) -> Rows:
         """The same rows seen through one more map."""
