@@ -10,7 +10,13 @@ from tacit.stages.private import PrivateCenter
 from tacit.stages.private_extent import PrivateBounds, PrivateClip
 from tacit.stages.private_impute import PrivateImpute
 from tacit.stages.private_pca import PrivatePCA
-from tacit.stages.public import PublicPCA, PublicPrecondition, PublicRotation, PublicScale
+from tacit.stages.public import (
+    PublicCenter,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    PublicScale,
+)
 from tacit.stages.scale import PrivateScale
 
 __all__ = [
@@ -30,6 +36,7 @@ __all__ = [
     "PrivateImpute",
     "PrivatePCA",
     "PrivateScale",
+    "PublicCenter",
     "PublicPCA",
     "PublicPrecondition",
     "PublicRotation",
