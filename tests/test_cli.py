@@ -365,6 +365,57 @@ def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
     assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
 
 
+def test_pillar_chooses_its_components_from_the_command_line(here):
+    write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
+    given = ("--recipe", "pillar", "--public", "public.csv", "--steps", 3)
+    facts = ("--epsilon", 3, "--delta", 1e-5, "--rows", 400, "--schema", "s.yaml")
+    assert "components were chosen for 400 rows" in run("plan", *facts, *given).stdout
+    for extra in ((), ("--components", "auto"), ("--option", "n_components=auto")):
+        found = parsed("plan", *facts, *given, *extra)
+        assert found["plan"]["stages"][-1]["parameters"]["n_components"] >= 1
+    options = ("--option", "n_components=2", "--option", "center=False", "--option", "clip=0.3")
+    found = parsed("plan", *facts, *given, *options)
+    assert [s["name"] for s in found["plan"]["stages"]] == ["Encode", "Normalize", "PublicPCA"]
+    assert found["plan"]["features"] == 2
+    assert found["plan"]["trainer"]["parameters"]["clip"] == 0.3
+    extra = ("--trainer", "noisy-sgd", "--option", "runs=2", "--option", "batch_size=600")
+    run(*fitting(*given, *extra))
+    certificate = Certificate.load("model/certificate.json")
+    assert certificate.plan["trainer"]["name"] == "NoisySGD"
+    assert "components were chosen" in certificate.plan["stages"][-1]["note"]
+    assert [expense.event.kind for expense in certificate.events][-1] == "selection"
+    assert "The claim holds." in run("verify", "model").stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--components", "many"), "components=many must be a whole number or auto"),
+        (("--components", "0"), "components=0 must be at least 1"),
+        (("--option", "n_components"), "is not a setting; write for instance n_components=20"),
+        (("--components", "2", "--option", "n_components=3"), "n_components is given twice"),
+        (("--option", "depth=3"), "unexpected keyword argument 'depth'"),
+        (("--trainer", "adam"), "no trainer is called 'adam'"),
+        (("--public", "train.csv"), "is the private table itself"),
+    ],
+)
+def test_mistakes_about_public_rows_are_named(here, given, words):
+    write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
+    public = () if "--public" in given else ("--public", "public.csv")
+    assert words in refused(*fitting("--recipe", "pillar", *public, *given))
+    assert not os.path.exists("model")
+
+
+def test_public_rows_of_a_plan_may_be_an_array_of_numbers(here):
+    rows = np.random.default_rng(0).normal(size=(200, 5))
+    write("numbers.csv", {f"x{i}": column for i, column in enumerate(rows.T)})
+    facts = ("--epsilon", 1, "--delta", 1e-5, "--rows", 400, "--recipe", "pillar")
+    run("plan", *facts, "--columns", 5, "--public", "numbers.csv")
+    assert "give them as public=" in refused("plan", *facts, "--columns", 5)
+    words = refused("plan", *facts, "--columns", 5, "--public", "train.csv")
+    assert "give a schema" in words
+
+
 # --- the other commands --------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ RUNNABLE = [
     "docs/price.md",
     "docs/private-statistics.md",
     "docs/privatize.md",
+    "docs/public-rows.md",
     "docs/rivals.md",
     "docs/theory.md",
     "docs/tutorial.md",

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tacit.data.rows import shares_memory
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.privacy.budget import Budget
@@ -22,7 +24,7 @@ from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
 from tacit.trainers.rivals import AdaDPS
 
-__all__ = ["Way", "check", "relation", "sampled", "suits", "walk"]
+__all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
 
 
 def relation(neighbors: str, stages: Sequence[Stage]) -> str:
@@ -91,6 +93,29 @@ def suits(stages: Sequence[Stage], trainer: GradientTrainer) -> None:
         raise InputError(
             "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
         )
+
+
+def settle(stages: Sequence[Stage], *, size: int, outputs: int, mu: float) -> tuple[Stage, ...]:
+    """Stages with every ``"auto"`` replaced, by public facts and public rows."""
+    settled: list[Stage] = []
+    for stage in stages:
+        settled.append(stage.settle(tuple(settled), size=size, outputs=outputs, mu=mu))
+    return tuple(settled)
+
+
+def separate(stages: Sequence[Stage], rows: Any) -> None:
+    """Refuse public rows that are the private ones, or some of them, in the same memory.
+
+    Values are not compared: see ``docs/decisions/0018-public-rows.md``.
+    """
+    for stage in stages:
+        public = getattr(stage, "public", None)
+        if public is not None and shares_memory(public, rows):
+            raise InputError(
+                f"{stage.name}: its public rows are the private rows, or some of them: they share "
+                "memory. Take the public rows out of the table that is fitted to. If everybody may "
+                "see them although they are in it, pass a copy of them"
+            )
 
 
 @dataclass(frozen=True)

@@ -77,13 +77,21 @@ replace_one if a stage looks at the rows without noise, replace_special otherwis
 STAGE = """A step before training, such as 'SoftPCA(strength=0.05)', instead of the recipe's; give
 it as often as there are steps, in their order."""
 
+OPTION = """Another setting of the recipe or its trainer, such as n_components=auto, center=False or
+clip=0.1; give it as often as there are settings."""
 PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-KEPT = "Components to keep, for recipes that project; for gep, those of its subspace."
-Components = Annotated[int | None, flag(KEPT)]
+KEPT = """Components to keep, for recipes that project (for pillar also: auto); for gep, those of
+its subspace."""
+Components = Annotated[str | None, flag(KEPT)]
+Public = Annotated[
+    Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
+]
+Trainer = Annotated[str | None, flag("dp-gd, dpsgd or noisy-sgd, instead of the recipe's.")]
+Options = Annotated[list[str] | None, flag(OPTION)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
 Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
@@ -152,14 +160,13 @@ def fit(
     out: Out,
     target: Annotated[str | None, flag("Column to predict, unless the schema names it.")] = None,
     recipe: Recipe = "dpsgd-f",
-    public: Annotated[
-        Path | None,
-        flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar."),
-    ] = None,
+    public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
     gap: Gap = None,
     strength: Strength = None,
+    trainer: Trainer = None,
+    option: Options = None,
     stage: Stages = None,
     size: Annotated[int | None, flag("Public stand-in for a private number of rows.")] = None,
     loss: Loss = None,
@@ -183,14 +190,15 @@ def fit(
     Examples:
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
-        --recipe pillar --public volunteers.parquet --components 20 --test test.parquet
+        --recipe pillar --public volunteers.parquet --test test.parquet
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --ledger ledger.db --dataset patients
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
-    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
+    more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
+    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
     files: dict[str, Any] = {"schema": schema, "test": test, "public": public, "out": out}
     if (book := account(ledger, dataset)) is not None:
         files["ledger"] = book
@@ -233,28 +241,35 @@ def plan(
     columns: Annotated[int | None, flag("or the number of columns.")] = None,
     classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,
     recipe: Recipe = "dpsgd-f",
+    public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
     gap: Gap = None,
     strength: Strength = None,
+    trainer: Trainer = None,
+    option: Options = None,
     stage: Stages = None,
     loss: Loss = None,
     steps: Steps = None,
     arithmetic: Arithmetic = "exact",
     as_json: Json = False,
 ) -> None:
-    """Show the noise and its cost before any row is read.
+    """Show the noise and its cost before any private row is read.
 
     \b
     Examples:
       tacit plan --epsilon 1 --delta 1e-6 --rows 50000 --schema patients.yaml
+      tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --schema patients.yaml \\
+        --recipe pillar --public volunteers.parquet
       tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --columns 784 --classes 10
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
-    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
-    calibrated = tasks.plan(settings, rows, schema=schema, columns=columns, classes=classes)
+    more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
+    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
+    facts: dict[str, Any] = {"columns": columns, "classes": classes, "public": public}
+    calibrated = tasks.plan(settings, rows, schema=schema, **facts)
     events = tasks.events(calibrated)
     if as_json:
         relation = calibrated.plan.neighbors

@@ -135,6 +135,11 @@ class _DPLinear(BaseEstimator):
             X = sp.csr_array(X)
         return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
 
+    def _require_separate(self, X: Any) -> None:
+        """Refuse public rows that are the private ones, before those are copied anywhere."""
+        stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
+        chain.separate(stages, X)
+
     def _fit_rows(
         self, plan: Plan, rows: Rows, targets: np.ndarray, classes: int, assumptions: Sequence[str]
     ) -> Fit:
@@ -301,6 +306,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         """
         Budget(self.epsilon, self.delta)
         self._require_account()
+        self._require_separate(X)
         rows, y = self._rows(X, reset=True, y=y)
         labels = _labels(y, rows.n)
         try:
@@ -457,6 +463,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         """Fit on private rows and targets, spending the budget."""
         Budget(self.epsilon, self.delta)
         self._require_account()
+        self._require_separate(X)
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")

@@ -81,6 +81,11 @@ class Plan:
                 "arithmetic='strict' checks sums of integers; rows behind a plain stage are not "
                 "rounded to integers, so use arithmetic='exact', or stages without a plain one"
             )
+        if self.arithmetic == "strict" and not self.trainer.takes_strict:
+            raise InputError(
+                f"arithmetic='strict' does not check everything that {self.trainer.name} sums: use "
+                "arithmetic='exact', or DPGD or DPSGD"
+            )
 
     @property
     def plain(self) -> bool:
@@ -102,7 +107,6 @@ class Plan:
         if size < 1:
             raise InputError("there are no rows to learn from")
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
-        way = chain.walk(self.stages, size, columns)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = {
@@ -119,16 +123,18 @@ class Plan:
                 "the stages before training ask for the whole budget; lower their shares",
                 remaining=0.0,
             )
+        free = mu * math.sqrt(1 - spent) / unit
+        stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
+        way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
-        left = mu * math.sqrt(1 - spent) / (unit * factor)
-        facts = Facts(size, way.d, outputs, way.typical, left, self.loss.task, drift)
+        facts = Facts(size, way.d, outputs, way.typical, free / factor, self.loss.task, drift)
         trainer = self.trainer.resolve(facts)
-        draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
+        draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
         slack = 0.0
         if self.arithmetic != "fast":
             draws += bool(test_share)
             slack = numerical_delta(draws, self.budget.epsilon)
-        if accountant_for([trainer.event(1.0, facts)]) == "pld":
+        if accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld":
             slack += PLD_SLACK
         if slack >= self.budget.delta:
             raise BudgetError(
@@ -151,12 +157,12 @@ class Plan:
             facts = chain.sampled(facts, trainer, moves, left_over)
 
         def events(z: float) -> list[Event]:
-            return [*(event for _, event in fixed), trainer.event(z, facts)]
+            return [event for _, event in (*fixed, *trainer.events(z, facts))]
 
         z = calibrate(events, left_over, self.neighbors)
-        listed = (*fixed, (trainer.name, trainer.event(z, facts)))
+        listed = (*fixed, *trainer.events(z, facts))
         return CalibratedPlan(
-            self,
+            replace(self, stages=stages),
             columns,
             classes,
             facts,
@@ -237,6 +243,7 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
+        chain.separate(plan.stages, rows)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
@@ -386,6 +393,7 @@ class CalibratedPlan:
                 f"delta = {budget.delta:g} is larger than one over the number of rows, "
                 f"{1 / self.facts.size:.3g}: releasing a whole row would be within it"
             )
+        cautions += dict.fromkeys(text for stage in fitted for text in stage.cautions())
         return Certificate(
             epsilon=budget.epsilon,
             delta=budget.delta,
@@ -510,6 +518,7 @@ class CalibratedPlan:
             f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
             f"gradient that is {_listed(mean, 3)} clips a coordinate."
         )
+        lines += [trainer.remark()] if trainer.remark() else []
         drawn = [b for _, b in facts.shifts]
         if drawn:
             lines.append(
@@ -543,7 +552,8 @@ class CalibratedPlan:
                 f"one row moves all others by {behind.total:.4g} together, "
                 f"{behind.each:.3g} at most each"
             )
-        return " and ".join(said) or "costs nothing"
+        cost = " and ".join(said) or "costs nothing"
+        return f"{cost}; {stage.why()}" if stage.why() else cost
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ appear whole and together, or not at all.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -52,6 +53,7 @@ __all__ = [
     "fit",
     "inspect",
     "inspect_privately",
+    "parse_option",
     "plan",
     "predict",
     "price",
@@ -79,7 +81,7 @@ class Settings:
     epsilon: float
     delta: float
     recipe: str = "dpsgd-f"
-    components: int | None = None
+    components: int | str | None = None
     neighbors: str = "auto"
     loss: str | None = None
     steps: int | None = None
@@ -87,26 +89,34 @@ class Settings:
     stages: tuple[str, ...] = ()
     gap: float | None = None
     strength: float | None = None
+    trainer: str | None = None
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
         sensitivity(chain.relation(self.neighbors, ()))
+        if self.components not in (None, "auto") and not str(self.components).isdecimal():
+            raise InputError(f"components={self.components} must be a whole number or auto")
         for name in ("components", "steps"):
-            if (value := getattr(self, name)) is not None and value < 1:
+            if (value := getattr(self, name)) not in (None, "auto") and int(value) < 1:
                 raise InputError(f"{name}={value} must be at least 1")
 
-    def parts(self, public: Table | None = None) -> dict[str, Any]:
+    def parts(self, public: Any = None) -> dict[str, Any]:
         """Stages and trainer of the recipe."""
-        given: dict[str, Any] = {"n_components": self.components, "public": public}
-        given |= {"steps": self.steps}
-        given |= {"gap": self.gap, "strength": self.strength}
+        count = self.components if self.components in (None, "auto") else int(self.components)
+        given: dict[str, Any] = {"n_components": count, "public": public, "steps": self.steps}
+        given |= {"gap": self.gap, "strength": self.strength, "trainer": self.trainer}
         options = {name: value for name, value in given.items() if value is not None}
+        for name, value in map(parse_option, self.options):
+            if name in options:
+                raise InputError(f"{name} is given twice")
+            options[name] = value
         for name, (words, *takers) in TAKERS.items():
             if name in options and self.recipe in RECIPES and self.recipe not in takers:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
         if not self.stages:
             return recipe(self.recipe, **options)
-        if options.keys() - {"steps"}:
+        if options.keys() & TAKERS.keys():
             raise InputError("stages of your own take their settings themselves, in brackets")
         return recipe(self.recipe, **options) | {"stages": [parse_stage(s) for s in self.stages]}
 
@@ -118,12 +128,17 @@ def plan(
     schema: Schema | PathLike | None = None,
     columns: int | None = None,
     classes: int | None = None,
+    public: Table | PathLike | None = None,
 ) -> CalibratedPlan:
     """The split and the noise of a fit, from public facts; 0 classes: a target of numbers."""
-    parts = settings.parts()
+    schema = None if schema is None else Schema.of(schema)
+    seen = None
+    if public is not None:
+        table = _read(public)
+        seen = _numbers(table) if schema is None else _features(table, schema)
+    parts = settings.parts(seen)
     stages = parts["stages"]
     if schema is not None:
-        schema = Schema.of(schema)
         stages = [Encode(schema), *stages]
         known = 0 if schema.target_bounds else len(schema.classes or ()) or classes
         if columns is not None or classes not in (None, known):
@@ -205,6 +220,7 @@ def fit(
     schema = _with_target(Schema.of(schema), target)
     if public is None and settings.recipe in TAKERS["public"]:
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
+    _require_other_file(table, public)
     with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
         parts = settings.parts(None if public is None else _features(_read(public), schema))
         train = _read(table)
@@ -387,6 +403,46 @@ def verify(path: PathLike) -> Verdict:
         return Verdict(tuple(problems))
     check = found[0].verify()
     return Verdict((*problems, *check.problems), check.recomputed, found[0])
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """A setting from words such as ``n_components=20``; what is no plain value is text.
+
+    Examples
+    --------
+    >>> parse_option("n_components=auto"), parse_option("clip=0.5")
+    (('n_components', 'auto'), ('clip', 0.5))
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise InputError(f"{text!r:.80} is not a setting; write for instance n_components=20")
+    try:
+        return name.strip(), ast.literal_eval(value.strip())
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return name.strip(), value.strip()
+
+
+def _require_other_file(table: Table | PathLike, public: Table | PathLike | None) -> None:
+    """Refuse a table that is to be private and public at once; its cells are not compared."""
+    if public is None or isinstance(table, Table) or isinstance(public, Table):
+        return
+    try:
+        same = os.path.samefile(table, public)
+    except OSError:  # which of them cannot be read, reading will say
+        return
+    if same:
+        raise InputError(
+            f"{public} is the private table itself: public rows must be rows that everybody may "
+            "see, in a file of their own"
+        )
+
+
+def _numbers(table: Table) -> np.ndarray:
+    """A table of numbers as an array."""
+    words = [name for name in table.column_names if table.kind(name) != "number"]
+    if words:
+        raise InputError(f"the public rows hold text in {words[0]!r}; give a schema")
+    return np.column_stack([table.column(name) for name in table.column_names])
 
 
 def _read(table: Table | PathLike) -> Table:

@@ -42,6 +42,7 @@ from tacit.stages import (
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
+    PublicCenter,
     PublicFeatures,
     PublicPCA,
     PublicPrecondition,
@@ -88,6 +89,7 @@ MAKERS = {
     "PrivateImpute": lambda d: PrivateImpute(0.2, noise_multiplier=3.0, columns=[1, 4]),
     "PrivatePCA": lambda d: PrivatePCA(3, share=0.2, noise_multiplier=3.0),
     "PrivateScale": lambda d: PrivateScale(0.2, noise_multiplier=3.0, strength=0.4),
+    "PublicCenter": lambda d: PublicCenter(public_rows(d)),
     "PublicFeatures": lambda d: PublicFeatures(network(d), cache=False),
     "PublicPCA": lambda d: PublicPCA(public_rows(d), n_components=3),
     "PublicPrecondition": lambda d: PublicPrecondition(public_rows(d), floor=0.2),
@@ -192,6 +194,7 @@ def test_a_wide_row_alone_is_the_row_in_a_block(name):
 
 FIRST = ["Bound", "FillGaps", "PrivateCenter", "PrivateImpute", "PrivateScale", "PublicScale"]
 FIRST += ["PrivateBounds", "PrivateClip"]
+FIRST += ["PublicCenter"]
 
 
 @pytest.mark.parametrize("first", FIRST)

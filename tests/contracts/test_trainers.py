@@ -14,16 +14,27 @@ from tacit import trainers
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.noise import Key, Stream
 from tacit.plan import Plan
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
 from tacit.stages import ClipNorm, PrivateCenter, PublicPrecondition
-from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, Engine, Facts, GradientTrainer
+from tacit.trainers import (
+    DPGD,
+    DPRAFT,
+    DPSGD,
+    GEP,
+    AdaDPS,
+    Engine,
+    Facts,
+    GradientTrainer,
+    NoisySGD,
+)
 
-EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS]
+EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4
+SAMPLED = NoisySGD(steps=9, batch_size=15, runs=2)
 
 
 def facts_of(outputs=1, size=N, **more):
@@ -99,11 +110,35 @@ def test_parameters_are_plain_json(cls, given):
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
 def test_the_event_counts_the_steps_at_the_noise_given(cls):
-    event = cls(steps=17).resolve(facts_of()).event(2.5, facts_of())
+    trainer = cls(steps=17).resolve(facts_of())
+    event = trainer.event(2.5, facts_of())
     assert isinstance(event, Event)
-    assert (event.noise_multiplier, event.count) == (2.5, 17)
-    probability = cls(steps=17).resolve(facts_of()).sampling_probability(facts_of())
+    runs = getattr(trainer, "runs", 1)
+    assert (event.noise_multiplier, event.count) == (2.5, 17 * runs)
+    probability = trainer.sampling_probability(facts_of())
     assert getattr(event, "sampling_probability", 1.0) == probability
+    names, events = zip(*trainer.events(2.5, facts_of()), strict=True)
+    assert (names[0], events[0]) == (cls.__name__, event)
+    # What is listed besides does not depend on the noise that a plan solves for.
+    assert trainer.events(5.0, facts_of())[1:] == trainer.events(2.5, facts_of())[1:]
+
+
+@pytest.mark.parametrize("batch", [None, 15])
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_it_draws_as_many_numbers_as_it_says(cls, batch, monkeypatch):
+    counts = []
+    real = Stream.discrete_gaussian
+
+    def counted(self, sigma, count):
+        counts.append(count)
+        return real(self, sigma, count)
+
+    monkeypatch.setattr(Stream, "discrete_gaussian", counted)
+    given = {"batch_size": batch} if batch and issubclass(cls, DPSGD) else {}
+    trained(cls, **given)
+    resolved = cls(steps=5, **given).resolve(facts_of(3))
+    choices = len(resolved.events(1.0, facts_of(3))) - 1  # each counts as a draw
+    assert sum(counts) + choices == resolved.draws(D, 3)
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
@@ -159,6 +194,10 @@ def test_progress_is_told_of_every_step(cls):
     told = []
     trained(cls, progress=lambda *what: told.append(what))
     assert told == [("training", step, 5) for step in range(1, 6)]
+    if cls is NoisySGD:
+        told.clear()
+        trained(cls, batch_size=9, progress=lambda *what: told.append(what))
+        assert told == [("training", step, 15) for step in range(1, 16)]
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
@@ -179,6 +218,8 @@ def test_a_run_that_diverges_says_what_to_change(cls):
         DPSGD(steps=20, batch_size=15),
         GEP(steps=20, balance=0.7),
         AdaDPS(steps=20),
+        NoisySGD(steps=9),
+        SAMPLED,
     ],
     ids=lambda t: t.name,
 )
@@ -192,10 +233,10 @@ def test_a_plan_with_it_is_certified_and_verified_under_every_relation(trainer, 
     fit = calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))
     found = fit.certificate.verify()
     assert found.holds and 0.98 < found.recomputed["dp-accounting"] <= 1.0
-    center, training = (expense.event for expense in fit.certificate.events)
-    assert training == trainer.resolve(calibrated.facts).event(
-        calibrated.noise_multiplier, calibrated.facts
-    )
+    center, *training = (expense.event for expense in fit.certificate.events)
+    resolved = trainer.resolve(calibrated.facts)
+    spent = resolved.events(calibrated.noise_multiplier, calibrated.facts)
+    assert training == [event for _, event in spent]
     assert center.noise_multiplier == calibrated.stage_noise[1]
     # Under replace_one a row moves the sum twice as far, so the noise is about twice as much.
     alone = Plan(Budget(1.0, 1e-5), stages, DPGD(steps=20), loss, "replace_special")

@@ -53,7 +53,7 @@ def table(name="softmax", *, n=80, d=6, seed=0):
 
 
 def public(d=6, n=50):
-    return np.random.default_rng(9).normal(size=(n, d)) * np.linspace(1.0, 0.1, d)
+    return np.random.default_rng(9).normal(size=(n, d)) * np.linspace(0.5, 0.05, d)
 
 
 def clipped_rows(rows, radius=1.0):

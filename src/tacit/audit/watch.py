@@ -25,7 +25,7 @@ from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import VOTE
 from tacit.stages import private, private_impute, private_pca
 from tacit.stages.base import densify
-from tacit.trainers import engine, gradient
+from tacit.trainers import engine, gradient, noisy_sgd
 
 __all__ = ["Release", "recorded", "replayed"]
 
@@ -38,7 +38,7 @@ class Release:
     ----------
     kind : {"step", "sum", "rank", "test"}
         A step of training, what a private stage released, votes of its search for a quantile, or
-        what was chosen: whether a test passed, or a cell.
+        what was chosen: whether a test passed, a cell, or a model.
     value : ndarray
         As released; votes in votes.
     deviation : float
@@ -162,6 +162,20 @@ def _above(real: Any, keep: Keep, again: Again | None) -> Any:
     return above
 
 
+def _choice(real: Any, keep: Keep, again: Again | None) -> Any:
+    def choose(utilities: Any, noise_multiplier: float, stream: Any) -> int:
+        if again is not None:
+            chosen = int(again().value)
+            exponents = np.asarray(utilities, dtype=np.float64) / noise_multiplier
+            keep(np.asarray(exponents[chosen] - logsumexp(exponents)))
+            return chosen
+        chosen = int(real(utilities, noise_multiplier, stream))
+        keep(Release("test", np.asarray(chosen)))
+        return chosen
+
+    return choose
+
+
 SITES: list[tuple[ModuleType, str, Any]] = [
     (gradient, "_add_noise", _step),
     (private, "noisy_sum", _sum),
@@ -172,6 +186,7 @@ SITES: list[tuple[ModuleType, str, Any]] = [
     (private_impute, "noisy_sum", _sum),
     (private_pca, "noisy_second_moment", _second_moment),
     (plan, "noisy_above", _above),
+    (noisy_sgd, "exponential_choice", _choice),
 ]
 
 

@@ -32,13 +32,13 @@ from tacit.stages import (
     PlainScale,
     PrivateClip,
     PrivatePCA,
-    PublicScale,
     Quantize,
     RandomProjection,
     SoftPCA,
     Stage,
 )
 from tacit.stages.base import Context, PlainStage
+from tacit.stages.public_rows import PublicStage
 from tacit.trainers import DPSGD
 
 __all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
@@ -164,7 +164,7 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
 def radius(plan: CalibratedPlan) -> float:
     """Norm that rows may have before they are shortened."""
     for stage in plan.plan.stages:
-        if not isinstance(stage, PublicScale | RandomProjection):
+        if not isinstance(stage, PublicStage | RandomProjection):
             bound = stage.bound(None, plan.columns)
             if bound is not None:
                 return bound

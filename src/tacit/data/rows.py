@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from tacit.exceptions import InputError
 
-__all__ = ["Chunk", "RowMap", "Rows", "as_rows"]
+__all__ = ["Chunk", "RowMap", "Rows", "as_rows", "shares_memory"]
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 CHUNK_ROWS = 4096
@@ -169,6 +169,36 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
             array = array.astype(np.float64)
     _require_finite(array, gaps=gaps)
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
+
+
+def shares_memory(one: Any, other: Any) -> bool:
+    """Whether two tables are one, or hold some cells in common, in memory; no cell is read.
+
+    Arrays, sparse matrices, tables, `Rows` and data frames are looked into; anything else is only
+    asked whether it is the same object.
+    """
+    if one is other:
+        return True
+    theirs = _arrays(other)
+    return any(np.shares_memory(a, b) for a in _arrays(one) for b in theirs)
+
+
+def _arrays(data: Any) -> list[np.ndarray]:
+    """The arrays that hold a table's cells."""
+    if isinstance(data, Rows):
+        data = data.source
+    if isinstance(data, DenseSource | SparseSource):
+        data = data.array if isinstance(data, DenseSource) else data.matrix
+    if isinstance(data, np.ndarray):
+        return [data]
+    if sp.issparse(data):
+        return [data.data] if isinstance(getattr(data, "data", None), np.ndarray) else []
+    if hasattr(data, "column_names") and hasattr(data, "arrays"):  # tacit.data.Table
+        return list(data.arrays())
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # a data frame of pandas
+        columns = (data.iloc[:, i].to_numpy() for i in range(len(data.columns)))
+        return [column for column in columns if isinstance(column, np.ndarray)]
+    return []
 
 
 def _require_numbers(dtype: np.dtype) -> None:

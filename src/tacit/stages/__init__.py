@@ -11,7 +11,13 @@ from tacit.stages.private import PrivateCenter
 from tacit.stages.private_extent import PrivateBounds, PrivateClip
 from tacit.stages.private_impute import PrivateImpute
 from tacit.stages.private_pca import PrivatePCA
-from tacit.stages.public import PublicPCA, PublicPrecondition, PublicRotation, PublicScale
+from tacit.stages.public import (
+    PublicCenter,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    PublicScale,
+)
 from tacit.stages.scale import PrivateScale
 
 __all__ = [
@@ -31,6 +37,7 @@ __all__ = [
     "PrivateImpute",
     "PrivatePCA",
     "PrivateScale",
+    "PublicCenter",
     "PublicFeatures",
     "PublicPCA",
     "PublicPrecondition",

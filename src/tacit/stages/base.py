@@ -9,7 +9,7 @@ is a row-wise map; an affine one folds into the model's coefficients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -168,6 +168,32 @@ class Stage:
                 "plain stage; put it in front of that, or use ClipNorm(radius) here"
             )
         return incoming.lipschitz(factor, bound)
+
+    def settle(self, before: Sequence[Stage], *, size: int, outputs: int, mu: float) -> Self:
+        """The same stage with every ``"auto"`` replaced, by public facts only.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            The stages in front, settled and not yet fitted.
+        size, outputs : int
+            Number of rows, or the public stand-in for it; columns of scores.
+        mu : float
+            Gaussian budget left for training, per unit of sensitivity.
+        """
+        return self
+
+    def why(self) -> str:
+        """What `settle` chose and why, in words; empty if there was nothing to choose."""
+        return ""
+
+    def cautions(self) -> tuple[str, ...]:
+        """After `fit`: what a certificate should warn of."""
+        return ()
+
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        """Which rows lie beyond what it was told to expect: asked of public rows only."""
+        return np.zeros(0, dtype=bool)
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         """Learn what the map needs; nothing, unless overridden."""

@@ -94,6 +94,16 @@ class Encode(Stage):
                 _require_numbers(table, name)
         return self
 
+    def beyond(self, chunk: Table) -> np.ndarray:
+        found = np.zeros(chunk.n, dtype=bool)
+        for name, column in self.schema.columns.items():
+            if isinstance(column, NumberColumn):
+                values = chunk.column(name)
+                found |= (values < column.low) | (values > column.high)
+            else:
+                found |= chunk.match(name, column.categories) == UNSEEN
+        return found
+
     def apply(self, chunk: Table) -> np.ndarray:
         """Encode a slice of the table: float64, one row for each row."""
         self._require_columns(chunk)

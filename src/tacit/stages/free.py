@@ -51,6 +51,9 @@ class ClipNorm(Stage):
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0  # a projection on a convex set
 
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        return np.asarray(np.sqrt(np.nansum(densify(chunk) ** 2, axis=1)) > self.radius)
+
     def apply(self, chunk: Chunk) -> Chunk:
         return around_gaps(lambda cells: shorten(cells, self.radius), chunk)
 
@@ -151,6 +154,11 @@ class Bound(Stage):
     def lipschitz(self, d: int | None = None) -> float:
         low, high = self._limits()
         return float(1 / np.min(high / 2 - low / 2)) * (1 + 1e-12)
+
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        low, high = self._limits()
+        cells = densify(chunk)
+        return np.asarray(((cells < low) | (cells > high)).any(axis=1))
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         return clamp(chunk, *self._limits())

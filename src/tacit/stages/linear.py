@@ -86,7 +86,7 @@ class _Check:
 class Subspace(Projection):
     """A projection on ``n_components`` orthonormal directions."""
 
-    n_components: int
+    n_components: int | str  # a word only while a plan has not settled it
 
     def width(self, d: int) -> int:
         if require_count(self, "n_components") > d:
@@ -102,4 +102,4 @@ class Subspace(Projection):
         if radius is None or d is None:
             return None
         # Orthonormal but for the cut to whole numbers, less than 2^-25 a cell: `_set`.
-        return radius * (1 + math.sqrt(d * self.n_components) * 2.0**-25 + 1e-8)
+        return radius * (1 + math.sqrt(d * self.width(d)) * 2.0**-25 + 1e-8)

@@ -3,6 +3,7 @@
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.noisy_sgd import NoisySGD
 from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "Engine",
     "Facts",
     "GradientTrainer",
+    "NoisySGD",
     "train_together",
 ]

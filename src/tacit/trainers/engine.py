@@ -36,13 +36,22 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
-from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, Weights
+from tacit.trainers.quantize import (
+    LIMIT,
+    ROUNDED_ROWS,
+    Clipping,
+    Scale,
+    Weights,
+    check_range,
+)
 from tacit.trainers.schedule import Block, groups_of, ordered_sum, padded
 from tacit.trainers.selftest import tested
 from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
 from tacit.trainers.strict import StepCheck, Watch
 
-__all__ = ["Engine", "LatticeSum"]
+__all__ = ["LOSS_UNIT", "Engine", "LatticeSum"]
+
+LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
 
 
 @dataclass(frozen=True)
@@ -297,6 +306,57 @@ class Engine:
         except ValueError:
             raise InputError(f"clip must be one number or {settings}, one per setting") from None
         return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
+
+    def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
+        """Sum over rows of the loss, each cut to [0, ceiling], in whole numbers.
+
+        Half the ceiling counts nothing, no loss ``-LOSS_UNIT`` and the ceiling or more
+        ``LOSS_UNIT``: so one row, whatever it is, counts for at most ``LOSS_UNIT`` either way, and
+        a row that is replaced moves the sum by twice that at most.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        ceiling : float
+            Positive.
+
+        Returns
+        -------
+        ndarray of int64, shape (S,)
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        scale = 2 / check_range("ceiling", float(ceiling))
+        operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
+        groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
+        total = np.zeros(settings, dtype=np.int64)
+        task = partial(self._group_losses, operand, outputs, scale)
+        with self:
+            ordered_sum(task, groups, total, self._pool, self.threads)
+        return total
+
+    def _group_losses(self, operand: Any, outputs: int, scale: float, group: range) -> np.ndarray:
+        try:
+            work = self._idle.pop()
+        except IndexError:
+            work = Workspace()
+        total = 0
+        with np.errstate(all="ignore"):
+            for start in group:
+                stop = min(start + group.step, group.stop)
+                block = padded(None, start, stop)
+                _, scores = self._store.forward(block, operand, work)
+                cube = scores.reshape(-1, outputs, scores.shape[1])
+                targets = self._targets[block]
+                # One setting at a time, as for gradients: a row decides its own value.
+                losses = np.stack([self.loss.value(setting.T, targets) for setting in cube])
+                part = np.nan_to_num(losses.astype(np.float64) * scale - 1, nan=1.0)
+                part = np.rint(np.clip(part, -1.0, 1.0) * LOSS_UNIT)
+                total += part[:, : stop - start].astype(np.int64).sum(axis=1)
+        self._idle.append(work)
+        return np.asarray(total)
 
     def _group_sum(self, step: _Step, group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""

@@ -73,6 +73,8 @@ class GradientTrainer:
     bias: OrAuto = "auto"
     #: Whether `deviation` covers rows that moved, so that plain stages may come first.
     takes_drift: ClassVar[bool] = True
+    #: Whether strict arithmetic checks all that it sums.
+    takes_strict: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -85,9 +87,9 @@ class GradientTrainer:
     def resolve(self, facts: Facts) -> Self:
         """The same trainer with every ``"auto"`` replaced, by public facts only."""
         self.check(facts)
-        given = {k: v for k, v in asdict(self).items() if not _is_auto(v)}
+        given = {k: v for k, v in asdict(self).items() if not is_auto(v)}
         filled = self.suggest(facts, given)
-        return replace(self, **{k: filled[k] for k, v in asdict(self).items() if _is_auto(v)})
+        return replace(self, **{k: filled[k] for k, v in asdict(self).items() if is_auto(v)})
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay."""
@@ -108,7 +110,7 @@ class GradientTrainer:
     def _check(self, name: str, valid: Callable[[Any], bool], allowed: str) -> None:
         value = getattr(self, name)
         may_be_auto = any(f.name == name and f.default == "auto" for f in fields(self))
-        if not ((may_be_auto and _is_auto(value)) or valid(value)):
+        if not ((may_be_auto and is_auto(value)) or valid(value)):
             raise InputError(f"{self.name}({name}={value!r}): {name} must be {allowed}")
 
     def sampling_probability(self, facts: Facts) -> float:
@@ -122,6 +124,18 @@ class GradientTrainer:
         the clip, and more where rows drifted (`deviation`).
         """
         return Gaussian(noise_multiplier, count=int(self.steps))
+
+    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+        """Everything that it spends, by name."""
+        return ((self.name, self.event(noise_multiplier, facts)),)
+
+    def draws(self, features: int, outputs: int) -> int:
+        """How many noise values it draws, for that many columns, the intercept's included."""
+        return int(self.steps) * features * outputs
+
+    def remark(self) -> str:
+        """What a plan should say of it besides its steps and their noise."""
+        return ""
 
     @property
     def clips(self) -> tuple[float, ...]:
@@ -260,11 +274,14 @@ def train_together(
     *,
     progress: Progress = silent,
     moves: Movement | None = None,
+    run: int = 0,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
-    They must agree in kind, steps, batch size and way of clipping. Each adds
-    its own noise: releasing all of them costs the composition of all their events.
+    They must agree in kind, steps, batch size and way of clipping. Each adds its own noise. On
+    all rows, releasing S of them costs the composition of their events. On *samples* it does not:
+    a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
+    cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
 
     Returns
     -------
@@ -291,7 +308,7 @@ def train_together(
         for step in range(steps):
             batch = None
             if isinstance(first, DPSGD):
-                batch = key.stream("batch", step).include(engine.n, q)
+                batch = key.stream("batch", run * steps + step).include(engine.n, q)
             seen = weights if scales is None else weights * scales
             sums = engine.gradient_sums(
                 seen, clips, batch=batch, per_class=first.clipping == "per-class"
@@ -301,9 +318,10 @@ def train_together(
                 trainer.deviations(z, norm, moves)
                 for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
             ]
+            first_sum = (run * steps + step) * len(sums)
             noisy = np.concatenate(
                 [
-                    _add_noise(total, [d[part] for d in deviations], key, step * len(sums) + part)
+                    _add_noise(total, [d[part] for d in deviations], key, first_sum + part)
                     for part, total in enumerate(sums)
                 ],
                 axis=1,
@@ -360,7 +378,7 @@ def _column(values: Sequence[Any]) -> np.ndarray:
     return np.array([float(value) for value in values])[:, None, None]
 
 
-def _is_auto(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
