@@ -36,8 +36,8 @@ class Charge:
     together : float
         ε of the whole account at its δ, this plan included.
     outcome : str
-        ``model``, ``test failed``, or ``not finished``: running, interrupted or crashed. Each of
-        them is spent.
+        ``model``, ``summary``, ``test failed``, or ``not finished``: running, interrupted or
+        crashed. Each of them is spent.
     certificate : str or None
         Digest of the certificate.
     """
