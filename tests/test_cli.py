@@ -250,7 +250,7 @@ def test_bad_input_is_refused(here, more, words):
         (["--components", 3], "components are for the recipe"),
         (["--recipe", "pillar"], "needs public rows"),
         (["--recipe", "adadps"], "needs public rows"),
-        (["--recipe", "dp-raft", "--public", "train.csv"], "public rows are for the recipe"),
+        (["--recipe", "dp-raft", "--public", "test.csv"], "public rows are for the recipe"),
         (["--recipe", "jl", "--components", 0], "components=0"),
         (["--neighbors", "friends"], "not a relation"),
         (["--loss", "squared"], "regression"),
