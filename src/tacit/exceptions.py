@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 __all__ = [
@@ -14,7 +15,24 @@ __all__ = [
     "SchemaError",
     "TacitError",
     "TestFailed",
+    "shown",
 ]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """What was given, for a message: never long, whatever it is.
+
+    >>> shown([[[1]]] * 100)
+    '[[[...]], [[...]], [[...]], [[...]], [[...]], [[...]], ...]'
+    """
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 class TacitError(Exception):
