@@ -121,7 +121,8 @@ def _rebuild(
     estimator.stages_ = tuple(_restore(i, e, tensors) for i, e in enumerate(model["stages"]))
     estimator.n_features_in_ = width
     if names is not None:
-        if len(names) != width or not all(isinstance(name, str) for name in names):
+        texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not texts or len(names) != width:
             raise ValueError("names of features do not fit the rest")
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     rows = as_rows(_some_row(estimator))
@@ -138,9 +139,10 @@ def _rebuild(
         raise ValueError("some numbers are not finite")
     if (coef.dtype, intercept.dtype) != (np.float64, np.float64):
         raise ValueError("coefficients are not of double precision")
-    for _, chunk in apply_stages(rows, estimator.stages_).chunks():  # or predicting would fail
-        if np.shape(chunk @ coef.T) != (1, outputs):
-            raise ValueError("the stages do not fit the rest")
+    with np.errstate(divide="raise", over="raise", invalid="raise"):  # or predicting would fail
+        for _, chunk in apply_stages(rows, estimator.stages_).chunks():
+            if np.shape(chunk @ coef.T) != (1, outputs):
+                raise ValueError("the stages do not fit the rest")
     estimator.coef_, estimator.intercept_ = coef, intercept
     if isinstance(estimator, DPLinearRegressor):
         estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])

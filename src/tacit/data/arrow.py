@@ -49,7 +49,7 @@ class ArrowColumn:
         self._numbers = _is(inner, "null", "integer", "floating", "decimal")
         if not (self._numbers or is_text(inner) or _is(inner, "boolean", "date", "timestamp")):
             raise InputError(
-                f"column {name!r} holds {str(inner):.80}; Tacit reads numbers and text: drop it"
+                f"column {name!r} holds {inner!s:.80}; Tacit reads numbers and text: drop it"
             )
 
     @property

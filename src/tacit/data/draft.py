@@ -16,7 +16,7 @@ from tacit.files import read_text, write_bytes
 
 __all__ = ["draft_text", "read_yaml", "write_yaml"]
 
-LARGEST = 4 << 20  # bytes of a file, and of what its aliases stand for: tens of thousands of columns
+LARGEST = 4 << 20  # bytes of a file, and of what its aliases stand for
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 LONGEST_NUMBER = 1000  # digits; Python will not even print one of a few thousand

@@ -128,7 +128,7 @@ class _Lines:
 
 def _too_large(limit: int) -> InputError:
     return InputError(
-        f"it would take more than {limit / 2**30:.3g} GB of memory. A file so small that unpacks to "
+        f"it would take more than {limit / 2**30:.3g} GB of memory. A small file that unpacks to "
         "so much is damaged, or made to fill memory; if you trust it, unpack it first, or read it "
         "in Python with read_table(path, limit=...)"
     )
@@ -248,6 +248,8 @@ def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
                     if size + column.size > limit:
                         raise _too_large(limit)
                 size += column.size
+    except pa.ArrowMemoryError:
+        raise MemoryError from None
     except (pa.ArrowException, OSError):
         raise FileError(f"{path} is damaged or cut short; fetch or write it again") from None
     if rows == 0:

@@ -349,8 +349,8 @@ def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
         number = isinstance(label, Real) and not isinstance(label, bool)
         if not isinstance(label, str) and not (number and abs(_float(label)) != math.inf):
             raise SchemaError(
-                f"{key}: put {shown(label)} in quotes, as the text of the cell (YAML reads words such "
-                "as yes, no, true, null and dates as something else)"
+                f"{key}: put {shown(label)} in quotes, as the text of the cell (YAML reads words "
+                "such as yes, no, true, null and dates as something else)"
             )
         value = label.strip() if isinstance(label, str) else plain(_float(label))
         if is_missing(str(value)):

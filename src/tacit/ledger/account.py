@@ -226,6 +226,8 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
             f"entry {row.number} is not the next one of {row.dataset!r}: entries of this data set "
             "were deleted, moved or added"
         )
+    if not isinstance(body["at"], str):
+        raise TypeError("its time is missing")
     if account is None:
         limits = Limits(body["epsilon"], body["delta"], body["neighbors"])
         account = Account(row.dataset, limits)

@@ -145,7 +145,7 @@ class Store:
                 return result
             except sa.exc.SQLAlchemyError as error:
                 trouble = self._judge(error, progress)
-            except (OSError, MemoryError) as error:
+            except (OSError, MemoryError, UnicodeError) as error:  # SQLite quotes damaged files
                 trouble = _Trouble(f"cannot use the ledger {self.address.shown}: {error}")
             if not trouble.passing or time.monotonic() + pause > deadline:
                 raise LedgerError(trouble.words + progress.consequence(write))

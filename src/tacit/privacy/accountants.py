@@ -154,14 +154,16 @@ def loss_distribution(
     if len(gaussians) > 1:
         noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
         events = [Gaussian(noise), *(event for event in events if type(event) is not Gaussian)]
-    if _drifts(events, neighbors):
-        return _drifted(events, grid)
+    drifts = _drifts(events, neighbors)
+    most = 10 * MOST_STEPS if drifts else MOST_STEPS
     for event in events:
-        if type(event) is not Gaussian and event.count > MOST_STEPS:
+        if type(event) is not Gaussian and event.count > most:
             raise InputError(
                 f"{event.count} sampled steps are too many to be counted on a grid: take "
-                f"{MOST_STEPS} at most, or all rows in every step"
+                f"{most} at most, or all rows in every step"
             )
+    if drifts:
+        return _drifted(events, grid)
     grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
