@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-long lint bench compat clean
+.PHONY: demo test test-long lint bench compat fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
@@ -29,6 +29,11 @@ bench: $(VENV)/.dev
 # The estimators against the oldest and every later supported scikit-learn.
 compat: $(VENV)/.dev
 	$(BIN)/python tests/compat.py
+
+# Hostile input to every reader of files, so many seconds each; what is found is written beside.
+FUZZ_SECONDS ?= 300
+fuzz: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.atheris_targets all -max_total_time=$(FUZZ_SECONDS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tacit needs Python 3.11 or later: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'

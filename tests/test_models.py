@@ -280,7 +280,7 @@ def test_types_that_numpy_lacks_are_refused(path, dtype):
 
 def test_a_file_that_is_too_large_is_not_read(saved, path, monkeypatch):
     monkeypatch.setattr(models, "LIMIT", len(saved) - 1)
-    refused(path, saved, "larger than any linear model")
+    refused(path, saved, "set tacit.models.LIMIT")
 
 
 # Edits, with a digest that is stale or was computed again

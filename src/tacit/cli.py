@@ -21,7 +21,7 @@ from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.cli_theory import attach as attach_theory
-from tacit.console import Json, argument, dump, flag, say
+from tacit.console import Json, argument, dump, flag, line, say
 from tacit.exceptions import BudgetError, TacitError, TestFailed
 
 __all__ = ["app", "main"]
@@ -36,7 +36,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TacitError as error:
-            say(f"error: {error}", err=True)
+            say(f"error: {line(error)}", err=True)
             raise typer.Exit(3 if isinstance(error, BudgetError | TestFailed) else 2) from error
         except KeyboardInterrupt:
             say("interrupted; nothing was written", err=True)
@@ -355,7 +355,7 @@ def verify(
     verdict = tasks.verify(path)
     claim = verdict.certificate
     for reason in claim.reasons if claim else ():
-        say(f"NOT FOR RELEASE: {reason}", err=True)
+        say(f"NOT FOR RELEASE: {line(reason)}", err=True)
     if as_json:
         dump(verdict.to_dict())
     else:
@@ -366,7 +366,7 @@ def verify(
         for route, found in verdict.recomputed.items():
             say(f"{route:<15}epsilon {found:.6g}")
         for problem in verdict.problems:
-            say(f"problem: {problem}")
+            say(f"problem: {line(problem)}")
         say("The claim DOES NOT HOLD." if verdict.problems else "The claim holds.")
     raise typer.Exit(1 if verdict.problems else 0)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.console import Json, argument, dump, flag, say
+from tacit.console import Json, argument, dump, flag, line, say
 
 if TYPE_CHECKING:
     from tacit.ledger import Charge, Ledger, Remaining
@@ -103,7 +104,7 @@ def list_(ledger: Place, as_json: Json = False) -> None:
     say(f"{'data set':<24}{'spent':>9}{'limit':>9}{'delta':>10}{'fits':>9}{'plans':>7}")
     for one in found:
         spent = f"{one.spent:>9.4g}{one.epsilon:>9.4g}{one.delta:>10.2g}{one.left:>9.4g}"
-        say(f"{one.dataset:<24}{spent}{one.plans:>7}")
+        say(line(f"{one.dataset:<24}{spent}{one.plans:>7}"))
 
 
 @app.command()
@@ -136,7 +137,7 @@ def show(ledger: Place, *, dataset: Dataset, as_json: Json = False) -> None:
             f"{'':>10}  new limits: {now['reason']}"
         )
     for number in sorted(lines):
-        say(lines[number])
+        say(line(lines[number]))
     say(f"{left(remaining)}.")
     say(f"Head: {head}")
 
@@ -185,7 +186,7 @@ def check(
         dump({"ledger": book.url, "holds": not problems, "problems": problems, "head": now})
     else:
         for problem in problems:
-            say(f"problem: {problem}")
+            say(f"problem: {line(problem)}")
         if problems:
             say("The ledger WAS CHANGED or damaged.")
         else:
@@ -200,7 +201,7 @@ def _head(path: Path) -> str:
 
     claim = verify(path).certificate
     entry = None if claim is None else claim.plan.get("ledger")
-    if entry is None or not isinstance(entry.get("head"), str):
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("head"), str):
         raise InputError(f"{path} names no entry of a ledger")
     return str(entry["head"])
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Json", "argument", "dump", "flag", "say"]
+__all__ = ["Json", "argument", "dump", "flag", "line", "say"]
+
+LONGEST_LINE = 2000  # characters
 
 
 def flag(text: str, *names: str) -> Any:
@@ -25,6 +27,12 @@ def say(text: str, *, err: bool = False) -> None:
     """Print text; characters that could steer a terminal are shown as escapes."""
     shown = (c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
     typer.echo("".join(shown), err=err)
+
+
+def line(text: object) -> str:
+    """Words from a file, on one line: they cannot pass for lines of ours, nor fill the screen."""
+    words = " ".join(str(text).splitlines())
+    return words if len(words) <= LONGEST_LINE else words[:LONGEST_LINE] + " ..."
 
 
 def dump(data: dict[str, Any]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import reprlib
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
     "BudgetError",
@@ -15,7 +18,47 @@ __all__ = [
     "SchemaError",
     "TacitError",
     "TestFailed",
+    "of_public_facts",
+    "shown",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """What was given, for a message: never long, whatever it is.
+
+    >>> shown([[[1]]] * 100)
+    '[[[...]], [[...]], [[...]], [[...]], [[...]], [[...]], ...]'
+    """
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def of_public_facts(function: Callable[P, T]) -> Callable[P, T]:
+    """Overflow in a function of public facts means that one of them is absurd: say so.
+
+    Never for a function of private rows, which must not overflow because of one of them.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ArithmeticError as error:
+            raise InputError(
+                "the numbers of this plan are too large or too small to compute with; look at "
+                f"rows, columns, steps, bounds, epsilon and delta ({error!s:.80})"
+            ) from error
+
+    return call
 
 
 class TacitError(Exception):

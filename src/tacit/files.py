@@ -1,13 +1,18 @@
-"""Writing files so that nothing is ever half there."""
+"""Files: written whole or not at all, and read with a limit."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
+import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tacit.exceptions import FileError
 
@@ -15,6 +20,7 @@ __all__ = [
     "first_bytes",
     "new_directory",
     "new_file",
+    "parse_json",
     "read_text",
     "require_writable",
     "write_bytes",
@@ -57,25 +63,54 @@ def require_writable(directory: str | os.PathLike[str]) -> Path:
 
 
 def read_text(path: str | os.PathLike[str], *, limit: int = 64 << 20) -> str:
-    """A text file, or a `FileError` that says why not."""
-    source = Path(path)
+    """A text file of at most ``limit`` bytes, or a `FileError` that says why not."""
+    data = first_bytes(path, limit + 1)
+    if len(data) > limit:
+        raise FileError(f"{path} is larger than {limit >> 20} MB, the most that is read here")
     try:
-        if source.stat().st_size > limit:
-            raise FileError(f"{source} is larger than {limit >> 20} MB")
-        return source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot read {source}: {error.strerror or error}") from error
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise FileError(f"{source} is not a text file") from None
+        raise FileError(f"{path} is not a text file") from None
 
 
-def first_bytes(path: Path, limit: int = 64 << 20) -> bytes:
+def first_bytes(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
     """The beginning of a file, or a `FileError` that says why not."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for, a device endless
+            raise ValueError("it is not a regular file")
         with open(path, "rb") as file:
             return file.read(limit)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"cannot read {path}: {reason}") from None
+
+
+def parse_json(text: str) -> Any:
+    """What JSON says to every reader alike: or a `ValueError`.
+
+    Keys that are given twice and numbers that are not finite mean different things to
+    different programs.
+    """
+    strict: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite}
+    try:
+        return json.loads(text, object_pairs_hook=_once, **strict)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice!r:.80} is given twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.80} is not a finite number")
+    return value
 
 
 def new_file(path: Path, force: bool, suffixes: Sequence[str] = ()) -> Path:

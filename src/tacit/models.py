@@ -10,6 +10,7 @@ import hashlib
 import json
 import operator
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,28 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import stages as stage_classes
+from tacit.data.rows import as_rows
+from tacit.data.schema import Column, NumberColumn
+from tacit.data.tables import Table
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import FileError, InputError
-from tacit.files import write_bytes
+from tacit.files import parse_json, write_bytes
+from tacit.plan import apply_stages
 from tacit.privacy.certificate import Certificate
 from tacit.stages import Encode, PublicFeatures, Stage
 
 __all__ = ["load", "save"]
 
 FORMAT = "tacit-model/1"
-LIMIT = 4 << 30  # bytes; a linear model is never larger
+LIMIT = 1 << 30  # bytes of a file: 100 million coefficients
+LONGEST = 32 << 20  # characters of its description, or of its certificate
+MOST_TENSORS = 1000
+LABELS = re.compile(r"[<>|](b1|[iuf][1248]|O8?|U\d+)")  # types that labels may have
 ESTIMATORS = {cls.__name__: cls for cls in (DPLinearClassifier, DPLinearRegressor)}
 STAGES: dict[str, type[Stage]] = {
     name: getattr(stage_classes, name)
     for name in stage_classes.__all__
-    if name not in ("Context", "Stage")
+    if name not in ("Context", "Stage") and getattr(stage_classes, name).kind != "plain"
 }
 
 
@@ -71,6 +79,8 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
         "tacit": json.dumps(model, allow_nan=False),
         "certificate": estimator.certificate_.to_json(),
     }
+    if max(map(len, metadata.values())) > LONGEST:
+        raise InputError("names of features or labels are too long to be kept in a model file")
     metadata["digest"] = _digest(tensors, metadata)
     write_bytes(path, to_bytes(tensors, metadata=metadata))
 
@@ -108,27 +118,35 @@ def _load(path: str | os.PathLike[str]) -> DPLinearClassifier | DPLinearRegresso
     if _digest(tensors, metadata) != metadata["digest"]:
         raise FileError(f"{path} was changed after it was written, or is damaged: wrong digest")
     try:
-        model = json.loads(metadata["tacit"])
+        model = parse_json(metadata["tacit"])
         if model["format"] != FORMAT:
             raise FileError(f"{path} has format {model['format']!r}; this version reads {FORMAT}")
         return _rebuild(model, tensors, Certificate.from_json(metadata["certificate"]))
     except FileError:
         raise
     except Exception as error:  # whatever strange content may cause, deep nesting included
-        raise FileError(f"{path} is not a complete model: {error!r}") from error
+        raise FileError(f"{path} is not a complete model: {error!r:.300}") from error
 
 
 def _rebuild(
     model: Mapping[str, Any], tensors: Mapping[str, np.ndarray], certificate: Certificate
 ) -> DPLinearClassifier | DPLinearRegressor:
-    estimator = ESTIMATORS[model["estimator"]](
-        certificate.epsilon, certificate.delta, loss=str(model["loss"])
-    )
+    loss, names, width = model["loss"], model["feature_names"], operator.index(model["features"])
+    if not isinstance(loss, str):
+        raise ValueError("its loss has no name")
+    # Something in the file is as wide as the rows: what follows need not be ready for any width.
+    if not 0 < width <= sum(value.size for value in tensors.values()):
+        raise ValueError(f"{width} features do not fit the rest")
+    estimator = ESTIMATORS[model["estimator"]](certificate.epsilon, certificate.delta, loss=loss)
     estimator.certificate_ = certificate
     estimator.stages_ = tuple(_restore(i, e, tensors) for i, e in enumerate(model["stages"]))
-    estimator.n_features_in_ = width = operator.index(model["features"])
-    if model["feature_names"] is not None:
-        estimator.feature_names_in_ = np.asarray(model["feature_names"], dtype=object)
+    estimator.n_features_in_ = width
+    if names is not None:
+        texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not texts or len(names) != width:
+            raise ValueError("names of features do not fit the rest")
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    rows = as_rows(_some_row(estimator))
     for stage in estimator.stages_:
         width = stage.width(width)
     outputs = 1
@@ -138,19 +156,42 @@ def _rebuild(
     coef, intercept = tensors["coef"], tensors["intercept"]
     if coef.shape != (outputs, width) or intercept.shape != (outputs,):
         raise ValueError(f"coefficients of shape {coef.shape} do not fit the rest")
-    for values in (coef, intercept):
-        if values.dtype != np.float64 or not np.isfinite(values).all():
-            raise ValueError("some coefficients are not finite numbers")
+    if not all(np.isfinite(value).all() for value in tensors.values()):
+        raise ValueError("some numbers are not finite")
+    if (coef.dtype, intercept.dtype) != (np.float64, np.float64):
+        raise ValueError("coefficients are not of double precision")
+    with np.errstate(divide="raise", over="raise", invalid="raise"):  # or predicting would fail
+        for _, chunk in apply_stages(rows, estimator.stages_).chunks():
+            if np.shape(chunk @ coef.T) != (1, outputs):
+                raise ValueError("the stages do not fit the rest")
     estimator.coef_, estimator.intercept_ = coef, intercept
     if isinstance(estimator, DPLinearRegressor):
         estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
     return estimator
 
 
+def _some_row(estimator: DPLinearClassifier | DPLinearRegressor) -> Any:
+    """A row that the model must be able to predict for."""
+    for stage in estimator.stages_:
+        if isinstance(stage, Encode):
+            columns = stage.schema.columns.items()
+            return Table.from_columns({name: [_some_cell(column)] for name, column in columns})
+    return np.zeros((1, estimator.n_features_in_))
+
+
+def _some_cell(column: Column) -> str | float:
+    return column.low if isinstance(column, NumberColumn) else column.categories[0]
+
+
 def _classes(dtype: str, labels: list[Any]) -> np.ndarray:
-    classes = np.array(labels, dtype=np.dtype(dtype))
-    if classes.dtype.kind not in "biufUO" or classes.ndim != 1 or len(np.unique(classes)) < 2:
+    if not LABELS.fullmatch(dtype) or not isinstance(labels, list):
+        raise ValueError("classes must be a list of labels and their type")
+    if len(labels) * np.dtype(dtype).itemsize > LONGEST:  # each is as long as the longest
+        raise ValueError("the labels of the classes are too long")
+    classes = np.array(labels, dtype=dtype)
+    if classes.ndim != 1 or len(np.unique(classes)) < 2:
         raise ValueError("classes must be two labels or more")
+    "".join(map(str, labels)).encode()  # or predictions could not be written
     return classes
 
 
@@ -176,16 +217,22 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         if not path.is_file():
             raise FileError(f"{path} is not a file")
         if size > LIMIT:
-            raise FileError(f"{path} is larger than any linear model")
+            raise FileError(
+                f"{path} is larger than {LIMIT >> 20} MB; a linear model hardly ever is. To read "
+                "it all the same, set tacit.models.LIMIT"
+            )
         with safe_open(path, framework="np") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, dict(file.metadata() or {})
+            names, metadata = list(file.keys()), dict(file.metadata() or {})
+            lengths = [len(text) for text in metadata.values()]
+            if len(names) > MOST_TENSORS or max(lengths, default=0) > LONGEST:
+                raise FileError(f"{path} holds more than any linear model")
+            return {name: file.get_tensor(name) for name in names}, metadata
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # the reader's own kind, or NumPy's where it lacks a type
-        raise FileError(f"{path} is damaged or not a model file: {error}") from error
+        raise FileError(f"{path} is damaged or not a model file: {error!s:.300}") from error
 
 
 def _digest(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
@@ -196,5 +243,6 @@ def _digest(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> s
         parts += [name.encode(), value.dtype.str.encode(), repr(value.shape).encode()]
         parts.append(value.tobytes())
     for part in parts:  # lengths keep neighbouring parts apart
-        digest.update(len(part).to_bytes(8, "big") + part)
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
     return digest.hexdigest()

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit import chain
 from tacit.data.rows import Rows
-from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed
+from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed, of_public_facts
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
@@ -44,6 +44,8 @@ from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
+
+MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
 
 ARITHMETIC = ("exact", "strict", "fast")
 
@@ -92,6 +94,7 @@ class Plan:
         """Whether any stage looks at the rows without noise, so that they drift."""
         return any(isinstance(stage, PlainStage) for stage in self.stages)
 
+    @of_public_facts
     def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedPlan:
         """Fix every setting and all noise from public facts.
 
@@ -106,6 +109,8 @@ class Plan:
         """
         if size < 1:
             raise InputError("there are no rows to learn from")
+        if max(size, columns, classes) > MOST:
+            raise InputError(f"rows, columns and classes must be at most 10**{len(str(MOST)) - 1}")
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
@@ -481,6 +486,7 @@ class CalibratedPlan:
             "trainer": {"name": self.trainer.name, "parameters": self.trainer.parameters()},
         }
 
+    @of_public_facts
     def explain(self) -> str:
         """What was chosen and why, in words."""
         plan, facts, trainer = self.plan, self.facts, self.trainer

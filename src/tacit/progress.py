@@ -24,7 +24,7 @@ def progress_bar() -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

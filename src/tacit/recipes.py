@@ -50,6 +50,9 @@ def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> Gradie
     return (default if wanted is None else TRAINERS[wanted])(**settings)
 
 
+LONGEST = 20_000  # characters of a stage
+
+
 def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): paper 000's baseline."""
     return [Normalize(radius)], _trained(DPSGD, trainer)
@@ -203,6 +206,8 @@ def parse_stage(text: str) -> Stage:
     ClipNorm(radius=2.0)
     """
     try:
+        if len(text) > LONGEST:  # long ones can exhaust the stack
+            raise ValueError
         call = ast.parse(text.strip(), mode="eval").body
         if isinstance(call, ast.Name):
             call = ast.Call(call, [], [])
@@ -220,6 +225,6 @@ def parse_stage(text: str) -> Stage:
         raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
     try:
         stage: Stage = getattr(every, name)(*values, **named)
-    except TypeError as error:
-        raise InputError(f"{name}: {error}") from None
+    except (TypeError, ArithmeticError, AttributeError) as error:
+        raise InputError(f"{name}: {error!s:.200}") from None
     return stage

@@ -256,17 +256,17 @@ def test_aliases_that_multiply_do_no_harm(tmp_path):
     path = tmp_path / "s.yaml"
     lines = ["l0: &l0 [x, x]"] + [f"l{i}: &l{i} [*l{i - 1}, *l{i - 1}]" for i in range(1, 40)]
     path.write_text("\n".join(lines))
-    with pytest.raises(SchemaError, match="unknown key 'l0'"):
+    with pytest.raises(SchemaError, match="aliases stand for more than 4 MB"):
         Schema.load(path)
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(FileError, match=r"cannot read the schema .*none\.yaml"):
+    with pytest.raises(FileError, match=r"cannot read .*none\.yaml"):
         Schema.load(tmp_path / "none.yaml")
-    with pytest.raises(FileError, match="cannot read the schema"):
+    with pytest.raises(FileError, match="not a regular file"):
         Schema.load(tmp_path)
     (tmp_path / "s.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileError, match="not text in UTF-8"):
+    with pytest.raises(FileError, match="not a text file"):
         Schema.load(tmp_path / "s.yaml")
     with pytest.raises(FileError, match="cannot write"):
         schema().save(tmp_path / "no" / "s.yaml")

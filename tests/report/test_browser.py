@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tacit.audit.audits import Audit
+from tacit.audit.picture import draw_audits
 from tacit.privacy.certificate import Certificate, Expense
 from tacit.privacy.events import PoissonGaussian
 from tacit.report import render_html
@@ -238,4 +240,43 @@ def test_hostile_names_do_not_run(browse: Browse) -> None:
     assert browse(probed(source)).probe["title"] != "taken"
     # The same words do run where they are not escaped.
     unescaped = probed(render_html(CERTIFICATE)).replace("<main>", "<main>" + attack)
+    assert browse(unescaped).probe["title"] == "taken"
+
+
+def test_a_page_that_is_hostile_all_over_does_not_run(browse: Browse) -> None:
+    take = "document.title='taken'"
+    vectors = [
+        f"<script>{take}</script>",
+        f"</title><script>{take}</script>",
+        f"</style></svg></desc><script>{take}</script>",
+        f"--><script>{take}</script>",
+        f"]]><script>{take}</script>",
+        f'" onload="{take}" onmouseover="{take}" autofocus onfocus="{take}',
+        f"' onerror='{take}' src=x '",
+        f"<img src=x onerror={take}>",
+        f"<svg><animate onbegin={take} attributeName=x dur=1s>",
+        f"<iframe srcdoc='<script>parent.{take}</script>'>",
+        f"&lt;script&gt;{take}&lt;/script&gt;",
+        f"\u202e\x00\x1b<script>{take}</script>",
+    ]
+    attack = "".join(vectors)
+    certificate = json.loads(json.dumps(CERTIFICATE))
+    certificate |= {name: [attack] * 2 for name in ("assumptions", "warnings", "reasons")}
+    certificate |= {"versions": {attack: attack}, "created": attack, "releasable": False}
+    certificate["plan"] |= {"loss": attack, "ledger": {"dataset": attack}}
+    certificate["plan"]["stages"] = [
+        {"name": attack, "kind": "free", "note": attack, "parameters": {attack: [attack]}}
+    ]
+    certificate["plan"]["trainer"]["name"] = certificate["events"][0]["stage"] = attack
+    results = RESULTS | {"class_names": [attack] * 2, "files": [attack]}
+    results["top_features"] = [{"name": attack, "weight": 1.0}]
+    audit = Audit(attack, 1.0, 1e-5, 2.5, 0.95, 100, "many-runs", "steps", "replace_one")
+    page = probed(render_html(certificate, results=results, title=attack))
+    picture = f"<!DOCTYPE html><title>a</title><body>{draw_audits([audit])}{PROBE}"
+    for source in (page, picture):
+        seen = browse(source)
+        assert seen.probe["title"] != "taken"
+        assert seen.requests == []
+    # Unescaped, it would be seen to run.
+    unescaped = f"<!DOCTYPE html><title>a</title><body>{vectors[0]}{PROBE}"
     assert browse(unescaped).probe["title"] == "taken"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from html import escape
@@ -52,6 +53,8 @@ def draw_audits(audits: Sequence[Audit]) -> str:
     if not audits:
         raise InputError("there are no audits to draw")
     top = max(max(a.claimed, a.lower) for a in audits) * 1.05
+    if not 0 < top < math.inf:
+        raise InputError("claims and bounds must be finite, and one of them above 0")
     step = _step(top)
     bottom = TOP + ROW * len(audits)
 
@@ -105,7 +108,7 @@ def _short(name: str) -> str:
 
 def _step(top: float) -> float:
     """A round distance of which four to ten fit."""
-    unit = 1e-6
+    unit = 10.0 ** math.floor(math.log10(top) - 1)
     while True:
         for times in (1, 2, 5):
             if top / (unit * times) <= 8:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tacit.data.tables import PathLike
-from tacit.exceptions import FileError, SchemaError
-from tacit.files import write_bytes
+from tacit.exceptions import InputError, SchemaError, shown
+from tacit.files import read_text, write_bytes
 
 __all__ = ["draft_text", "read_yaml", "write_yaml"]
+
+LARGEST = 4 << 20  # bytes of a file, and of what its aliases stand for
+
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+LONGEST_NUMBER = 1000  # digits; Python will not even print one of a few thousand
 
 _TOP = """\
 # What Tacit may know about this table before it reads a row.
@@ -66,36 +71,59 @@ def draft_text(kinds: Mapping[str, str], target: str | None) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as YAML, in quotes only where it needs them."""
+    """A name as YAML, in quotes only where it needs them, without characters that steer."""
     with suppress(yaml.YAMLError, ValueError):
         if name.replace("-", "").replace("_", "").isalnum() and yaml.safe_load(name) == name:
             return name
-    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True, width=math.inf)).strip()
+    style: dict[str, Any] = {"default_style": '"', "width": math.inf}
+    return str(yaml.safe_dump(name, allow_unicode=name.isprintable(), **style)).strip()
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys in silence; a person would not know which."""
+    """YAML without its traps.
+
+    It keeps the last of two equal keys in silence; a person would not know which. And a few
+    aliases of aliases stand for billions of values: they count as what they stand for.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._size = 0  # characters of all values so far
+        self._sizes: dict[yaml.Node, int] = {}  # of each that is complete
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        before, is_alias = self._size, self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if node is None:
+            return None
+        if is_alias and node not in self._sizes:
+            raise SchemaError("an alias stands inside of what it stands for")
+        self._size += self._sizes.get(node, 0)
+        if not is_alias:
+            self._size += 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+            self._sizes[node] = self._size - before
+            if node.tag in NUMBERS and len(node.value) > LONGEST_NUMBER:
+                raise SchemaError(f"a number has {len(node.value)} digits")
+        if self._size > LARGEST:
+            raise SchemaError(f"its aliases stand for more than {LARGEST >> 20} MB; write less")
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        twice = sorted(key for key, times in keys.items() if times > 1)
         if twice:
-            raise SchemaError(f"{', '.join(map(repr, twice))} is given more than once")
+            raise SchemaError(f"{', '.join(map(shown, twice[:5]))} is given more than once")
         return node
 
 
 def read_yaml(path: PathLike) -> Mapping[str, Any]:
     """The mapping that a file holds."""
     try:
-        data = yaml.load(Path(path).read_bytes().decode("utf-8-sig"), Loader=_Loader)
-    except SchemaError:
+        data = yaml.load(read_text(path, limit=LARGEST), Loader=_Loader)
+    except InputError:
         raise
-    except OSError as error:
-        raise FileError(f"cannot read the schema {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise FileError(f"the schema {path} is not text in UTF-8") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except Exception as error:  # of YAML, or of what its tags make of strange values
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
         raise SchemaError(f"not well-formed YAML{line}; put odd names in quotes") from None

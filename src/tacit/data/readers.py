@@ -10,46 +10,48 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data.tables import (
-    Coder,
-    PathLike,
-    Table,
-    Text,
-    from_arrow,
-    is_absent,
-    is_missing,
-    load_pyarrow,
-    unique_names,
-)
+from tacit.data.arrow import ArrowColumn, is_text, load_pyarrow
+from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
 from tacit.exceptions import FileError, InputError
 from tacit.files import write_bytes
 
 __all__ = ["read_table", "write_predictions"]
 
-BLOCK_ROWS = 20_000
+BLOCK_ROWS, BLOCK_TEXT = 20_000, 1 << 24  # rows or characters to look at together
+BATCH_ROWS = 1 << 17  # of one column of Parquet
+LONGEST_ROW = 1 << 24  # characters
+MOST_COLUMNS = 1 << 16
+FREE, TIMES = 1 << 30, 100  # bytes that any table may take, or else so many times its file
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def read_table(path: PathLike) -> Table:
+def read_table(path: PathLike, *, limit: int | None = None) -> Table:
     """Read a file that ends in ``.csv``, ``.tsv`` or ``.parquet``, or raise a `FileError`.
 
     Text must be UTF-8 with one header line, and may be compressed (``.csv.gz``,
     ``.bz2``, ``.xz``). A column is stored as numbers if every cell that is not
     missing spells one. Parquet needs pyarrow.
+
+    Parameters
+    ----------
+    path : str or path
+    limit : int, optional
+        Bytes that the table may take in memory: a small file can be made to unpack to more than
+        any machine has. 1 GB unless given, or a hundred times the size of the file.
     """
     path = Path(path)
     with _reading(path):
         if path.is_dir():
             raise FileError(f"{path} is a directory; name one table in it")
-        path.stat()
+        size = path.stat().st_size
+        limit = max(FREE, TIMES * size) if limit is None else limit
         if not path.is_file():
             raise FileError(f"{path} is not a regular file; write the table to one first")
         suffixes = ["", *(suffix.lower() for suffix in path.suffixes)]
@@ -66,12 +68,12 @@ def read_table(path: PathLike) -> Table:
         if not start.strip():
             raise FileError(f"{path} is empty; a table needs a header and rows")
         if parquet:
-            return _read_parquet(path, start)
+            return _read_parquet(path, start, limit)
         if start.startswith(b"PAR1"):
             raise FileError(f"{path} holds Parquet, not text; rename it to end in .parquet")
         if b"\0" in start:
             raise FileError(f"{path} is binary, not text; save the table as CSV or Parquet")
-        return _read_text(path, opener, _SEPARATORS[kind])
+        return _read_text(path, opener, _SEPARATORS[kind], limit)
 
 
 @contextmanager
@@ -93,29 +95,67 @@ def _reading(path: Path) -> Iterator[None]:
         raise FileError(f"{path} is not well-formed: {error}; check its quotes") from None
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise FileError(f"{path} is damaged or cut short; fetch or compress it again") from None
+    except MemoryError:
+        raise FileError(f"{path} does not fit into memory, or is damaged") from None
     except OSError as error:
         reason = error.strerror or "it is damaged; fetch or compress it again"
         raise FileError(f"cannot read {path}: {reason}") from None
 
 
-def _read_text(path: Path, opener: Callable[..., Any], separator: str) -> Table:
+class _Lines:
+    """Lines of a text, none of whose rows and which itself is not too long."""
+
+    def __init__(self, file: Any, limit: int) -> None:
+        self.total = self.row = 0  # characters so far, and of this row
+        self._file = file
+        self._limit = limit
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line: str = self._file.readline(LONGEST_ROW + 1)
+        self.total += len(line)
+        self.row += len(line)
+        if self.row > LONGEST_ROW:
+            raise InputError(f"a row has more than {LONGEST_ROW} characters; check its quotes")
+        if self.total > self._limit:
+            raise _too_large(self._limit)
+        if not line:
+            raise StopIteration
+        return line
+
+
+def _too_large(limit: int) -> InputError:
+    return InputError(
+        f"it would take more than {limit / 2**30:.3g} GB of memory. A small file that unpacks to "
+        "so much is damaged, or made to fill memory; if you trust it, unpack it first, or read it "
+        "in Python with read_table(path, limit=...)"
+    )
+
+
+def _read_text(path: Path, opener: Callable[..., Any], separator: str, limit: int) -> Table:
     text: set[int] = set()  # positions of columns known not to be numbers
     again = True
     while again:  # at most twice: again if a column turned out to be text after its first block
         again = False
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
+            lines = _Lines(file, limit)
+            reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
             names = _header(next((row for row in reader if row), []))
-            records = _records(reader, len(names))
             coders = [Coder() for _ in names]
             parts: list[list[np.ndarray]] = [[] for _ in names]
-            while block := list(islice(records, BLOCK_ROWS)):
+            n = 0
+            for block in _blocks(reader, lines, len(names)):
                 for i, cells in enumerate(zip(*block, strict=True)):
                     numbers = None if i in text else _numbers(cells)
                     if numbers is None and i not in text:
                         text.add(i)
                         again |= bool(parts[i])
                     parts[i].append(coders[i].encode(cells) if numbers is None else numbers)
+                n += len(block)
+                if 8 * n * len(names) + sum(coder.size for coder in coders) > limit:
+                    raise _too_large(limit)
     if not parts[0]:
         raise FileError(f"{path} has a header and no rows; a table needs at least one")
     arrays = [np.concatenate(part) for part in parts]
@@ -127,6 +167,7 @@ def _read_text(path: Path, opener: Callable[..., Any], separator: str) -> Table:
 
 
 def _header(row: Sequence[str]) -> list[str]:
+    _require_width(len(row))
     names = [name.strip() for name in row]
     if len(names) == 1 and (mark := next((m for m in ";\t|" if m in names[0]), None)):
         raise InputError(
@@ -141,15 +182,32 @@ def _header(row: Sequence[str]) -> list[str]:
     return unique_names(names)
 
 
-def _records(reader: Any, width: int) -> Iterator[list[str]]:
+def _require_width(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise InputError(
+            f"it has {columns} columns, and {MOST_COLUMNS} are read from a file at most; wider "
+            "rows are better given as an array"
+        )
+
+
+def _blocks(reader: Any, lines: _Lines, width: int) -> Iterator[list[list[str]]]:
+    """Rows, some at a time."""
+    block: list[list[str]] = []
+    start = lines.total
     for row in reader:
+        lines.row = 0
         if len(row) == width:
-            yield row
+            block.append(row)
+            if len(block) == BLOCK_ROWS or lines.total - start > BLOCK_TEXT:
+                yield block
+                block, start = [], lines.total
         elif len(row) > 1 or (row and row[0].strip()):  # else a blank line
             raise InputError(
                 f"line {reader.line_num}: {len(row)} fields where the header has {width}; "
                 "put quotes around fields that contain the separator"
             )
+    if block:
+        yield block
 
 
 def _numbers(cells: Sequence[str]) -> np.ndarray | None:
@@ -165,18 +223,41 @@ def _numbers(cells: Sequence[str]) -> np.ndarray | None:
         return None
 
 
-def _read_parquet(path: Path, start: bytes) -> Table:
+def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
+    """Column by column and batch by batch, text as a dictionary: whatever the file declares,
+    no more is held than what was counted, and one page of the file."""
     pa = load_pyarrow("Parquet")
     if not start.startswith(b"PAR1"):
         raise FileError(f"{path} is not a Parquet file; if it is text, rename it to end in .csv")
     try:
-        with open(path, "rb") as file:
-            arrow = pa.parquet.ParquetFile(file).read()
+        with open(path, "rb") as file, pa.parquet.ParquetFile(file) as whole:
+            stored = {field.name: field.type for field in whole.schema_arrow}
+            _require_width(whole.metadata.num_columns)
+            names = unique_names(whole.schema_arrow.names)
+            columns = [ArrowColumn(*entry) for entry in zip(names, stored.values(), strict=True)]
+            rows = whole.metadata.num_rows
+            if 8 * rows * len(columns) > limit:
+                raise _too_large(limit)
+        size, words = 0, [name for name, kind in stored.items() if is_text(kind)]
+        with open(path, "rb") as file, pa.parquet.ParquetFile(file, read_dictionary=words) as whole:
+            for column, name in zip(columns, stored, strict=True):
+                for batch in whole.iter_batches(BATCH_ROWS, columns=[name]):
+                    if size + batch.nbytes > limit:
+                        raise _too_large(limit)
+                    column.add(batch.column(0))
+                    if size + column.size > limit:
+                        raise _too_large(limit)
+                size += column.size
+    except pa.ArrowMemoryError:
+        raise MemoryError from None
     except (pa.ArrowException, OSError):
         raise FileError(f"{path} is damaged or cut short; fetch or write it again") from None
-    if arrow.num_rows == 0:
+    if rows == 0:
         raise FileError(f"{path} has columns and no rows; a table needs at least one")
-    return from_arrow(arrow)
+    found = {column.name: column.stored() for column in columns}
+    if {len(column) for column in found.values()} != {rows}:
+        raise FileError(f"{path} is damaged: its columns are not as long as it says")
+    return Table(found, rows)
 
 
 def write_predictions(path: PathLike, columns: Mapping[str, Any]) -> None:

@@ -26,13 +26,14 @@ from typing import Any, TypeAlias
 
 from tacit.data.draft import draft_text, read_yaml, write_yaml
 from tacit.data.tables import PathLike, as_number, as_table, is_missing, match_key, plain
-from tacit.exceptions import SchemaError
+from tacit.exceptions import SchemaError, shown
 
 __all__ = ["CategoryColumn", "Column", "NumberColumn", "Schema"]
 
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 CATEGORY_POLICIES = ("zeros", "level", "error")  # for missing and for unseen
+LONGEST_HINT = 100  # letters of a name
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,9 @@ class Schema:
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """A hint for a message, empty if nothing is near."""
-    near = difflib.get_close_matches(word, list(options), n=1)
+    if len(word) > LONGEST_HINT:  # comparing takes the product of both lengths
+        return ""
+    near = difflib.get_close_matches(word, [o for o in options if len(o) <= LONGEST_HINT], n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -290,9 +293,9 @@ def _known_keys(data: Any, allowed: Sequence[str], where: str) -> None:
         raise SchemaError(f"{where} must be a mapping with the keys {', '.join(allowed)}")
     for key in data:
         if key not in allowed:
-            near = did_you_mean(str(key), allowed)
+            near = did_you_mean(key, allowed) if isinstance(key, str) else ""
             raise SchemaError(
-                f"unknown key {key!r} in {where}{near}; it may have {', '.join(allowed)}"
+                f"unknown key {shown(key)} in {where}{near}; it may have {', '.join(allowed)}"
             )
 
 
@@ -308,22 +311,33 @@ def _blanks(entry: Any) -> list[str]:
 
 def _name(name: Any) -> str:
     if isinstance(name, bool) or not isinstance(name, str | int | float) or not str(name).strip():
-        raise SchemaError(f"{name!r} is not a column name; put it in quotes")
+        raise SchemaError(f"{shown(name)} is not a column name; put it in quotes")
     return str(name).strip()
 
 
 def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        near = did_you_mean(str(value), allowed)
-        raise SchemaError(f"{key} may be {', '.join(allowed)}, not {value!r}{near}")
+        near = did_you_mean(value, allowed) if isinstance(value, str) else ""
+        raise SchemaError(f"{key} may be {', '.join(allowed)}, not {shown(value)}{near}")
 
 
 def _finite(key: str, value: Any) -> float:
     if isinstance(value, str):  # YAML reads 1e5 as text
         value = as_number(value.strip())
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    number = _float(value)
+    if not math.isfinite(number):
         raise SchemaError(f"{key} must be a finite number")
-    return float(value)
+    return number
+
+
+def _float(value: Any) -> float:
+    """A number as a float, infinite if it is larger than any; NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
@@ -332,18 +346,20 @@ def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
         raise SchemaError(f"{key} must be a list of at least one value")
     clean: dict[str | float, str | float] = {}
     for label in labels:
-        if isinstance(label, bool) or not isinstance(label, str | Real):
+        number = isinstance(label, Real) and not isinstance(label, bool)
+        if not isinstance(label, str) and not (number and abs(_float(label)) != math.inf):
             raise SchemaError(
-                f"{key}: put {label!r} in quotes, as the text of the cell (YAML reads words such "
-                "as yes, no, true, null and dates as something else)"
+                f"{key}: put {shown(label)} in quotes, as the text of the cell (YAML reads words "
+                "such as yes, no, true, null and dates as something else)"
             )
-        value = label.strip() if isinstance(label, str) else plain(float(label))
+        value = label.strip() if isinstance(label, str) else plain(_float(label))
         if is_missing(str(value)):
             raise SchemaError(
-                f"{key}: {label!r} marks a missing cell and cannot be one of them; the policy "
+                f"{key}: {shown(label)} marks a missing cell and cannot be one of them; the policy "
                 "'missing' says what becomes of such cells"
             )
         if match_key(value) in clean:
-            raise SchemaError(f"{key}: {clean[match_key(value)]!r} and {value!r} are the same")
+            twins = f"{shown(clean[match_key(value)])} and {shown(value)}"
+            raise SchemaError(f"{key}: {twins} are the same")
         clean[match_key(value)] = value
     return tuple(clean.values())

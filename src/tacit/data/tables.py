@@ -65,6 +65,7 @@ class Coder(dict[str, int]):
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.size = 0  # about how many bytes it takes
 
     def __missing__(self, cell: str) -> int:
         word = cell.strip()
@@ -76,6 +77,7 @@ class Coder(dict[str, int]):
             code = len(self.words)
             self.words.append(word)
         self[cell] = code
+        self.size += len(cell) + 200
         return code
 
     def encode(self, cells: Sequence[str]) -> np.ndarray:
@@ -222,7 +224,7 @@ class Table:
         try:
             return self._columns[name]
         except KeyError:
-            have = ", ".join(self.column_names)
+            have = ", ".join(self.column_names[:20]) + ", ..." * (self.d > 20)
             raise InputError(f"no column {name!r} in the table; it has {have}") from None
 
 
@@ -236,6 +238,8 @@ def as_table(data: Any) -> Table:
         names = unique_names(data.columns)
         return Table.from_columns({n: _from_series(data.iloc[:, i]) for i, n in enumerate(names)})
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        from tacit.data.arrow import from_arrow, load_pyarrow
+
         return from_arrow(load_pyarrow(f"a table of type {type(data).__name__}").table(data))
     raise InputError(
         f"cannot read a table from {type(data).__name__}; pass a dict of columns, a pandas, "
@@ -250,40 +254,6 @@ def unique_names(names: Iterable[Any]) -> list[str]:
     if twice:
         raise InputError(f"the table has more than one column called {', '.join(map(repr, twice))}")
     return clean
-
-
-def load_pyarrow(what: str, error: type[InputError] = InputError) -> Any:
-    """The package, Parquet included, or an error that says what needs it."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise error(f'{what} needs pyarrow: pip install "tacit[tables]"') from None
-    return pyarrow
-
-
-def from_arrow(arrow: Any) -> Table:
-    """A table from a pyarrow one."""
-    names = unique_names(arrow.column_names)
-    columns = {n: _from_arrow_column(n, c) for n, c in zip(names, arrow.columns, strict=True)}
-    return Table(columns, arrow.num_rows)
-
-
-def _from_arrow_column(name: str, column: Any) -> Stored:
-    import pyarrow as pa
-
-    is_, stored = pa.types, column.type
-    if is_.is_dictionary(stored):
-        return _column(name, column.to_pylist())
-    if any(f(stored) for f in (is_.is_null, is_.is_integer, is_.is_floating, is_.is_decimal)):
-        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
-    if is_.is_date(stored) or is_.is_timestamp(stored):
-        return _column(name, column.to_numpy())
-    if not (is_.is_boolean(stored) or "string" in str(stored)) or is_.is_nested(stored):
-        raise InputError(f"column {name!r} holds {stored}; Tacit reads numbers and text: drop it")
-    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
-    coder = Coder()
-    codes = np.append(coder.encode(encoded.dictionary.to_pylist()), np.int32(ABSENT))
-    return Text(codes[encoded.indices.fill_null(-1).to_numpy()], coder.words)
 
 
 def _from_series(series: Any) -> np.ndarray:
@@ -309,7 +279,7 @@ def _column(name: str, values: Any) -> Stored:
     if all(v is None or (isinstance(v, Real | Decimal) and not isinstance(v, bool)) for v in cells):
         return np.array([np.nan if v is None else float(v) for v in cells], dtype=np.float64)
     coder = Coder()
-    return Text(coder.encode([_cell_text(name, value) for value in cells]), coder.words)
+    return Text(coder.encode([cell_text(name, value) for value in cells]), coder.words)
 
 
 def is_absent(value: Any) -> bool:
@@ -319,7 +289,8 @@ def is_absent(value: Any) -> bool:
     return isinstance(value, float | np.floating | Decimal) and math.isnan(value)
 
 
-def _cell_text(name: str, value: Any) -> str:
+def cell_text(name: str, value: Any) -> str:
+    """The text of a cell that holds one of Python's plain values; "" if it is missing."""
     if value is None:
         return ""
     if isinstance(value, str):

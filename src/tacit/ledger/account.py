@@ -226,11 +226,15 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
             f"entry {row.number} is not the next one of {row.dataset!r}: entries of this data set "
             "were deleted, moved or added"
         )
+    if not isinstance(body["at"], str):
+        raise TypeError("its time is missing")
     if account is None:
         limits = Limits(body["epsilon"], body["delta"], body["neighbors"])
         account = Account(row.dataset, limits)
     elif kind == "amend":
         account.limits = Limits(body["epsilon"], body["delta"], account.limits.neighbors)
+        if not isinstance(body["reason"], str):
+            raise TypeError("its reason is missing")
     elif kind == "reserve":
         budget, total = body["budget"], body["together"]
         if not (isinstance(body["plan"], Mapping) and isinstance(body["events"], list)):
@@ -246,7 +250,9 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
         id, outcome = body["reservation"], body["outcome"]
         if id not in account.reserved or id in account.outcomes or outcome not in OUTCOMES:
             raise Tampered(f"entry {row.number} commits what was not reserved, or a second time")
-        account.outcomes[id] = outcome, body["certificate"]
+        if not isinstance(certificate := body["certificate"], str | None):
+            raise TypeError("its certificate is not a digest")
+        account.outcomes[id] = outcome, certificate
     account.count = nth
     return account
 

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tacit.exceptions import LedgerError
+from tacit.files import parse_json
 
 __all__ = [
     "FORMAT",
     "KINDS",
+    "LONGEST",
     "ORIGIN",
     "Row",
     "Tampered",
@@ -65,8 +67,8 @@ def parse(row: Row) -> dict[str, Any]:
     if digest(row.body) != row.hash:
         raise Tampered(f"entry {row.number} was edited: its text does not have its hash")
     try:
-        body = json.loads(row.body) if len(row.body) <= LONGEST else None
-    except (ValueError, RecursionError):
+        body = parse_json(row.body) if len(row.body) <= LONGEST else None
+    except ValueError:
         raise Tampered(f"entry {row.number} is damaged: its text is not JSON") from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise Tampered(f"entry {row.number} is damaged: its text is not an entry")

@@ -24,9 +24,9 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from tacit.exceptions import LedgerError
+from tacit.exceptions import InputError, LedgerError
 from tacit.ledger.address import Address
-from tacit.ledger.links import FORMAT, ORIGIN, Row, Tampered, canonical, digest
+from tacit.ledger.links import FORMAT, LONGEST, ORIGIN, Row, Tampered, canonical, digest
 
 __all__ = ["Journal", "Store"]
 
@@ -78,7 +78,14 @@ class Journal:
             asked = asked.where(_ENTRIES.c.dataset == dataset)
         if start is not None:
             asked = asked.where(_ENTRIES.c.number >= start)
-        return [_row(*found) for found in self._connection.execute(asked)]
+        rows: list[Row] = []
+        for found in self._connection.execute(asked).yield_per(1000):
+            row = _row(*found)
+            if rows and row.number <= rows[-1].number:
+                # Pages of a file may be made to lead to each other for ever.
+                raise Tampered(f"entry {row.number} is not in its place: the file is damaged")
+            rows.append(row)
+        return rows
 
     def find(self, id: str) -> Row | None:
         """The entry with an id, if it was written."""
@@ -90,6 +97,8 @@ class Journal:
         number = self.count + 1
         fixed = {"dataset": dataset, "id": id, "number": number, "nth": nth}
         body = canonical({**facts, **fixed, "previous": self.head})
+        if len(body) > LONGEST:  # it could not be read again
+            raise InputError(f"an entry of more than {LONGEST} characters: a plan of fewer events")
         row = Row(number, dataset, id, body, digest(body))
         self._connection.execute(_ENTRIES.insert().values(row._asdict()))
         self._connection.execute(
@@ -136,7 +145,7 @@ class Store:
                 return result
             except sa.exc.SQLAlchemyError as error:
                 trouble = self._judge(error, progress)
-            except (OSError, MemoryError) as error:
+            except (OSError, MemoryError, UnicodeError) as error:  # SQLite quotes damaged files
                 trouble = _Trouble(f"cannot use the ledger {self.address.shown}: {error}")
             if not trouble.passing or time.monotonic() + pause > deadline:
                 raise LedgerError(trouble.words + progress.consequence(write))
@@ -160,6 +169,7 @@ class Store:
                 else:
                     # Deferred, a writer would ask for the lock when it is too late to wait for it.
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+                    _require_plain_tables(connection)
                 if make:
                     _make_tables(connection, self._server)
                 yield connection
@@ -193,6 +203,8 @@ class Store:
                 # On disk, and the journal's removal as well, before a commit returns.
                 made.execute("PRAGMA synchronous = EXTRA")
                 made.execute("PRAGMA trusted_schema = OFF")
+                made.execute("PRAGMA cell_size_check = ON")
+                made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * LONGEST)
             except BaseException:
                 made.close()
                 raise
@@ -295,6 +307,18 @@ def _begin_on_server(connection: sa.Connection, left: float, write: bool) -> Non
         "SELECT set_config('synchronous_commit', 'on', true) "
         "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
     )
+
+
+def _require_plain_tables(connection: sa.Connection) -> None:
+    """A file can hold tables that are programs: views, triggers, columns that are computed."""
+    asked = "SELECT type, name, rootpage FROM sqlite_master LIMIT 1000"
+    for kind, name, page in connection.exec_driver_sql(asked).all():
+        if kind in ("view", "trigger") or (kind == "table" and not page):
+            raise Tampered(f"the file holds the {kind} {name!r:.40}, which is none of a ledger's")
+    for table in _TABLES.tables:
+        columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})").all()
+        if any(hidden for *_, hidden in columns):
+            raise Tampered(f"the table {table} was edited: it holds a column that is computed")
 
 
 def _make_tables(connection: sa.Connection, server: bool) -> None:

@@ -32,9 +32,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from tacit.exceptions import InputError
@@ -42,6 +43,7 @@ from tacit.mechanisms.lattice import numerical_delta
 from tacit.privacy.accountants import (
     COARSE_GRID,
     FINE_GRID,
+    MOST_STEPS,
     PLD_SLACK,
     epsilon,
     gaussian_epsilon,
@@ -63,6 +65,7 @@ from tacit.privacy.events import (
 __all__ = ["Limits", "Spending", "Tally", "checked"]
 
 MOST_EVENTS = 1000  # of one plan
+MOST_KINDS = 1000  # of sampled steps in an account: their composition takes minutes
 FARTHEST = 1e4  # loss of a step, in multiples of which a grid is laid
 DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
 
@@ -273,13 +276,25 @@ def _composed(
     events: tuple[Event, ...], delta: float, neighbors: str, grid: float, limit: float
 ) -> float:
     """ε by loss distributions; infinite where it is so far beyond the limit that no grid fits."""
-    if _hopeless(events, neighbors, limit):
+    parts = list(islice(_parts(events), MOST_KINDS + 1))
+    if len(parts) > MOST_KINDS or _hopeless(events, neighbors, limit):
         return math.inf
     try:
-        found = epsilon(events, delta, neighbors, grid=grid)
+        found = epsilon(parts, delta, neighbors, grid=grid)
     except MemoryError:
         return math.inf
     return found if found >= 0 else math.inf  # NaN is no answer
+
+
+def _parts(events: Iterable[Event]) -> Iterator[Event]:
+    """Sampled steps in parts of as many as a grid takes."""
+    for event in events:
+        if isinstance(event, PoissonGaussian):
+            while event.count > MOST_STEPS:
+                yield replace(event, count=MOST_STEPS)
+                # What may fail in all of them together was counted in the first part.
+                event = replace(event, count=event.count - MOST_STEPS, failure=0.0)
+        yield event
 
 
 def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:

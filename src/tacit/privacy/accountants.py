@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COARSE_GRID",
     "FINE_GRID",
+    "MOST_STEPS",
     "PLD_SLACK",
     "accountant_for",
     "delta",
@@ -43,6 +44,8 @@ COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searchin
 # dp-accounting rounds its grids up but convolves them in floating point: at δ = 1e-12 its ε was
 # seen 0.26% too small after 10,000 steps, as if 2e-13 of δ were missing. Plans set this aside.
 PLD_SLACK = 1e-11
+MOST_STEPS = 10**6  # sampled steps of one kind; a grid of so many is slow, and far too careful
+STEP_POINTS, ALL_POINTS = 2**20, 2**23  # of a grid: up to half a minute, and half a gigabyte
 
 Array = NDArray[np.float64]
 
@@ -159,7 +162,8 @@ def loss_distribution(
     """dp-accounting's pessimistic accountant, with ``events`` composed.
 
     Its PLD accountant doubles the sensitivity under ``replace_one`` by itself;
-    its RDP accountant does not, which is why no certificate rests on it.
+    its RDP accountant does not, which is why no certificate rests on it. A
+    coarser grid is used where losses reach too far for this one.
     """
     import dp_accounting as dpa
     from dp_accounting import pld
@@ -170,12 +174,37 @@ def loss_distribution(
     if len(gaussians) > 1 or any(isinstance(event, Selection) for event in gaussians):
         noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
         events = [Gaussian(noise), *(event for event in events if not event.gaussian)]
-    if _drifts(events, neighbors):
+    drifts = _drifts(events, neighbors)
+    most = 10 * MOST_STEPS if drifts else MOST_STEPS
+    for event in events:
+        if not event.gaussian and event.count > most:
+            raise InputError(
+                f"{event.count} sampled steps are too many to be counted on a grid: take "
+                f"{most} at most, or all rows in every step"
+            )
+    if drifts:
         return _drifted(events, grid)
+    grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
         accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
     return accountant
+
+
+def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
+    """``grid``, or a coarser one that bounds time and memory: each errs upwards.
+
+    With r = sensitivity/noise a step has losses up to r²/2 + 10r on either side, beyond which
+    lies next to nothing, and a mean loss of at most q·r²/2, as KL divergence is convex.
+    """
+    one = whole = 0.0
+    for event in events:
+        q = getattr(event, "sampling_probability", 1.0)
+        square = (sensitivity(neighbors) / event.noise_multiplier) ** 2
+        square *= event.count if type(event) is Gaussian else 1  # they are one step, exactly
+        one += square + 20 * math.sqrt(square)
+        whole += q * square / 2 * (1 if type(event) is Gaussian else event.count)
+    return max(grid, one / STEP_POINTS, whole / ALL_POINTS)
 
 
 # --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------

@@ -18,15 +18,17 @@ from typing import Any
 import numpy as np
 
 from tacit.exceptions import CertificateError, InputError, TacitError
-from tacit.files import read_text, write_bytes
+from tacit.files import parse_json, read_text, write_bytes
 from tacit.privacy import accountants, recheck
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Gaussian, sensitivity
 
 __all__ = ["FORMAT", "Certificate", "Expense", "Verification"]
 
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
+LARGEST = 16 << 20  # bytes of a file
+MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Expense:
         return Expense(
             stage=str(data["stage"]),
             event=Event.from_dict(data),
-            epsilon_alone=float(data.get("epsilon_alone", 0.0)),
-            share=float(data.get("share", 0.0)),
+            epsilon_alone=_number(data, "epsilon_alone"),
+            share=_number(data, "share"),
         )
 
     @staticmethod
@@ -136,9 +138,18 @@ class Certificate:
             raise InputError(f"releasable must be true or false, not {self.releasable!r:.80}")
         if not 0 <= self.numerical_delta <= 1:
             raise InputError(f"numerical_delta={self.numerical_delta!r:.80} must lie in [0, 1]")
+        for name in ("accountant", "created"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be text")
+        for name in ("reasons", "assumptions", "warnings"):
+            lines = getattr(self, name)
+            if not isinstance(lines, list | tuple) or not all(isinstance(x, str) for x in lines):
+                raise InputError(f"{name} must be a list of texts")
         for name in ("plan", "versions"):
             if not isinstance(getattr(self, name), Mapping):
                 raise InputError(f"{name} must be a mapping")
+        if len(self.events) > MOST_EVENTS:
+            raise InputError(f"a plan has at most {MOST_EVENTS} events, not {len(self.events)}")
         for name in ("events", "reasons", "assumptions", "warnings", "plan", "versions"):
             object.__setattr__(self, name, _freeze(getattr(self, name)))
 
@@ -183,8 +194,8 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            data = parse_json(text)
+        except ValueError as error:
             raise CertificateError(f"the certificate is not valid JSON: {error}") from None
         return cls.from_dict(data)
 
@@ -193,7 +204,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
-        return cls.from_json(read_text(path))
+        return cls.from_json(read_text(path, limit=LARGEST))
 
     def verify(self) -> Verification:
         """Recompute ε from the events, by two routes that share no code.
@@ -206,8 +217,11 @@ class Certificate:
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
         problems = []
+        sampled = [event for event in events if not event.gaussian]
         if not events:
             problems.append("no events are listed, so nothing can be recomputed")
+        if len(sampled) > MOST_SAMPLED:
+            problems.append(f"more than {MOST_SAMPLED} kinds of sampled steps are not recomputed")
         if delta <= 0:
             problems.append("the numerical error alone exceeds delta")
         recomputed: dict[str, float] = {}
@@ -217,26 +231,35 @@ class Certificate:
                 with np.errstate(all="ignore"):
                     second = recheck.epsilon(steps, delta, self.neighbors)
                     recomputed["recheck"] = second.epsilon
-                    if not second.lower > 10 * self.epsilon + 10:  # beyond, no grid would fit
-                        pld = accountants.loss_distribution(events, self.neighbors)
+                    far = second.lower > 10 * self.epsilon + 10  # then no grid would fit
+                    if not far and all(e.count <= accountants.MOST_STEPS for e in sampled):
+                        # In proportion to the answer, as in `tacit.privacy.calibrate`.
+                        grid = accountants.FINE_GRID * max(1.0, min(self.epsilon, second.upper))
+                        pld = accountants.loss_distribution(events, self.neighbors, grid)
                         recomputed["dp-accounting"] = float(pld.get_epsilon(delta))
                 uppers = (second.upper, recomputed.get("dp-accounting", math.inf))
                 # Written so that a route without an answer, NaN, confirms nothing.
                 if not any(upper <= self.epsilon for upper in uppers):
-                    problems.append(_exceeds("dp-accounting", recomputed, self.epsilon))
+                    problems.append(_exceeds(*list(recomputed.items())[-1], self.epsilon))
                 if not second.lower <= self.epsilon:
-                    problems.append(_exceeds("recheck", recomputed, self.epsilon))
+                    problems.append(_exceeds("recheck", recomputed["recheck"], self.epsilon))
             except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
-        return Verification(not problems, self.epsilon, recomputed, tuple(problems))
+        return Verification(not problems, self.epsilon, recomputed, tuple(dict.fromkeys(problems)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only mappings do not pickle; JSON does, and is checked on the way in.
         return (Certificate.from_json, (self.to_json(),))
 
 
-def _exceeds(route: str, recomputed: Mapping[str, float], claim: float) -> str:
-    found = recomputed.get(route, recomputed["recheck"])
+def _number(data: Mapping[str, Any], name: str) -> float:
+    value = data.get(name, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, not {value!r:.80}")
+    return float(value)
+
+
+def _exceeds(route: str, found: float, claim: float) -> str:
     return f"{route} finds epsilon = {found:.6g}, above the claimed {claim:.6g}"
 
 

@@ -526,7 +526,10 @@ def _compose(pairs: Mapping[Loss, int], plan: _Plan, log_delta: float) -> _Curve
     top = (cumulant(tilt + plan.rise) - total - _STRAY) / plan.rise
     bottom = -(cumulant(tilt - plan.fall) - total - _STRAY) / plan.fall
     start = math.floor(min(bottom, plan.epsilon - margin) / h)
-    size = next_fast_len(math.ceil(max(top, plan.epsilon + margin) / h) - start + 1, real=True)
+    size = math.ceil(max(top, plan.epsilon + margin) / h) - start + 1
+    if not size <= 4 * _LARGEST:  # by far too many steps: their roundings alone fill the window
+        raise InputError(f"{count} steps are too many for a recheck")
+    size = next_fast_len(size, real=True)
     noise = 8 * _UNIT * math.log2(size)  # of a transform of mass one, in each coefficient
     product = np.ones(size // 2 + 1, dtype=np.complex128)
     magnitude, growth = np.ones(size // 2 + 1), np.zeros(size // 2 + 1)

@@ -84,8 +84,8 @@ def read(certificate: Mapping[str, Any], results: Mapping[str, Any] | None = Non
         return _read(certificate, scores)
     except KeyError as error:
         raise CertificateError(f"the certificate has no {error}") from error
-    except (TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise CertificateError(f"the certificate cannot be read: {error}") from error
+    except (TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise CertificateError(f"the certificate cannot be read: {error!s:.300}") from error
 
 
 def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:

@@ -9,6 +9,7 @@ is a row-wise map; an affine one folds into the model's coefficients.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -349,8 +350,9 @@ def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
 
 def require_positive(stage: Stage, name: str) -> None:
     value = getattr(stage, name)
-    if isinstance(value, bool) or not (isinstance(value, Real) and 0 < float(value) < math.inf):
-        raise InputError(f"{stage.name}({name}={value!r}): {name} must be a positive number")
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 < value <= sys.float_info.max:  # whole numbers may be larger
+        raise InputError(f"{stage.name}({name}={value!r:.80}): {name} must be a positive number")
 
 
 def require_count(stage: Stage, name: str) -> int:

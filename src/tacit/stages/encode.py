@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,6 +16,8 @@ from tacit.exceptions import InputError, SchemaError
 from tacit.stages.base import Kind, Stage
 
 __all__ = ["Encode"]
+
+LISTED = 20  # names in a message: looking for one that is near takes as long as there are columns
 
 
 @dataclass(init=False)
@@ -86,7 +88,8 @@ class Encode(Stage):
         extra = [name for name in table.column_names if name not in known]
         if extra:
             raise SchemaError(
-                f"the table has columns that the schema does not name: {_list(extra)}; describe "
+                "the table has columns that the schema does not name: "
+                f"{_list(map(repr, extra[:LISTED]), len(extra))}; describe "
                 "them in columns or list them in ignore"
             )
         for name, column in schema.columns.items():
@@ -129,8 +132,8 @@ class Encode(Stage):
         gone = [name for name in self.schema.columns if name not in have]
         if gone:
             spare = have - self.schema.columns.keys()
-            hints = [f"{name!r}{did_you_mean(name, spare)}" for name in gone]
-            raise SchemaError(f"the table lacks columns of the schema: {', '.join(hints)}")
+            hints = [f"{name!r}{did_you_mean(name, spare)}" for name in gone[:LISTED]]
+            raise SchemaError(f"the table lacks columns of the schema: {_list(hints, len(gone))}")
 
 
 def _table(rows: Any) -> Table:
@@ -141,8 +144,8 @@ def _table(rows: Any) -> Table:
     return as_table(rows)
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(map(repr, names))
+def _list(first: Iterable[str], count: int) -> str:
+    return ", ".join(first) + (f", ... ({count} in all)" if count > LISTED else "")
 
 
 def _require_numbers(table: Table, name: str) -> None:

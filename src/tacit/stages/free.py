@@ -132,7 +132,7 @@ class Bound(Stage):
             low, high = np.broadcast_arrays(
                 np.asarray(self.low, dtype=float), np.asarray(self.high, dtype=float)
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"Bound: low and high must be numbers of one shape: {error}") from None
         if low.ndim > 1:
             raise InputError("Bound: low and high must be single numbers or one per column")

@@ -1,0 +1,96 @@
+"""Tables from pyarrow, array by array, so that text is never spread out row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tacit.data.tables import ABSENT, Coder, Stored, Table, Text, cell_text, unique_names
+from tacit.exceptions import InputError
+
+__all__ = ["ArrowColumn", "from_arrow", "is_text", "load_pyarrow"]
+
+
+def load_pyarrow(what: str, error: type[InputError] = InputError) -> Any:
+    """The package, Parquet included, or an error that says what needs it."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise error(f'{what} needs pyarrow: pip install "tacit[tables]"') from None
+    return pyarrow
+
+
+def from_arrow(arrow: Any) -> Table:
+    """A table from a pyarrow one."""
+    names = unique_names(arrow.column_names)
+    columns: dict[str, Stored] = {}
+    for name, column in zip(names, arrow.columns, strict=True):
+        made = ArrowColumn(name, column.type)
+        for chunk in column.chunks:
+            made.add(chunk)
+        columns[name] = made.stored()
+    return Table(columns, arrow.num_rows)
+
+
+def is_text(stored: Any) -> bool:
+    """Whether a type of arrow holds words."""
+    return "string" in str(stored) and not _is(stored, "dictionary", "nested")
+
+
+class ArrowColumn:
+    """A column, from arrays of a type: numbers, or codes of words."""
+
+    def __init__(self, name: str, stored: Any) -> None:
+        self.name = name
+        self._coder = Coder()
+        self._parts: list[np.ndarray] = []
+        inner = stored.value_type if _is(stored, "dictionary") else stored
+        self._numbers = _is(inner, "null", "integer", "floating", "decimal")
+        if not (self._numbers or is_text(inner) or _is(inner, "boolean", "date", "timestamp")):
+            raise InputError(
+                f"column {name!r} holds {inner!s:.80}; Tacit reads numbers and text: drop it"
+            )
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return self._coder.size + sum(part.nbytes for part in self._parts)
+
+    def add(self, array: Any) -> None:
+        import pyarrow as pa
+
+        if self._numbers:
+            if _is(array.type, "dictionary"):
+                array = array.dictionary_decode()
+            self._parts.append(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+            return
+        if not _is(array.type, "dictionary"):
+            array = array.dictionary_encode()
+        indices = array.indices.fill_null(ABSENT).to_numpy(zero_copy_only=False)
+        words = array.dictionary
+        if len(words) > len(indices):  # a slice: most of them may stand elsewhere
+            used, indices = np.unique(indices, return_inverse=True)
+            words = words.take(pa.array(used[used >= 0]))
+            indices -= int(used[0] < 0)
+        codes = np.append(self._coder.encode(self._texts(words)), np.int32(ABSENT))
+        self._parts.append(codes[indices])
+
+    def _texts(self, words: Any) -> list[str]:
+        import pyarrow as pa
+
+        if _is(words.type, "date", "timestamp"):
+            moments = words.to_numpy(zero_copy_only=False).astype("datetime64[s]").astype(object)
+            return [cell_text(self.name, moment) for moment in moments.tolist()]
+        return [word or "" for word in words.cast(pa.large_string()).to_pylist()]
+
+    def stored(self) -> Stored:
+        if self._numbers:
+            return np.concatenate([np.empty(0), *self._parts])
+        return Text(np.concatenate([np.empty(0, np.int32), *self._parts]), self._coder.words)
+
+
+def _is(stored: Any, *kinds: str) -> bool:
+    import pyarrow as pa
+
+    return any(getattr(pa.types, f"is_{kind}")(stored) for kind in kinds)
