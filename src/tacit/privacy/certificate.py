@@ -21,7 +21,7 @@ from tacit.exceptions import CertificateError, InputError, TacitError
 from tacit.files import parse_json, read_text, write_bytes
 from tacit.privacy import accountants, recheck
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Gaussian, sensitivity
+from tacit.privacy.events import Event, sensitivity
 
 __all__ = ["FORMAT", "Certificate", "Expense", "Verification"]
 
