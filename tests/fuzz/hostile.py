@@ -194,8 +194,8 @@ def model_files() -> tuple[bytes, ...]:
         "job": {"kind": "category", "categories": ["cook", "nurse"]},
     }
     given: list[tuple[Any, Any, Any]] = [
-        (DPLinearClassifier, [ClipNorm(3.0), PublicPCA(rows, 2)], (rows, labels)),
-        (DPLinearClassifier, [PublicScale(rows), ClipNorm()], (rows, labels > 0)),
+        (DPLinearClassifier, [ClipNorm(3.0), PublicPCA(rows + 1.0, 2)], (rows, labels)),
+        (DPLinearClassifier, [PublicScale(rows + 1.0), ClipNorm()], (rows, labels > 0)),
         (DPLinearClassifier, [Encode({"columns": columns}), ClipNorm()], (people, labels > 1)),
         (
             DPLinearRegressor,
