@@ -20,6 +20,7 @@ RUNNABLE = [
     "docs/price.md",
     "docs/privatize.md",
     "docs/theory.md",
+    "docs/trainers.md",
     "docs/tutorial.md",
 ]
 

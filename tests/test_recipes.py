@@ -8,7 +8,7 @@ import pytest
 from tacit import DPLinearClassifier, DPLinearRegressor, recipe
 from tacit.exceptions import InputError
 from tacit.recipes import RECIPES
-from tacit.trainers import DPGD, DPSGD
+from tacit.trainers import DPGD, DPSGD, LocalDPGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
@@ -23,6 +23,7 @@ PARTS = {
     "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
+    "local": (["Normalize"], LocalDPGD),
     "pillar": (["Normalize", "PublicPCA"], DPGD),
     "jl": (["Normalize", "RandomProjection"], DPGD),
     "dp-pca": (["Normalize", "PrivatePCA"], DPGD),

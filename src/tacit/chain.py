@@ -20,14 +20,18 @@ from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
 
-__all__ = ["Way", "check", "relation", "sampled", "walk"]
+__all__ = ["Way", "check", "relation", "sampled", "suits", "walk"]
 
 
-def relation(neighbors: str, stages: Sequence[Stage]) -> str:
+def relation(
+    neighbors: str, stages: Sequence[Stage], trainer: GradientTrainer | None = None
+) -> str:
     """The neighbouring relation that ``"auto"`` stands for."""
     if neighbors != "auto":
         return neighbors
     plain = any(isinstance(stage, PlainStage) for stage in stages)
+    if trainer is not None and "replace_special" not in trainer.relations:
+        return trainer.relations[0]
     return "replace_one" if plain else "replace_special"
 
 
@@ -67,6 +71,34 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
             )
         released = stage if stage.pays else released
         blanked = stage if stage.blanks else blanked
+
+
+def suits(
+    stages: Sequence[Stage], trainer: GradientTrainer, neighbors: str, arithmetic: str
+) -> None:
+    """Refuse a trainer where its account does not hold."""
+    plain = [stage.name for stage in stages if isinstance(stage, PlainStage)]
+    if plain and not trainer.after_plain:
+        raise InputError(
+            f"{trainer.name} has no rule for rows that a plain stage, here {plain[0]}, has moved: "
+            "train with DPGD or DPSGD, or leave the stage out"
+        )
+    curated = [stage.name for stage in stages if stage.pays]
+    if curated and trainer.local:
+        raise InputError(
+            f"{curated[0]} needs somebody who sees all rows, and {trainer.name} trusts nobody: use "
+            "free and public stages only"
+        )
+    if neighbors not in trainer.relations:
+        raise InputError(
+            f"{trainer.name} is analysed for neighbors={' or '.join(map(repr, trainer.relations))}"
+            f", not for {neighbors!r}"
+        )
+    if arithmetic not in trainer.arithmetics:
+        raise InputError(
+            f"{trainer.name} has no exact noise: pass arithmetic='fast', and its certificate says "
+            "that ideal arithmetic is assumed"
+        )
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,9 @@ factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
 RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
-mean. dpsgd: on sampled rows. pillar: public PCA first. jl: random projection first. dp-pca: noisy
-PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
+mean. dpsgd: on sampled rows. local: rows randomise themselves. pillar: public PCA first. jl: random
+projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca:
+their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
 replace_one if a stage looks at the rows without noise, replace_special otherwise."""

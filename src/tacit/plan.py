@@ -73,6 +73,7 @@ class Plan:
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
         chain.check(self.stages, self.neighbors)
+        chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
 
     @property
     def plain(self) -> bool:
@@ -113,14 +114,16 @@ class Plan:
             )
         drift, factor = way.settings()
         left = mu * math.sqrt(1 - spent) / (unit * factor)
-        facts = Facts(size, way.d, outputs, way.typical, left, self.loss.task, drift)
+        facts = Facts(
+            size, way.d, outputs, way.typical, left, self.loss.task, drift, loss=self.loss
+        )
         trainer = self.trainer.resolve(facts)
-        draws = way.draws + int(trainer.steps) * (way.d + self.fit_intercept) * outputs
+        draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
         slack = 0.0
         if self.arithmetic == "exact":
             draws += bool(test_share)
             slack = numerical_delta(draws, self.budget.epsilon)
-        if accountant_for([trainer.event(1.0, facts)]) == "pld":
+        if accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld":
             slack += PLD_SLACK
         if slack >= self.budget.delta:
             raise BudgetError(
@@ -143,10 +146,10 @@ class Plan:
             facts = chain.sampled(facts, trainer, moves, left_over)
 
         def events(z: float) -> list[Event]:
-            return [*(event for _, event in fixed), trainer.event(z, facts)]
+            return [event for _, event in (*fixed, *trainer.events(z, facts))]
 
         z = calibrate(events, left_over, self.neighbors)
-        listed = (*fixed, (trainer.name, trainer.event(z, facts)))
+        listed = (*fixed, *trainer.events(z, facts))
         return CalibratedPlan(
             self,
             columns,
@@ -396,6 +399,7 @@ class CalibratedPlan:
             for stage in plan.stages
             if stage.kind == "public"
         ]
+        said += self.trainer.assumptions()
         if self.moves is not None:
             said.append(
                 "what the plain stages learned from the rows is kept from everybody, and so is how "
@@ -465,18 +469,18 @@ class CalibratedPlan:
                 f"Test: what the stages ask of the rows must hold with {self.test.slack():.3g} "
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
-        q = trainer.sampling_probability(facts)
-        sampled = "all rows" if q == 1 else f"each row with probability {q:.3g}"
         lines.append(
-            f"Training, {trainer.name}: {trainer.steps} steps on {sampled}, each row's gradient "
-            f"clipped to {float(trainer.clip):.3g}, first rate {float(trainer.learning_rate):.3g} "
-            f"({trainer.schedule}), momentum {float(trainer.momentum):g}."
+            f"Training, {trainer.name}: {trainer.steps} steps on {trainer.sampled(facts)}, each "
+            f"row's gradient clipped to {float(trainer.clip):.3g}, first rate "
+            f"{float(trainer.learning_rate):.3g} ({trainer.schedule}), momentum "
+            f"{float(trainer.momentum):g}."
         )
+        noise = trainer.noise(self.noise_multiplier, facts)
         lines.append(
-            f"Noise on every step's sum: {self.noise_multiplier:.4g} clipped gradients; on the "
-            f"mean gradient that is {self.noise_multiplier / (q * facts.size):.3g} clips a "
-            "coordinate."
+            f"Noise on every step's sum: {noise:.4g} clipped gradients; on the mean gradient that "
+            f"is {noise / trainer.normaliser(facts):.3g} clips a coordinate."
         )
+        lines += [trainer.remark()] if trainer.remark() else []
         drawn = [b for _, b in facts.shifts]
         if drawn:
             lines.append(

@@ -21,7 +21,7 @@ from tacit.stages import (
     SoftPCA,
     Stage,
 )
-from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers import DPGD, DPSGD, GradientTrainer, LocalDPGD
 
 __all__ = ["RECIPES", "parse_stage", "recipe"]
 
@@ -41,6 +41,11 @@ def _dpsgd_f(
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Rows scaled to a norm, then DP-GD (paper 001, Algorithm 1)."""
     return [Normalize(radius)], DPGD(**trainer)
+
+
+def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """Every row scaled and randomised by its owner (paper 001, section 3): local privacy."""
+    return [Normalize(radius)], LocalDPGD(**trainer)
 
 
 def _pillar(
@@ -84,6 +89,7 @@ RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd-f": _dpsgd_f,
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
+    "local": _local,
     "pillar": _pillar,
     "jl": _jl,
     "dp-pca": _dp_pca,

@@ -19,9 +19,10 @@ from tacit.plan import Plan
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
 from tacit.stages import ClipNorm, PrivateCenter
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, LocalDPGD
 
-EVERY_TRAINER = [DPGD, DPSGD]
+EVERY_TRAINER = [DPGD, DPSGD, LocalDPGD]
+COUNTED = {LocalDPGD: 1}  # in how many of 17 steps a row takes part, where it is not all
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4
 
@@ -93,6 +94,23 @@ def test_parameters_are_plain_json(cls, given):
     assert cls(**again) == resolved
 
 
+def test_trainers_are_refused_where_their_account_does_not_hold():
+    for cls in EVERY_TRAINER:
+        for neighbors in set(NEIGHBORS) - set(cls.relations):
+            with pytest.raises(InputError, match="is analysed for neighbors="):
+                Plan(Budget(1.0, 1e-5), (ClipNorm(1.0),), cls(), get_loss("logistic"), neighbors)
+        for arithmetic in {"exact", "fast"} - set(cls.arithmetics):
+            with pytest.raises(InputError, match="pass arithmetic='fast'"):
+                Plan(
+                    Budget(1.0, 1e-5),
+                    (ClipNorm(1.0),),
+                    cls(),
+                    get_loss("logistic"),
+                    cls.relations[0],
+                    arithmetic=arithmetic,
+                )
+
+
 # Events
 
 
@@ -100,7 +118,7 @@ def test_parameters_are_plain_json(cls, given):
 def test_the_event_counts_the_steps_at_the_noise_given(cls):
     event = cls(steps=17).resolve(facts_of()).event(2.5, facts_of())
     assert isinstance(event, Event)
-    assert (event.noise_multiplier, event.count) == (2.5, 17)
+    assert (event.noise_multiplier, event.count) == (2.5, COUNTED.get(cls, 17))
     probability = cls(steps=17).resolve(facts_of()).sampling_probability(facts_of())
     assert getattr(event, "sampling_probability", 1.0) == probability
 

@@ -23,7 +23,7 @@ from tacit.mechanisms.additive import BITS, lattice_sum, shorten
 from tacit.mechanisms.noise import Stream
 from tacit.stages import private, private_impute, private_pca, scale
 from tacit.stages.base import densify
-from tacit.trainers import engine, gradient
+from tacit.trainers import engine, gradient, local
 
 __all__ = ["Release", "recorded", "replayed"]
 
@@ -69,6 +69,20 @@ def _step(real: Any, keep: Keep, again: Again | None) -> Any:
             return again().value
         noisy: np.ndarray = real(total, deviations, key, step)
         keep(Release("step", noisy.copy(), float(deviations[0])))
+        return noisy
+
+    return add
+
+
+def _reports(real: Any, keep: Keep, again: Again | None) -> Any:
+    """Of reports, a listener who only sees their sum; each of them hides no less."""
+
+    def add(total: Any, deviations: Sequence[float], key: Any, step: int, rows: int) -> np.ndarray:
+        if again is not None:
+            keep(total.float())
+            return again().value
+        noisy: np.ndarray = real(total, deviations, key, step, rows)
+        keep(Release("step", noisy.copy(), float(deviations[0]) * math.sqrt(rows)))
         return noisy
 
     return add
@@ -121,6 +135,7 @@ def _above(real: Any, keep: Keep, again: Again | None) -> Any:
 
 SITES: list[tuple[ModuleType, str, Any]] = [
     (gradient, "_add_noise", _step),
+    (local, "_add_reports", _reports),
     (private, "noisy_sum", _sum),
     (scale, "noisy_sum", _sum),
     (private_impute, "noisy_sum", _sum),

@@ -68,7 +68,8 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
             "farther than is counted. Bound the drift with less chance of failure.",
             remaining=0.0,
         )
-    guess = _central_limit(events(1.0)[-1], budget, neighbors)
+    unknown = [one for one, other in zip(events(1.0), events(2.0), strict=True) if one != other]
+    guess = _central_limit(unknown[-1], budget, neighbors)
     start = _least(lambda x: excess(x, coarse), guess, 0.2, PRECISION, budget)
     return math.exp(_least(lambda x: excess(x, fine), start, 0.003, PRECISION, budget))
 

@@ -3,5 +3,14 @@
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.local import LocalDPGD
 
-__all__ = ["DPGD", "DPSGD", "Engine", "Facts", "GradientTrainer", "train_together"]
+__all__ = [
+    "DPGD",
+    "DPSGD",
+    "Engine",
+    "Facts",
+    "GradientTrainer",
+    "LocalDPGD",
+    "train_together",
+]

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Facts", "suggest"]
+from tacit.losses import Loss
+
+__all__ = ["BIAS", "Facts", "suggest"]
+
+BIAS = 0.1  # size of the constant feature, in row bounds
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Facts:
         How far the rows of neighbours may lie apart in all, after plain stages.
     shifts, failure
         What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
+    loss : Loss, optional
+        What is minimised, for settings that follow from its constants.
     """
 
     size: int
@@ -44,6 +50,7 @@ class Facts:
     drift: float = 0.0
     shifts: tuple[tuple[float, float], ...] = ()
     failure: float = 0.0
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
         "learning_rate": min(travel / steps, balance.reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
-        "bias": 0.1,
+        "bias": BIAS,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }
