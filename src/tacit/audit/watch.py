@@ -16,14 +16,14 @@ from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 from tacit import plan
 from tacit.mechanisms.additive import BITS, lattice_sum, shorten
 from tacit.mechanisms.noise import Stream
 from tacit.stages import private, private_impute, private_pca, scale
 from tacit.stages.base import densify
-from tacit.trainers import engine, gradient, local
+from tacit.trainers import engine, flattest, gradient, local
 
 __all__ = ["Release", "recorded", "replayed"]
 
@@ -35,7 +35,8 @@ class Release:
     Attributes
     ----------
     kind : {"step", "sum", "test"}
-        A step of training, what a private stage released, or whether a test passed.
+        A step of training, what a private stage released, or what was chosen: whether a test
+        passed, or one of several models.
     value : ndarray
         As released.
     deviation : float
@@ -133,6 +134,20 @@ def _above(real: Any, keep: Keep, again: Again | None) -> Any:
     return above
 
 
+def _choice(real: Any, keep: Keep, again: Again | None) -> Any:
+    def choose(utilities: Any, noise_multiplier: float, stream: Any) -> int:
+        if again is not None:
+            chosen = int(again().value)
+            exponents = np.asarray(utilities, dtype=np.float64) / noise_multiplier
+            keep(np.asarray(exponents[chosen] - logsumexp(exponents)))
+            return chosen
+        chosen = int(real(utilities, noise_multiplier, stream))
+        keep(Release("test", np.asarray(chosen)))
+        return chosen
+
+    return choose
+
+
 SITES: list[tuple[ModuleType, str, Any]] = [
     (gradient, "_add_noise", _step),
     (local, "_add_reports", _reports),
@@ -141,6 +156,7 @@ SITES: list[tuple[ModuleType, str, Any]] = [
     (private_impute, "noisy_sum", _sum),
     (private_pca, "noisy_second_moment", _second_moment),
     (plan, "noisy_above", _above),
+    (flattest, "exponential_choice", _choice),
 ]
 
 
@@ -173,8 +189,8 @@ def recorded() -> Iterator[list[Release]]:
 def replayed(tape: Sequence[Release]) -> Iterator[list[np.ndarray]]:
     """Release what is on the tape, whatever the table; keep the sums behind it.
 
-    Batches are all rows: which ones were drawn is secret. For a test, the logarithm of the
-    probability of its outcome is kept.
+    Batches are all rows: which ones were drawn is secret. For a test or a choice, the logarithm
+    of the probability of its outcome is kept.
     """
     sums: list[np.ndarray] = []
     left = iter(tape)

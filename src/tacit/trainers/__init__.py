@@ -2,6 +2,7 @@
 
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
+from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.local import LocalDPGD
 
@@ -10,6 +11,7 @@ __all__ = [
     "DPSGD",
     "Engine",
     "Facts",
+    "FlattestDPGD",
     "GradientTrainer",
     "LocalDPGD",
     "train_together",

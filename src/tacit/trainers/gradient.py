@@ -348,6 +348,7 @@ def train_together(
     progress: Progress = silent,
     moves: Movement | None = None,
     run: int = 0,
+    visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -355,6 +356,7 @@ def train_together(
     all rows, releasing S of them costs the composition of their events. On *samples* it does not:
     a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
     cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
+    ``visit`` is shown the weights of every step and their sums, which are private.
 
     Returns
     -------
@@ -382,6 +384,8 @@ def train_together(
             total = engine.gradient_sum(
                 weights, clip, batch=batch, per_class=first.clipping == "per-class"
             )
+            if visit is not None:
+                visit(weights, total)
             norms = _norms(weights)  # public: the last step's outcome
             deviations = [
                 trainer.deviation(z, norm, moves)
