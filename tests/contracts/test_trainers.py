@@ -25,11 +25,12 @@ from tacit.trainers import (
     Engine,
     Facts,
     FlattestDPGD,
+    GammaSGD,
     GradientTrainer,
     LocalDPGD,
 )
 
-EVERY_TRAINER = [DPGD, DPSGD, FlattestDPGD, LocalDPGD]
+EVERY_TRAINER = [DPGD, DPSGD, FlattestDPGD, GammaSGD, LocalDPGD]
 COUNTED = {LocalDPGD: 1}  # in how many of 17 steps a row takes part, where it is not all
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4

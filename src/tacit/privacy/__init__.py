@@ -4,7 +4,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense, Verification
 from tacit.privacy.drift import Drift
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Selection
+from tacit.privacy.events import Event, Gamma, Gaussian, PoissonGaussian, Selection
 
 __all__ = [
     "Budget",
@@ -12,6 +12,7 @@ __all__ = [
     "Drift",
     "Event",
     "Expense",
+    "Gamma",
     "Gaussian",
     "PoissonGaussian",
     "Selection",

@@ -19,6 +19,7 @@ __all__ = [
     "EVENTS",
     "NEIGHBORS",
     "Event",
+    "Gamma",
     "Gaussian",
     "PoissonGaussian",
     "Selection",
@@ -179,6 +180,25 @@ class PoissonGaussian(Event):
         return data
 
 
+@dataclass(frozen=True)
+class Gamma(Event):
+    """Noise of density e^(−‖z‖/``noise_multiplier``) on a sum over rows, drawn or all of them.
+
+    Its direction is uniform and its length has a gamma distribution, whose shape is the number of
+    coordinates: the more of them, the longer it is.
+    """
+
+    kind: ClassVar[str] = "gamma"
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self._plain("sampling_probability") <= 1:
+            raise InputError(
+                f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
+            )
+
+
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
     """Pairs of plain numbers, checked: weights that may be believed, shifts that are finite."""
     try:
@@ -201,5 +221,5 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event for event in (Gaussian, PoissonGaussian, Selection)
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma)
 }

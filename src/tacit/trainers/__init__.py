@@ -3,6 +3,7 @@
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.flattest import FlattestDPGD
+from tacit.trainers.gamma import GammaSGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.local import LocalDPGD
 
@@ -12,6 +13,7 @@ __all__ = [
     "Engine",
     "Facts",
     "FlattestDPGD",
+    "GammaSGD",
     "GradientTrainer",
     "LocalDPGD",
     "train_together",
