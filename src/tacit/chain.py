@@ -16,6 +16,7 @@ from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
 from tacit.privacy.sampling import candidates, cheapest
 from tacit.stages.base import PlainStage, Stage
+from tacit.stages.free import ClipNorm, Normalize
 from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
@@ -88,6 +89,10 @@ def suits(
         raise InputError(
             f"{curated[0]} needs somebody who sees all rows, and {trainer.name} trusts nobody: use "
             "free and public stages only"
+        )
+    if trainer.contracts and not (stages and isinstance(stages[-1], ClipNorm | Normalize)):
+        raise InputError(
+            f"{trainer.name} needs rows whose norm is certain: end the stages in ClipNorm(radius)"
         )
     if neighbors not in trainer.relations:
         raise InputError(

@@ -114,8 +114,17 @@ class Plan:
             )
         drift, factor = way.settings()
         left = mu * math.sqrt(1 - spent) / (unit * factor)
+        last = way.drifts[-1]
         facts = Facts(
-            size, way.d, outputs, way.typical, left, self.loss.task, drift, loss=self.loss
+            size,
+            way.d,
+            outputs,
+            way.typical,
+            left,
+            self.loss.task,
+            drift,
+            loss=self.loss,
+            limit=None if last is None else last.bound,
         )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)

@@ -27,11 +27,12 @@ from tacit.trainers import (
     FlattestDPGD,
     GammaSGD,
     GradientTrainer,
+    IteratedSGD,
     LocalDPGD,
 )
 
-EVERY_TRAINER = [DPGD, DPSGD, FlattestDPGD, GammaSGD, LocalDPGD]
-COUNTED = {LocalDPGD: 1}  # in how many of 17 steps a row takes part, where it is not all
+EVERY_TRAINER = [DPGD, DPSGD, FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
+COUNTED = {LocalDPGD: 1, IteratedSGD: 1}  # how often 17 steps count, where not 17 times
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4
 
@@ -83,6 +84,8 @@ def test_what_was_given_stays_as_it_was_given(cls):
     given = {"steps": 7, "clip": 0.3, "momentum": 0.2, "average": "uniform", "pull": 0.1}
     if cls is FlattestDPGD:  # returns a single iterate
         given["average"] = "last"
+    if cls is IteratedSGD:  # whose steps must contract
+        given |= {"average": "last", "momentum": 0.0}
     original = cls(**given)
     before = copy.deepcopy(original)
     resolved = asdict(original.resolve(facts_of()))

@@ -22,6 +22,7 @@ from tacit.privacy.events import (
     Event,
     Gamma,
     Gaussian,
+    Iterated,
     PoissonGaussian,
     Selection,
     sensitivity,
@@ -180,6 +181,8 @@ def loss_distribution(
         events = [Gaussian(noise), *(event for event in events if not event.gaussian)]
     if any(isinstance(event, Gamma) for event in events):
         return _with_gamma(events, neighbors, grid)
+    if any(isinstance(event, Iterated) for event in events):
+        return _with_iteration(events, neighbors, grid)
     if _drifts(events, neighbors):
         return _drifted(events, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
@@ -217,6 +220,37 @@ def _with_gamma(events: Sequence[Event], neighbors: str, grid: float) -> _Drifte
             )
         )
     return _Drifted(total, 0.0)
+
+
+# --- a pass that hides all iterates but one ------------------------------------------------------
+
+_STOPS = 80  # numbers of steps that are told apart
+
+
+def _with_iteration(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+    """Passes over rows in their order, beside Gaussian noise.
+
+    k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
+    Altschuler 2024, Theorem 3.3 with shifts of equal size), for k = 1 … m, each with probability
+    1/m, for the first row; for others k may also be none. k may be revealed, so the δ(ε) average
+    over it. That is a step of replaced rows in which all are drawn and shifts b are random:
+    (2 + b)/z′ = Δ/(z√k), with the least shift at the largest k.
+    """
+    known: list[Event] = []
+    for event in events:
+        if not (isinstance(event, Iterated) or event.gaussian):
+            raise InputError("a pass in fixed order and sampled steps have no common account")
+        if not isinstance(event, Iterated):  # as it would be for replaced rows
+            known.append(Gaussian(2 / total_mu([event], neighbors)))
+            continue
+        stops = np.unique(np.floor(np.geomspace(1, event.steps, _STOPS)))
+        weights = np.diff(np.append(stops, event.steps + 1)) / event.steps  # k rounded down
+        last = stops[-1]
+        noise = 2 * event.noise_multiplier * math.sqrt(last) / sensitivity(neighbors) * (1 - 1e-15)
+        shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
+        drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
+        known.append(PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift))
+    return _drifted(known, grid)
 
 
 # --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------

@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "Gamma",
     "Gaussian",
+    "Iterated",
     "PoissonGaussian",
     "Selection",
     "sensitivity",
@@ -199,6 +200,25 @@ class Gamma(Event):
             )
 
 
+@dataclass(frozen=True)
+class Iterated(Event):
+    """A pass of contractive steps over groups of rows, each with Gaussian noise on its sum.
+
+    After a number of steps drawn uniformly from 1 to ``steps`` the iterate is released, and nothing
+    else. A row is in one group; it is met first by the worst account.
+    """
+
+    kind: ClassVar[str] = "iterated"
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = self._plain("steps")
+        if not (1 <= steps <= LARGEST_COUNT and steps == int(steps)):
+            raise InputError(f"steps must be a whole number of at least 1, not {steps!r}")
+        object.__setattr__(self, "steps", int(steps))
+
+
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
     """Pairs of plain numbers, checked: weights that may be believed, shifts that are finite."""
     try:
@@ -221,5 +241,5 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma)
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated)
 }

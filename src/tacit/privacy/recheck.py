@@ -91,6 +91,7 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
         ``sampling_probability`` as well; z is relative to the contribution bound of one row.
         ``"selection"`` is the exponential mechanism, exp(utility/z). ``"gamma"`` has noise of
         density exp(−‖x‖/z): with it there is an upper bound only, by Rényi divergences.
+        ``"iterated"`` is a pass of ``steps`` contractive steps, stopped at random.
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
         probability, in all ``count`` steps together, that they drifted farther.
     delta : float
@@ -183,6 +184,23 @@ def _drifted(z: float, q: float, shifts: Mixture) -> Loss:
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
+def _iterated(z: float, steps: int, neighbors: str) -> Loss:
+    """The first row of a pass, k steps behind which its trace has been through noise of √k·z.
+
+    Each k of 1 … steps is as likely as any other, and may be known. Many are taken for a smaller.
+    """
+    if steps < 1 or steps > 10**12:
+        raise InputError(f"a pass of {steps} steps cannot be checked")
+    apart = (2.0 if neighbors == "replace_one" else 1.0) / z
+    firsts = sorted({math.floor(k) for k in np.geomspace(1, steps, 80).tolist()})
+    nexts = [*firsts[1:], steps + 1]
+    parts = tuple(
+        ((after - k) / steps, (((1.0, apart / math.sqrt(k)),), ((1.0, 0.0),)))
+        for k, after in zip(firsts, nexts, strict=True)
+    )
+    return Blend(parts) if len(parts) > 1 else parts[0][1]
+
+
 def _selection(beta: float, _: float, neighbors: str) -> list[Pair]:
     """Exponents that move by r at most: as hard as N(0, 1) against N(2·Φ⁻¹(p), 1), logit p = r."""
     reach = (2.0 if neighbors == "replace_one" else 1.0) / beta
@@ -223,6 +241,11 @@ def _shifts(given: Mapping[str, Any]) -> Mixture:
 
 def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[Loss], int]:
     """What a step loses, in either order of the neighbours, and how often it is taken."""
+    if kind == "iterated":
+        z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
+        if not (0 < z < math.inf and count > 0):
+            raise InputError(f"{kind} with {dict(given)}: needs noise_multiplier > 0, count >= 1")
+        return [_iterated(z, int(given.get("steps", 1)), neighbors)], count
     if kind not in _PAIRS:
         raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
     z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))

@@ -5,6 +5,7 @@ from tacit.trainers.engine import Engine
 from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gamma import GammaSGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "FlattestDPGD",
     "GammaSGD",
     "GradientTrainer",
+    "IteratedSGD",
     "LocalDPGD",
     "train_together",
 ]

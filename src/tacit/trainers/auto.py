@@ -39,6 +39,8 @@ class Facts:
         What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
     loss : Loss, optional
         What is minimised, for settings that follow from its constants.
+    limit : float, optional
+        Norm that no row exceeds; ``bound`` is that of a typical row.
     """
 
     size: int
@@ -51,6 +53,7 @@ class Facts:
     shifts: tuple[tuple[float, float], ...] = ()
     failure: float = 0.0
     loss: Loss | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,8 @@ class GradientTrainer:
     after_plain: ClassVar[bool] = True
     #: Whether every row is private before it leaves its owner, so that nobody else may look.
     local: ClassVar[bool] = False
+    #: Whether its account needs steps that bring no two weights farther apart.
+    contracts: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "fast")
