@@ -30,7 +30,7 @@ LAYERS = [
     {"stages", "trainers", "instances"},
     {"chain"},
     {"plan"},
-    {"estimators"},
+    {"estimators", "median"},
     {"recipes", "models", "pipelines", "report"},
     {"audit"},
     {"tasks", "console"},
