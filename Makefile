@@ -6,13 +6,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint bench compat clean
+.PHONY: demo test test-long lint bench compat clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# The sampler over a hundred million draws, and whatever else takes minutes.
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -m long -s
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -70,7 +70,7 @@ def measure(
 
 def show(row: dict[str, Any]) -> None:
     print(
-        f"{row['recipe']:<11}{row['neighbors']:<17}{row['account']:<12} claimed "
+        f"{row['recipe']:<15}{row['neighbors']:<17}{row['account']:<12} claimed "
         f"{row['claimed']:<4g} held {row['held']} of {row['repetitions']}, lower bound "
         f"{row['least']:.2f} to {row['largest']:.2f}, median {row['median']:.2f} "
         f"({row['median'] / row['claimed']:.0%})",

@@ -86,7 +86,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             arithmetic=arithmetic,
             threads=options.threads,
         )
-        for arithmetic in ("exact", "fast")
+        for arithmetic in ("exact", "strict", "fast")
     }
     few, full, sampled = DPGD(steps=2), DPGD(steps=5), DPSGD(steps=40, batch_size=options.batch)
     for _ in range(options.rounds):

@@ -1,7 +1,9 @@
 """What all tests share."""
 
 from tacit.mechanisms.noise import Key
+from tacit.trainers.selftest import tested
 
-# The generator tests itself before the first key. Tests that put other noise in its place
-# come later.
+# The generator tests itself before the first key, the engine before the first sum. Tests that put
+# something else in their place come later.
 Key.fresh()
+tested()

@@ -20,6 +20,7 @@ from tacit.data.readers import read_table
 from tacit.estimators import DPLinearClassifier
 from tacit.models import load
 from tacit.privacy import Certificate
+from tacit.trainers.storage import DenseStore
 
 FILES = ["certificate.json", "model.safetensors", "report.html"]
 SCHEMA = """\
@@ -141,7 +142,9 @@ def test_version():
     assert run("--version").stdout == f"tacit {tacit.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["schema", "fit", "predict", "plan", "verify", "demo"])
+@pytest.mark.parametrize(
+    "command", ["schema", "fit", "predict", "plan", "verify", "demo", "features"]
+)
 def test_every_command_explains_itself(command):
     text = run(command, "--help").stdout
     assert f"tacit {command} " in text and "Example" in text
@@ -246,6 +249,8 @@ def test_bad_input_is_refused(here, more, words):
         (["--recipe", "magic"], "no recipe is called 'magic'"),
         (["--components", 3], "components are for the recipe"),
         (["--recipe", "pillar"], "needs public rows"),
+        (["--recipe", "adadps"], "needs public rows"),
+        (["--recipe", "dp-raft", "--public", "train.csv"], "public rows are for the recipe"),
         (["--recipe", "jl", "--components", 0], "components=0"),
         (["--neighbors", "friends"], "not a relation"),
         (["--loss", "squared"], "regression"),
@@ -336,11 +341,79 @@ def test_a_mistake_of_ours_is_not_hidden(here, monkeypatch):
     assert not os.path.exists("model")
 
 
-def test_pillar_from_the_command_line(here):
+@pytest.mark.parametrize(
+    ("recipe", "more"),
+    [
+        ("pillar", ["--components", 3]),
+        ("gep", ["--components", 3]),
+        ("adadps", []),
+        ("dp-raft+pillar", ["--components", 3]),
+    ],
+)
+def test_recipes_with_public_rows_from_the_command_line(here, recipe, more):
     write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
-    run(*fitting("--recipe", "pillar", "--public", "public.csv", "--components", 3))
+    run(*fitting("--recipe", recipe, "--public", "public.csv", *more))
+    run("verify", "model/certificate.json")
     run("predict", "model", "public.csv", "--out", "p.csv")
     assert read_table("p.csv").n == 300
+
+
+def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
+    run(*fitting("--recipe", "dpsgd-f-theory"))
+    run("verify", "model/certificate.json")
+    plan = Certificate.load("model/certificate.json").plan
+    assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
+
+
+def test_pillar_chooses_its_components_from_the_command_line(here):
+    write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
+    given = ("--recipe", "pillar", "--public", "public.csv", "--steps", 3)
+    facts = ("--epsilon", 3, "--delta", 1e-5, "--rows", 400, "--schema", "s.yaml")
+    assert "components were chosen for 400 rows" in run("plan", *facts, *given).stdout
+    for extra in ((), ("--components", "auto"), ("--option", "n_components=auto")):
+        found = parsed("plan", *facts, *given, *extra)
+        assert found["plan"]["stages"][-1]["parameters"]["n_components"] >= 1
+    options = ("--option", "n_components=2", "--option", "center=False", "--option", "clip=0.3")
+    found = parsed("plan", *facts, *given, *options)
+    assert [s["name"] for s in found["plan"]["stages"]] == ["Encode", "Normalize", "PublicPCA"]
+    assert found["plan"]["features"] == 2
+    assert found["plan"]["trainer"]["parameters"]["clip"] == 0.3
+    extra = ("--trainer", "noisy-sgd", "--option", "runs=2", "--option", "batch_size=600")
+    run(*fitting(*given, *extra))
+    certificate = Certificate.load("model/certificate.json")
+    assert certificate.plan["trainer"]["name"] == "NoisySGD"
+    assert "components were chosen" in certificate.plan["stages"][-1]["note"]
+    assert [expense.event.kind for expense in certificate.events][-1] == "selection"
+    assert "The claim holds." in run("verify", "model").stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--components", "many"), "components=many must be a whole number or auto"),
+        (("--components", "0"), "components=0 must be at least 1"),
+        (("--option", "n_components"), "is not a setting; write for instance n_components=20"),
+        (("--components", "2", "--option", "n_components=3"), "n_components is given twice"),
+        (("--option", "depth=3"), "unexpected keyword argument 'depth'"),
+        (("--trainer", "adam"), "no trainer is called 'adam'"),
+        (("--public", "train.csv"), "is the private table itself"),
+    ],
+)
+def test_mistakes_about_public_rows_are_named(here, given, words):
+    write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
+    public = () if "--public" in given else ("--public", "public.csv")
+    assert words in refused(*fitting("--recipe", "pillar", *public, *given))
+    assert not os.path.exists("model")
+
+
+def test_public_rows_of_a_plan_may_be_an_array_of_numbers(here):
+    rows = np.random.default_rng(0).normal(size=(200, 5))
+    write("numbers.csv", {f"x{i}": column for i, column in enumerate(rows.T)})
+    facts = ("--epsilon", 1, "--delta", 1e-5, "--rows", 400, "--recipe", "pillar")
+    run("plan", *facts, "--columns", 5, "--public", "numbers.csv")
+    assert "give them as public=" in refused("plan", *facts, "--columns", 5)
+    words = refused("plan", *facts, "--columns", 5, "--public", "train.csv")
+    assert "give a schema" in words
 
 
 # --- the other commands --------------------------------------------------------------------------
@@ -459,6 +532,35 @@ def test_the_demo_runs_from_end_to_end(tmp_path, monkeypatch):
     assert "earlier" not in (tmp_path / "tacit-demo" / "report.html").read_text(encoding="utf-8")
     assert parsed("verify", "tacit-demo")["claimed"] == 1.0
     assert "already holds" in refused("demo", "--out", tmp_path / "tacit-demo")
+
+
+# --- strict arithmetic ---------------------------------------------------------------------------
+
+
+def test_strict_arithmetic_from_the_command_line(here):
+    parsed(*fitting("--arithmetic", "strict"))
+    assert Certificate.load("model/certificate.json").plan["arithmetic"] == "strict"
+    report = (here / "model" / "report.html").read_text(encoding="utf-8")
+    assert "strict: exact, and every sum was checked" in report
+    assert run("verify", "model").exit_code == 0
+    asked = ["--epsilon", 2, "--delta", 1e-4, "--rows", 600, "--schema", "s.yaml"]
+    assert parsed("plan", *asked, "--arithmetic", "strict")["plan"]["arithmetic"] == "strict"
+
+
+def test_a_machine_that_computes_wrongly_writes_nothing(here, monkeypatch):
+    real = DenseStore.backward
+
+    def wrong(self, rows, multipliers, work):
+        found = real(self, rows, multipliers, work)
+        found[0, 0] += 1
+        return found
+
+    monkeypatch.setattr(DenseStore, "backward", wrong)
+    before = sorted(os.listdir(here))
+    said = refused(*fitting("--arithmetic", "strict"))
+    assert "the sum of gradients came out wrong on this machine" in said
+    assert "Nothing of this step was released" in said
+    assert sorted(os.listdir(here)) == before
 
 
 # --- preprocessing without noise -----------------------------------------------------------------

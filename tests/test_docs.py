@@ -14,11 +14,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 RUNNABLE = [
     "README.md",
     "docs/audit.md",
+    "docs/diagnostics.md",
     "docs/exact-noise.md",
     "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",
+    "docs/private-statistics.md",
     "docs/privatize.md",
+    "docs/public-rows.md",
+    "docs/rivals.md",
     "docs/theory.md",
     "docs/trainers.md",
     "docs/tutorial.md",
@@ -65,7 +69,16 @@ def test_relative_links_point_to_files(page):
 
 @pytest.mark.parametrize(
     "module",
-    ["tacit", "tacit.stages", "tacit.trainers", "tacit.losses", "tacit.theory", "tacit.instances"],
+    [
+        "tacit",
+        "tacit.stages",
+        "tacit.trainers",
+        "tacit.mechanisms",
+        "tacit.losses",
+        "tacit.theory",
+        "tacit.instances",
+        "tacit.diagnostics",
+    ],
 )
 def test_public_names_are_documented(module):
     """In code, that is: "load" and "save" are ordinary words elsewhere."""

@@ -55,11 +55,11 @@ PIPELINES = {
     "auto": "auto",
     "clip": [ClipNorm(2.0)],
     "bound": [Bound(-4, 4), ClipNorm(1.0)],
-    "pca": [Normalize(), PublicPCA(X[:50], 3)],
+    "pca": [Normalize(), PublicPCA(X[:50].copy(), 3)],
     "projection": [Normalize(), RandomProjection(4), PrivateCenter()],
     "centred": [ClipNorm(3.0), PrivateCenter(0.2)],
-    "unfoldable": [ClipNorm(3.0), PublicPCA(X[:50], 3), Normalize()],
-    "scale": [PublicScale(X[:50]), ClipNorm(2.0), PrivateCenter()],
+    "unfoldable": [ClipNorm(3.0), PublicPCA(X[:50].copy(), 3), Normalize()],
+    "scale": [PublicScale(X[:50].copy()), ClipNorm(2.0), PrivateCenter()],
 }
 
 
@@ -210,7 +210,7 @@ def test_shapes_are_those_of_scikit_learn(loss):
 @pytest.mark.parametrize(
     "stages",
     [
-        [Normalize(), PublicPCA(X[:50], 2)],
+        [Normalize(), PublicPCA(X[:50].copy(), 2)],
         [Normalize(), RandomProjection(2)],
         [Normalize(), PrivateCenter(shrink=False)],
         [Normalize(), RandomProjection(3), PrivateCenter(shrink=False)],
@@ -229,7 +229,7 @@ def test_affine_stages_fold_into_the_coefficients(stages, task):
 
 def test_coefficients_after_public_pca_lie_in_its_components():
     public = X[:50] / np.linalg.norm(X[:50], axis=1, keepdims=True)
-    model = classifier(stages=[Normalize(), PublicPCA(X[:50], 2)]).fit(X, KIND)
+    model = classifier(stages=[Normalize(), PublicPCA(X[:50].copy(), 2)]).fit(X, KIND)
     _, _, components = np.linalg.svd(public, full_matrices=False)
     inside = model.coef_ @ components[:2].T @ components[:2]
     np.testing.assert_allclose(model.coef_, inside, atol=1e-6)
@@ -237,7 +237,7 @@ def test_coefficients_after_public_pca_lie_in_its_components():
 
 def test_coefficients_without_names_are_numbered():
     frame = pd.DataFrame(X, columns=list("abcde"))
-    stages = [ClipNorm(3.0), PublicPCA(frame, D), Normalize()]
+    stages = [ClipNorm(3.0), PublicPCA(frame.copy(), D), Normalize()]
     model = classifier(stages=stages).fit(frame, TWO)
     assert model.coef_.shape == (1, D)  # as many components as columns, and none of them a column
     assert model.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3", "x4"]
@@ -331,7 +331,7 @@ def test_progress_can_be_shown(capsys):
 
 def test_cloning_and_copying(task):
     make, target = task
-    model = make(stages=[Normalize(), PublicPCA(X[:50], 3)], random_state=0)
+    model = make(stages=[Normalize(), PublicPCA(X[:50].copy(), 3)], random_state=0)
     again = clone(model)
     assert again.stages is not model.stages
     fitted = model.fit(X, target)
@@ -365,7 +365,7 @@ def test_pipelines_and_cross_validation(task):
 
 def test_fitting_leaves_the_parameters_alone(task):
     make, target = task
-    stages = [Normalize(), PublicPCA(X[:50], 3), RandomProjection(2), PrivateCenter()]
+    stages = [Normalize(), PublicPCA(X[:50].copy(), 3), RandomProjection(2), PrivateCenter()]
     trainer = DPGD(steps=2)
     model = make(stages=stages, trainer=trainer)
     before = model.get_params()
@@ -825,12 +825,12 @@ REFUSED = {
     "arithmetic": ({"arithmetic": "slow"}, InputError, "arithmetic='slow' must be one of"),
     "half a seed": ({"random_state": 0.5}, InputError, "seed is 0.5"),
     "few public rows": (
-        {"stages": [Normalize(), PublicPCA(X[:2], 3)]},
+        {"stages": [Normalize(), PublicPCA(X[:2].copy(), 3)]},
         InputError,
         "2 public rows cannot give 3 components",
     ),
     "other public columns": (
-        {"stages": [Normalize(), PublicPCA(X[:, :3], 3)]},
+        {"stages": [Normalize(), PublicPCA(X[:, :3].copy(), 3)]},
         InputError,
         "public rows have 3 columns, private ones 5",
     ),

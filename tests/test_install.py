@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 HEAVY = {"torch", "pandas", "dask", "pyarrow", "polars", "matplotlib", "tensorflow", "jax"}
+HEAVY |= {"onnxruntime", "pillow", "transformers"}
 
 
 def needed(package, seen):

@@ -27,14 +27,16 @@ LAYERS = [
     {"mechanisms"},
     {"ledger"},
     {"losses", "data", "theory"},
+    {"features"},
     {"stages", "trainers", "instances"},
     {"chain"},
     {"plan"},
     {"estimators", "median"},
     {"recipes", "models", "pipelines", "report"},
-    {"audit"},
+    {"audit", "diagnostics"},
     {"tasks", "console"},
-    {"cli_ledger", "cli_audit", "cli_theory"},
+    {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
+    {"cli_inspect"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.
@@ -120,7 +122,7 @@ def test_every_public_name_exists_and_is_listed_once(module):
 
 
 HEAVY = ["dp_accounting", "pandas", "torch", "dask", "pyarrow", "typer", "rich", "jinja2"]
-HEAVY += ["sklearn", "scipy", "polars", "mpmath", "sqlalchemy"]
+HEAVY += ["sklearn", "scipy", "polars", "mpmath", "sqlalchemy", "onnxruntime", "PIL"]
 
 
 def loaded_by(statement):
@@ -143,6 +145,7 @@ def test_estimators_load_nothing_heavy_beyond_scikit_learn():
     brought = loaded_by("from sklearn.utils.validation import validate_data")
     found = loaded_by("from tacit import DPLinearClassifier") - brought
     heavy = {"dp_accounting", "pandas", "torch", "dask", "pyarrow", "typer", "jinja2", "sqlalchemy"}
+    heavy |= {"onnxruntime", "PIL"}
     assert not found & heavy
 
 

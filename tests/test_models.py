@@ -58,7 +58,7 @@ def regressor(rows=X, **options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return classifier([ClipNorm(3.0), PublicPCA(X, 2), Normalize()])
+    return classifier([ClipNorm(3.0), PublicPCA(X.copy(), 2), Normalize()])
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ STAGES = {
     "auto": "auto",
     "bound": [Bound([-3, -3, -3, -3], [3, 3, 3, 3]), ClipNorm(1.5)],
     "center": [ClipNorm(2.0), PrivateCenter(), Normalize()],
-    "pca": [ClipNorm(3.0), PublicPCA(X, 2), Normalize()],
+    "pca": [ClipNorm(3.0), PublicPCA(X.copy(), 2), Normalize()],
     "projection": [ClipNorm(3.0), RandomProjection(3), Normalize(2.0)],
-    "scale": [PublicScale(X), ClipNorm()],
+    "scale": [PublicScale(X.copy()), ClipNorm()],
 }
 
 

@@ -804,6 +804,14 @@ def test_seeds_repeat_and_forbid_release():
     assert made(arithmetic="fast", random_state=0).fit(X, y).plan_.plan.arithmetic == "fast"
 
 
+def test_strict_arithmetic_chooses_no_plain_stage():
+    X, y = blobs()
+    model = made(StandardScaler(), PCA(2), arithmetic="strict").fit(X, y)
+    assert model.certificate_.plan["arithmetic"] == "strict"
+    assert {stage["kind"] for stage in model.certificate_.plan["stages"]} == {"free", "private"}
+    assert "arithmetic='strict' needs rows that no plain stage has moved" in model.explain()
+
+
 def test_the_explanation_says_what_was_chosen_and_why():
     model = fitted(SimpleImputer(strategy="median"), StandardScaler(), PCA(2))
     text = model.explain()

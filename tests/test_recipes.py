@@ -7,24 +7,33 @@ import pytest
 
 from tacit import DPLinearClassifier, DPLinearRegressor, recipe
 from tacit.exceptions import InputError
-from tacit.recipes import RECIPES
-from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.recipes import RECIPES, TRAINERS
+from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
 LABELS = (X[:, 0] > 1).astype(int)
 NEEDS = {
-    "pillar": {"public": X[:50], "n_components": 3},
+    "dpsgd-f-theory": {"radius": 100.0},
+    "pillar": {"public": X[:50].copy(), "n_components": 3},
+    "gep": {"public": X[:50].copy(), "n_components": 3},
+    "adadps": {"public": X[:50].copy()},
+    "dp-raft+pillar": {"public": X[:50].copy(), "n_components": 3},
     "jl": {"n_components": 3},
     "dp-pca": {"n_components": 3},
     "ptr-pca": {"n_components": 1, "gap": 1e-3},
 }
 PARTS = {
     "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
+    "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "local": (["Normalize"], LocalDPGD),
-    "pillar": (["Normalize", "PublicPCA"], DPGD),
+    "pillar": (["Normalize", "PublicCenter", "PublicPCA"], DPGD),
+    "gep": (["Normalize", "PublicRotation"], GEP),
+    "adadps": (["Normalize", "PublicPrecondition"], AdaDPS),
+    "dp-raft": (["Normalize"], DPRAFT),
+    "dp-raft+pillar": (["Normalize", "PublicPCA"], DPRAFT),
     "jl": (["Normalize", "RandomProjection"], DPGD),
     "dp-pca": (["Normalize", "PrivatePCA"], DPGD),
     "plain-pca": (["Normalize", "SoftPCA"], DPGD),
@@ -70,7 +79,48 @@ def test_settings_reach_their_stage():
     stages = recipe("dpsgd-f", radius=3.0, share=0.2)["stages"]
     assert (stages[0].radius, stages[1].share) == (3.0, 0.2)
     assert recipe("jl", n_components=2, seed=5)["stages"][1].seed == 5
-    assert recipe("pillar", public=X, n_components=2)["stages"][1].n_components == 2
+    assert recipe("gep", public=X, n_components=2, balance=0.3)["trainer"].n_components == 2
+    assert recipe("adadps", public=X, floor=0.5)["stages"][1].floor == 0.5
+    assert recipe("dp-raft", radius=3.0)["trainer"].clip == 3.0  # in proportion to the rows
+    assert recipe("dp-raft+pillar", public=X, clip=0.2)["trainer"].clip == 0.2
+    assert recipe("pillar", public=X, n_components=2)["stages"][2].n_components == 2
+    paper = recipe("pillar", public=X, center=False)["stages"]
+    assert [stage.name for stage in paper] == ["Normalize", "PublicPCA"]
+    assert paper[1].n_components == "auto"
+
+
+@pytest.mark.parametrize("trainer", sorted(TRAINERS))
+@pytest.mark.parametrize("name", ["dpsgd-f", "dpsgd", "dp-gd", "pillar", "jl", "dp-pca"])
+def test_every_recipe_takes_another_trainer(name, trainer):
+    made = recipe(name, trainer=trainer, steps=4, **NEEDS.get(name, {}))
+    assert type(made["trainer"]) is TRAINERS[trainer]
+    assert made["trainer"].steps == 4
+    own = NoisySGD(runs=2)
+    assert recipe(name, trainer=own, **NEEDS.get(name, {}))["trainer"] is own
+
+
+def test_trainers_that_do_not_suit_are_refused():
+    with pytest.raises(InputError, match="no trainer is called 'adam'; there are dp-gd, dpsgd"):
+        recipe("pillar", trainer="adam")
+    with pytest.raises(InputError, match="NoisySGD is complete: set steps there"):
+        recipe("pillar", trainer=NoisySGD(), steps=3)
+    for name in ("gep", "adadps", "dp-raft"):
+        with pytest.raises(InputError, match=f"recipe '{name}': .*trainer"):
+            recipe(name, trainer="dp-gd")
+    made = recipe("plain-pca", trainer="noisy-sgd")
+    with pytest.raises(InputError, match="is not analysed for rows that a plain stage"):
+        DPLinearClassifier(**made).fit(X, LABELS)
+
+
+@pytest.mark.parametrize("trainer", sorted(TRAINERS))
+def test_pillar_fits_with_every_trainer(trainer):
+    made = recipe("pillar", public=X[:50].copy(), trainer=trainer, steps=4)
+    model = DPLinearClassifier(epsilon=20.0, **made).fit(X, LABELS)
+    assert model.coef_.shape == (1, 6)
+    assert model.certificate_.verify().holds
+    (pca,) = (s for s in model.certificate_.plan["stages"] if s["name"] == "PublicPCA")
+    assert pca["parameters"]["n_components"] == model.plan_.facts.features
+    assert pca["parameters"]["reason"] in model.plan_.explain()
 
 
 def test_mistakes_are_named():
@@ -80,5 +130,8 @@ def test_mistakes_are_named():
         recipe("dp-gd", n_components=3)
     with pytest.raises(InputError, match="radius must be a positive number"):
         recipe("dp-gd", radius=0)
+    for name in ("pillar", "gep", "dp-raft+pillar"):
+        with pytest.raises(InputError, match="needs public="):
+            DPLinearClassifier(**recipe(name, n_components=3)).fit(X, LABELS)
     with pytest.raises(InputError, match="needs public="):
-        DPLinearClassifier(**recipe("pillar", n_components=3)).fit(X, LABELS)
+        DPLinearClassifier(**recipe("adadps")).fit(X, LABELS)

@@ -153,7 +153,8 @@ def test_public_rows_pass_the_schema_too(tmp_path):
         for name in "ab"
     ]
     stages = [fit.estimator.certificate_.to_dict()["plan"]["stages"] for fit in fits]
-    assert [stage["name"] for stage in stages[0]] == ["Encode", "Normalize", "PublicPCA"]
+    names = [stage["name"] for stage in stages[0]]
+    assert names == ["Encode", "Normalize", "PublicCenter", "PublicPCA"]
     assert stages[0] == stages[1]  # the fingerprint of the same public rows is the same
     predictions = fits[0].estimator.predict(table(50, seed=3))
     assert set(predictions) <= {"no", "yes"}

@@ -62,6 +62,7 @@ def __getattr__(name: str) -> Any:
         "mechanisms",
         "ledger",
         "data",
+        "features",
         "pipelines",
         "report",
     ):

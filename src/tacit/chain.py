@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tacit.data.rows import shares_memory
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.privacy.budget import Budget
@@ -17,11 +19,13 @@ from tacit.privacy.events import Event
 from tacit.privacy.sampling import candidates, cheapest
 from tacit.stages.base import PlainStage, Stage
 from tacit.stages.free import ClipNorm, Normalize
+from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
+from tacit.trainers.rivals import AdaDPS
 
-__all__ = ["Way", "check", "relation", "sampled", "suits", "walk"]
+__all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
 
 
 def relation(
@@ -51,6 +55,12 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
             f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
             "PlainImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
+    late = next((stage.name for stage in stages[1:] if stage.first), None)
+    if late is not None:
+        raise InputError(
+            f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
+            "would have changed them"
+        )
     released: Stage | None = None
     blanked: Stage | None = None
     for i, stage in enumerate(stages):
@@ -79,10 +89,16 @@ def suits(
 ) -> None:
     """Refuse a trainer where its account does not hold."""
     plain = [stage.name for stage in stages if isinstance(stage, PlainStage)]
-    if plain and not trainer.after_plain:
+    if plain and not trainer.takes_drift:
         raise InputError(
-            f"{trainer.name} has no rule for rows that a plain stage, here {plain[0]}, has moved: "
-            "train with DPGD or DPSGD, or leave the stage out"
+            f"{trainer.name} is not analysed for rows that a plain stage, here {plain[0]}, has "
+            "moved; train with DPGD, or leave the stage out"
+        )
+    if isinstance(trainer, AdaDPS) and not isinstance(
+        stages[-1] if stages else None, PublicPrecondition
+    ):
+        raise InputError(
+            "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
         )
     curated = [stage.name for stage in stages if stage.pays]
     if curated and trainer.local:
@@ -104,6 +120,29 @@ def suits(
             f"{trainer.name} has no exact noise: pass arithmetic='fast', and its certificate says "
             "that ideal arithmetic is assumed"
         )
+
+
+def settle(stages: Sequence[Stage], *, size: int, outputs: int, mu: float) -> tuple[Stage, ...]:
+    """Stages with every ``"auto"`` replaced, by public facts and public rows."""
+    settled: list[Stage] = []
+    for stage in stages:
+        settled.append(stage.settle(tuple(settled), size=size, outputs=outputs, mu=mu))
+    return tuple(settled)
+
+
+def separate(stages: Sequence[Stage], rows: Any) -> None:
+    """Refuse public rows that are the private ones, or some of them, in the same memory.
+
+    Values are not compared: see ``docs/decisions/0018-public-rows.md``.
+    """
+    for stage in stages:
+        public = getattr(stage, "public", None)
+        if public is not None and shares_memory(public, rows):
+            raise InputError(
+                f"{stage.name}: its public rows are the private rows, or some of them: they share "
+                "memory. Take the public rows out of the table that is fitted to. If everybody may "
+                "see them although they are in it, pass a copy of them"
+            )
 
 
 @dataclass(frozen=True)
@@ -193,7 +232,9 @@ def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
         d = width
     if typical is None:
         raise MissingBound(
-            "Training", "stages that end in rows of bounded norm, such as ClipNorm(radius)"
+            "Training",
+            "stages that end in rows of bounded norm, such as ClipNorm(radius)",
+            "PrivateBounds() as a first stage, which finds bounds through noise",
         )
     return Way(tuple(stages), size, d, typical, draws, tuple(drifts))
 

@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 
 from tacit import __version__
 from tacit.cli_audit import attach as attach_audit
+from tacit.cli_features import attach as attach_features
+from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.cli_theory import attach as attach_theory
@@ -56,34 +58,47 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 attach_audit(app)
 attach_theory(app)
+attach_features(app)
+attach_inspect(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
-RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dp-gd: without the
-mean. dpsgd: on sampled rows. local: rows randomise themselves. pillar: public PCA first. jl: random
-projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows themselves. ptr-pca:
-their PCA, behind a test."""
+RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dpsgd-f-theory: rows as
+long as they are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows. local:
+rows randomise themselves. pillar: public PCA first. gep: gradients in and outside a public
+subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
+public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
+themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
 replace_one if a stage looks at the rows without noise, replace_special otherwise."""
 STAGE = """A step before training, such as 'SoftPCA(strength=0.05)', instead of the recipe's; give
 it as often as there are steps, in their order."""
 
+OPTION = """Another setting of the recipe or its trainer, such as n_components=auto, center=False or
+clip=0.1; give it as often as there are settings."""
 PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-Components = Annotated[int | None, flag("Components to keep, for pillar, jl, dp-pca, ptr-pca.")]
+KEPT = """Components to keep, for recipes that project (for pillar also: auto); for gep, those of
+its subspace."""
+Components = Annotated[str | None, flag(KEPT)]
+Public = Annotated[
+    Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
+]
+Trainer = Annotated[str | None, flag("dp-gd, dpsgd or noisy-sgd, instead of the recipe's.")]
+Options = Annotated[list[str] | None, flag(OPTION)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
 Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
 Stages = Annotated[list[str] | None, flag(STAGE)]
 Loss = Annotated[str | None, flag("Instead of logistic, softmax (many classes) or squared.")]
 Steps = Annotated[int | None, flag("Training steps, instead of the rule's.")]
-Arithmetic = Annotated[str, flag("exact, or fast: floating point, assumed to be ideal.")]
+Arithmetic = Annotated[str, flag("exact; strict: exact and checked; fast: ideal floats assumed.")]
 Seed = Annotated[int | None, flag("Repeatable noise: for tests, NOT FOR RELEASE.")]
 Out = Annotated[Path, flag("Directory for model, certificate and report.")]
 Quiet = Annotated[bool, flag("No progress bar.", "--quiet")]
@@ -145,11 +160,13 @@ def fit(
     out: Out,
     target: Annotated[str | None, flag("Column to predict, unless the schema names it.")] = None,
     recipe: Recipe = "dpsgd-f",
-    public: Annotated[Path | None, flag("Public rows of the same schema, for pillar.")] = None,
+    public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
     gap: Gap = None,
     strength: Strength = None,
+    trainer: Trainer = None,
+    option: Options = None,
     stage: Stages = None,
     size: Annotated[int | None, flag("Public stand-in for a private number of rows.")] = None,
     loss: Loss = None,
@@ -173,14 +190,15 @@ def fit(
     Examples:
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
-        --recipe pillar --public volunteers.parquet --components 20 --test test.parquet
+        --recipe pillar --public volunteers.parquet --test test.parquet
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --ledger ledger.db --dataset patients
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
-    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
+    more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
+    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
     files: dict[str, Any] = {"schema": schema, "test": test, "public": public, "out": out}
     if (book := account(ledger, dataset)) is not None:
         files["ledger"] = book
@@ -194,6 +212,7 @@ def predict(
     *,
     out: Annotated[Path, flag("File for the predictions: .csv or .parquet.")],
     proba: Annotated[bool, flag("Also the probability of every class.", "--proba")] = False,
+    extractor: Annotated[str | None, flag("The network of a model of features, if a file.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -205,7 +224,7 @@ def predict(
     """
     from tacit import tasks
 
-    rows = tasks.predict(model, table, out, proba=proba, force=force)
+    rows = tasks.predict(model, table, out, proba=proba, force=force, extractor=extractor)
     if as_json:
         dump({"rows": rows, "out": str(out)})
     else:
@@ -222,28 +241,35 @@ def plan(
     columns: Annotated[int | None, flag("or the number of columns.")] = None,
     classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,
     recipe: Recipe = "dpsgd-f",
+    public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
     gap: Gap = None,
     strength: Strength = None,
+    trainer: Trainer = None,
+    option: Options = None,
     stage: Stages = None,
     loss: Loss = None,
     steps: Steps = None,
     arithmetic: Arithmetic = "exact",
     as_json: Json = False,
 ) -> None:
-    """Show the noise and its cost before any row is read.
+    """Show the noise and its cost before any private row is read.
 
     \b
     Examples:
       tacit plan --epsilon 1 --delta 1e-6 --rows 50000 --schema patients.yaml
+      tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --schema patients.yaml \\
+        --recipe pillar --public volunteers.parquet
       tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --columns 784 --classes 10
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
-    settings = tasks.Settings(epsilon, delta, *shared, gap=gap, strength=strength)
-    calibrated = tasks.plan(settings, rows, schema=schema, columns=columns, classes=classes)
+    more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
+    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
+    facts: dict[str, Any] = {"columns": columns, "classes": classes, "public": public}
+    calibrated = tasks.plan(settings, rows, schema=schema, **facts)
     events = tasks.events(calibrated)
     if as_json:
         relation = calibrated.plan.neighbors

@@ -24,7 +24,7 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
-from tacit.stages import Encode, Normalize, PrivateCenter, Stage
+from tacit.stages import Encode, Normalize, PrivateCenter, PublicFeatures, Stage
 from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
 
@@ -109,7 +109,7 @@ class _DPLinear(BaseEstimator):
         return Key.from_seed(state)
 
     def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
-        """Rows of X, checked; a table stays one if the stages begin with Encode."""
+        """Rows of X, checked; a table stays one if the first stage takes tables."""
         if _takes_tables(self.stages if reset else self.stages_):
             table = as_table(X)
             if reset:
@@ -136,6 +136,11 @@ class _DPLinear(BaseEstimator):
         if sp.issparse(X):
             X = sp.csr_array(X)
         return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
+
+    def _require_separate(self, X: Any) -> None:
+        """Refuse public rows that are the private ones, before those are copied anywhere."""
+        stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
+        chain.separate(stages, X)
 
     def _fit_rows(
         self, plan: Plan, rows: Rows, targets: np.ndarray, classes: int, assumptions: Sequence[str]
@@ -180,7 +185,7 @@ class _DPLinear(BaseEstimator):
         for stage in self.stages_:
             if isinstance(stage, Encode):
                 names = stage.feature_names
-            elif isinstance(stage, Projection):
+            elif isinstance(stage, Projection | PublicFeatures):
                 names = None  # mixtures of columns, which have no names
         if names is None or len(names) != count:
             names = [f"x{i}" for i in range(count)]
@@ -222,9 +227,11 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     size : int, optional
         Public stand-in for the number of rows, needed with
         ``"add_or_remove_one"``.
-    arithmetic : {"exact", "fast"}
-        ``"exact"`` proves the noise on real computers; ``"fast"`` uses float32
-        and writes "ideal arithmetic assumed" into the certificate.
+    arithmetic : {"exact", "strict", "fast"}
+        ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
+        step by step, what that proof takes for granted of the machine, for about a
+        third more time; ``"fast"`` uses float32 and writes "ideal arithmetic
+        assumed" into the certificate.
     random_state : int, optional
         Makes a run repeatable *and not private*: for tests. The certificate
         then says "seeded: not for release".
@@ -301,6 +308,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         """
         Budget(self.epsilon, self.delta)
         self._require_account()
+        self._require_separate(X)
         rows, y = self._rows(X, reset=True, y=y)
         labels = _labels(y, rows.n)
         try:
@@ -457,6 +465,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         """Fit on private rows and targets, spending the budget."""
         Budget(self.epsilon, self.delta)
         self._require_account()
+        self._require_separate(X)
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
@@ -491,7 +500,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
 
 def _takes_tables(stages: Any) -> bool:
     return not isinstance(stages, str) and any(
-        isinstance(s, Encode) for s in (stages if isinstance(stages, list | tuple) else [stages])
+        isinstance(s, Stage) and s.takes_tables
+        for s in (stages if isinstance(stages, list | tuple) else [stages])
     )
 
 

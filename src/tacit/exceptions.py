@@ -10,6 +10,7 @@ __all__ = [
     "FileError",
     "InputError",
     "LedgerError",
+    "MachineError",
     "MissingBound",
     "SchemaError",
     "TacitError",
@@ -58,6 +59,14 @@ class BudgetError(TacitError):
 
 class LedgerError(TacitError):
     """A ledger that cannot be used, or whose entries are not as they were written."""
+
+
+class MachineError(TacitError):
+    """A computation that came out wrong on this machine, so that no promise would hold.
+
+    Found by a self-test, or by a check of ``arithmetic="strict"``. Nothing of the step in which
+    it is found is released.
+    """
 
 
 class CertificateError(TacitError):

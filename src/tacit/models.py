@@ -22,7 +22,7 @@ from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import FileError, InputError
 from tacit.files import write_bytes
 from tacit.privacy.certificate import Certificate
-from tacit.stages import Encode, Stage
+from tacit.stages import Encode, PublicFeatures, Stage
 
 __all__ = ["load", "save"]
 
@@ -75,12 +75,33 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
     write_bytes(path, to_bytes(tensors, metadata=metadata))
 
 
-def load(path: str | os.PathLike[str]) -> DPLinearClassifier | DPLinearRegressor:
+def load(
+    path: str | os.PathLike[str], *, extractor: Any = None
+) -> DPLinearClassifier | DPLinearRegressor:
     """A fitted estimator from a file that `save` wrote.
 
     It predicts, and carries its certificate; it does not remember the plan's
     objects, so fitting it again starts from default settings.
+
+    Parameters
+    ----------
+    path : path
+    extractor : str, path or Extractor, optional
+        The pre-trained network of a model that begins with `PublicFeatures`. Its file
+        holds the network's digest, and another network is refused. Those with a name
+        (``"efficientnet-lite0"``, ``"minilm"``) are found without it.
     """
+    estimator = _load(path)
+    if extractor is not None:
+        stages = [stage for stage in estimator.stages_ if isinstance(stage, PublicFeatures)]
+        if not stages:
+            raise InputError(f"{path} needs no extractor: its rows are not seen through a network")
+        for stage in stages:
+            stage.supply(extractor)
+    return estimator
+
+
+def _load(path: str | os.PathLike[str]) -> DPLinearClassifier | DPLinearRegressor:
     tensors, metadata = _read(Path(path))
     if not {"tacit", "certificate", "digest"} <= metadata.keys():
         raise FileError(f"{path} is a safetensors file, but not one of Tacit's models")
@@ -138,6 +159,8 @@ def _restore(position: int, entry: Mapping[str, Any], tensors: Mapping[str, np.n
     cls, parameters = STAGES[entry["name"]], entry["parameters"]
     if cls is Encode and not isinstance(parameters["schema"], Mapping):
         raise ValueError("the schema must be in the file itself")  # no path of another one
+    if cls is PublicFeatures and parameters.keys() & set(PublicFeatures.unsaved):
+        raise ValueError("a network is never named by its place")
     start = f"stage.{position}."
     arrays = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
     if not all(name.isidentifier() and name.strip("_") + "_" == name for name in arrays):

@@ -11,10 +11,10 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
+from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
@@ -36,6 +37,7 @@ from tacit.privacy.ptr import Test
 from tacit.progress import Progress, silent
 from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
+from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
@@ -43,7 +45,7 @@ from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
 
-ARITHMETIC = ("exact", "fast")
+ARITHMETIC = ("exact", "strict", "fast")
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,16 @@ class Plan:
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
         chain.check(self.stages, self.neighbors)
         chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
+        if self.plain and self.arithmetic == "strict":
+            raise InputError(
+                "arithmetic='strict' checks sums of integers; rows behind a plain stage are not "
+                "rounded to integers, so use arithmetic='exact', or stages without a plain one"
+            )
+        if self.arithmetic == "strict" and not self.trainer.takes_strict:
+            raise InputError(
+                f"arithmetic='strict' does not check everything that {self.trainer.name} sums: use "
+                "arithmetic='exact', or DPGD or DPSGD"
+            )
 
     @property
     def plain(self) -> bool:
@@ -95,7 +107,6 @@ class Plan:
         if size < 1:
             raise InputError("there are no rows to learn from")
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
-        way = chain.walk(self.stages, size, columns)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = {
@@ -112,15 +123,17 @@ class Plan:
                 "the stages before training ask for the whole budget; lower their shares",
                 remaining=0.0,
             )
+        free = mu * math.sqrt(1 - spent) / unit
+        stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
+        way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
-        left = mu * math.sqrt(1 - spent) / (unit * factor)
         last = way.drifts[-1]
         facts = Facts(
             size,
             way.d,
             outputs,
             way.typical,
-            left,
+            free / factor,
             self.loss.task,
             drift,
             loss=self.loss,
@@ -129,7 +142,7 @@ class Plan:
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
         slack = 0.0
-        if self.arithmetic == "exact":
+        if self.arithmetic != "fast":
             draws += bool(test_share)
             slack = numerical_delta(draws, self.budget.epsilon)
         if accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld":
@@ -151,7 +164,7 @@ class Plan:
         moves = None
         if self.plain:
             bias = float(trainer.bias) * way.typical if self.fit_intercept else 0.0
-            moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic == "exact")
+            moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = chain.sampled(facts, trainer, moves, left_over)
 
         def events(z: float) -> list[Event]:
@@ -160,7 +173,7 @@ class Plan:
         z = calibrate(events, left_over, self.neighbors)
         listed = (*fixed, *trainer.events(z, facts))
         return CalibratedPlan(
-            self,
+            replace(self, stages=stages),
             columns,
             classes,
             facts,
@@ -172,7 +185,7 @@ class Plan:
             drifts=way.drifts,
             moves=moves,
             test=test,
-            draws=draws if self.arithmetic == "exact" else 0,
+            draws=draws if self.arithmetic != "fast" else 0,
         )
 
 
@@ -215,11 +228,10 @@ class CalibratedPlan:
     draws: int = 0
 
     @property
-    def arithmetic(self) -> Literal["exact", "rounded", "fast"]:
+    def arithmetic(self) -> Literal["exact", "strict", "rounded", "fast"]:
         """How sums are taken: rows that move must not jump from integer to integer."""
-        if self.plan.arithmetic == "fast":
-            return "fast"
-        return "exact" if self.moves is None else "rounded"
+        asked = cast(Literal["exact", "strict", "fast"], self.plan.arithmetic)
+        return "rounded" if asked == "exact" and self.moves is not None else asked
 
     def run(
         self,
@@ -242,6 +254,9 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
+        chain.separate(plan.stages, rows)
+        if plan.stages and plan.stages[0].first:
+            copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
         if ledger is None:
             return self._fit(rows, targets, key, entry=None, **how)
@@ -287,6 +302,7 @@ class CalibratedPlan:
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         plan, size = self.plan, self.facts.size
+        strict = self.arithmetic == "strict"
         fitted: list[Stage] = []  # what maps rows at prediction
         told: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
@@ -295,12 +311,17 @@ class CalibratedPlan:
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.plain else None
-            context = Context(size, key, self.stage_noise.get(i), tuple(fitted), i, drift)
+            counted = plan.neighbors != "add_or_remove_one"
+            noise, done = self.stage_noise.get(i), tuple(fitted)
+            context = Context(size, key, noise, done, i, drift, counted, strict)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
+            if strict and looks:
+                check_places(seen)
             crash = None
             try:
                 stage.fit(seen if looks else seen.hidden(), context)
+                stage.warm(seen, context, progress)
                 before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
@@ -326,6 +347,8 @@ class CalibratedPlan:
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
         if self.moves is not None and plan.loss.task == "regression":
             targets = np.clip(targets, -TARGET, TARGET)  # what the constants of drift rest on
+        if strict:
+            check_places(seen)
         engine = Engine(
             seen,
             targets,
@@ -334,9 +357,13 @@ class CalibratedPlan:
             arithmetic=self.arithmetic,
             shift=shift,
             blanks=any(stage.blanks for stage in plan.stages),
+            split=self.trainer.split(self.facts),
         )
+        facts = self.facts
+        if fitted and isinstance(fitted[-1], PublicPrecondition):
+            facts = replace(facts, scales=tuple(fitted[-1].scale_.tolist()))
         weights = self.trainer.train(
-            engine, self.noise_multiplier, self.facts, key, progress=progress, moves=self.moves
+            engine, self.noise_multiplier, facts, key, progress=progress, moves=self.moves
         )
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
@@ -377,6 +404,7 @@ class CalibratedPlan:
                 f"delta = {budget.delta:g} is larger than one over the number of rows, "
                 f"{1 / self.facts.size:.3g}: releasing a whole row would be within it"
             )
+        cautions += dict.fromkeys(text for stage in fitted for text in stage.cautions())
         return Certificate(
             epsilon=budget.epsilon,
             delta=budget.delta,
@@ -404,9 +432,7 @@ class CalibratedPlan:
         said.append(f"the names and the number of the columns, {self.columns}, are public")
         said.append("all settings of the plan were chosen without looking at the private rows")
         said += [
-            f"{stage.name}: its public rows are public"
-            for stage in plan.stages
-            if stage.kind == "public"
+            f"{stage.name}: {stage.assumption()}" for stage in plan.stages if stage.assumption()
         ]
         said += self.trainer.assumptions()
         if self.moves is not None:
@@ -419,20 +445,26 @@ class CalibratedPlan:
                 f"a private test of the stages' conditions passes wrongly with probability "
                 f"{self.test.delta:.3g} at most, which delta covers"
             )
-        if plan.arithmetic == "exact" and self.moves is not None:
+        if plan.arithmetic == "fast":
+            said.append("ideal arithmetic assumed: sums and noise are in floating point")
+        elif self.moves is not None:
             said.append(
                 "sums are in float64 with a proven bound on their rounding, which is part of the "
                 "sensitivity, and the noise is an exact discrete Gaussian, from AES-256 in counter "
                 "mode keyed by the operating system: the guarantee is computational"
             )
-        elif plan.arithmetic == "exact":
+        else:
             said.append(
                 "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
                 "in counter mode keyed by the operating system: the guarantee is computational"
             )
-            said.append("elementary functions give a row the same value wherever it stands")
-        else:
-            said.append("ideal arithmetic assumed: sums and noise are in floating point")
+            said.append(
+                "strict: every product behind a sum was checked, with probability 2^-30 at most "
+                "that an error passes, and gradients come from correctly rounded operations"
+                if plan.arithmetic == "strict"
+                else "elementary functions give a row the same value wherever it stands, and the "
+                "linear algebra library adds products in float64"
+            )
         return said
 
     def to_dict(self, fitted: Sequence[Stage] = ()) -> dict[str, Any]:
@@ -478,16 +510,24 @@ class CalibratedPlan:
                 f"Test: what the stages ask of the rows must hold with {self.test.slack():.3g} "
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
+        clips = trainer.clips
+        in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         lines.append(
             f"Training, {trainer.name}: {trainer.steps} steps on {trainer.sampled(facts)}, each "
-            f"row's gradient clipped to {float(trainer.clip):.3g}, first rate "
+            f"row's gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
             f"{float(trainer.learning_rate):.3g} ({trainer.schedule}), momentum "
             f"{float(trainer.momentum):g}."
         )
-        noise = trainer.noise(self.noise_multiplier, facts)
+        added = trainer.deviations(self.noise_multiplier, 0.0, None)
+        scaled = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
+        noise = [trainer.noise(z, facts) for z in scaled]
+        mean = [z / trainer.normaliser(facts) for z in noise]
+        joint = (
+            "" if len(clips) == 1 else f", which count as one sum with {self.noise_multiplier:.4g}"
+        )
         lines.append(
-            f"Noise on every step's sum: {noise:.4g} clipped gradients; on the mean gradient that "
-            f"is {noise / trainer.normaliser(facts):.3g} clips a coordinate."
+            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
+            f"gradient that is {_listed(mean, 3)} clips a coordinate."
         )
         lines += [trainer.remark()] if trainer.remark() else []
         drawn = [b for _, b in facts.shifts]
@@ -516,14 +556,15 @@ class CalibratedPlan:
         """What a stage costs, in words."""
         stage, said = self.plan.stages[i], []
         if i in self.stage_noise:
-            said.append(f"adds noise of {self.stage_noise[i]:.4g} row norms to its sum")
+            said.append(f"adds noise of {self.stage_noise[i]:.4g} contributions of a row")
         behind = self.drifts[i + 1]
         if stage.kind == "plain" and behind is not None:
             said.append(
                 f"one row moves all others by {behind.total:.4g} together, "
                 f"{behind.each:.3g} at most each"
             )
-        return " and ".join(said) or "costs nothing"
+        cost = " and ".join(said) or "costs nothing"
+        return f"{cost}; {stage.why()}" if stage.why() else cost
 
 
 @dataclass(frozen=True)
@@ -539,6 +580,10 @@ class Fit:
     stages: tuple[Stage, ...]
     certificate: Certificate
     plan: CalibratedPlan | None = None
+
+
+def _listed(numbers: Sequence[float], digits: int) -> str:
+    return " and ".join(f"{number:.{digits}g}" for number in numbers)
 
 
 def _share(stage: Stage) -> float:

@@ -7,40 +7,87 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tacit import stages as every
 from tacit.exceptions import InputError
 from tacit.stages import (
+    ClipNorm,
     Normalize,
     PlainPCA,
     PrivateCenter,
+    PrivateClip,
+    PublicCenter,
     PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
     RandomProjection,
     SoftPCA,
     Stage,
 )
-from tacit.trainers import DPGD, DPSGD, GradientTrainer, LocalDPGD
+from tacit.trainers import (
+    DPGD,
+    DPRAFT,
+    DPSGD,
+    GEP,
+    AdaDPS,
+    GradientTrainer,
+    LocalDPGD,
+    NoisySGD,
+)
 
-__all__ = ["RECIPES", "parse_stage", "recipe"]
+__all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
+
+TRAINERS: dict[str, type[GradientTrainer]] = {
+    "dp-gd": DPGD,
+    "dpsgd": DPSGD,
+    "noisy-sgd": NoisySGD,
+}
+
+
+def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> GradientTrainer:
+    """The recipe's trainer, or the one that ``trainer`` names, with these settings."""
+    wanted = settings.pop("trainer", None)
+    if isinstance(wanted, GradientTrainer):
+        if settings:
+            raise InputError(f"{wanted.name} is complete: set {', '.join(settings)} there")
+        return wanted
+    if wanted is not None and wanted not in TRAINERS:
+        raise InputError(f"no trainer is called {wanted!r}; there are {', '.join(TRAINERS)}")
+    return (default if wanted is None else TRAINERS[wanted])(**settings)
 
 
 def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): paper 000's baseline."""
-    return [Normalize(radius)], DPSGD(**trainer)
+    return [Normalize(radius)], _trained(DPSGD, trainer)
 
 
 def _dpsgd_f(
     radius: float = 1.0, share: float = 0.1, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent."""
-    return [Normalize(radius), PrivateCenter(share)], DPGD(**trainer)
+    return [Normalize(radius), PrivateCenter(share)], _trained(DPGD, trainer)
+
+
+def _dpsgd_f_theory(
+    radius: float | None = None,
+    share: float = 0.3,
+    clip_share: float = 0.2,
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent."""
+    first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
+    center = PrivateCenter(share, method="instance-optimal")
+    # Rows of norm one after the division by τ, and a bias feature of the same size: √2 together.
+    settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
+    return [*first, center, PrivateClip(clip_share)], _trained(DPGD, settings)
 
 
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Rows scaled to a norm, then DP-GD (paper 001, Algorithm 1)."""
-    return [Normalize(radius)], DPGD(**trainer)
+    return [Normalize(radius)], _trained(DPGD, trainer)
 
 
 def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
@@ -49,17 +96,54 @@ def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTr
 
 
 def _pillar(
+    public: Any = None,
+    n_components: int | str = "auto",
+    radius: float = 1.0,
+    center: bool = True,
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """PILLAR (paper 003, Algorithm 1): PCA on public rows, then private training.
+
+    Components are about the public mean, which is subtracted (``center=False``: as in the paper),
+    and as many as public facts speak for.
+    """
+    middle = [PublicCenter(public)] if center else []
+    stages = [Normalize(radius), *middle, PublicPCA(public, n_components)]
+    return stages, _trained(DPGD, trainer)
+
+
+def _gep(
+    public: Any = None, n_components: Any = "auto", radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """GEP (Yu et al. 2021): gradients in and outside a public subspace, clipped separately."""
+    return [Normalize(radius), PublicRotation(public)], GEP(n_components=n_components, **trainer)
+
+
+def _adadps(
+    public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """AdaDPS (Li et al. 2022): gradients divided by public scales before they are clipped."""
+    return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
+
+
+def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """DP-RAFT (Panda et al. 2022): a linear probe on normalised rows, hardly clipped."""
+    return [Normalize(radius)], DPRAFT(**{"clip": radius, **trainer})
+
+
+def _dp_raft_pillar(
     public: Any = None, n_components: int = 40, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """PILLAR (paper 003, Algorithm 1): PCA on public rows, then private training."""
-    return [Normalize(radius), PublicPCA(public, n_components)], DPGD(**trainer)
+    """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
+    stages, probe = _dp_raft(radius, **trainer)
+    return [*stages, PublicPCA(public, n_components)], probe
 
 
 def _jl(
     n_components: int = 40, radius: float = 1.0, seed: int | None = None, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Random projection, then private training: paper 003's baseline "JL"."""
-    return [Normalize(radius), RandomProjection(n_components, seed)], DPGD(**trainer)
+    return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
@@ -68,29 +152,35 @@ def _dp_pca(
     """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
     from tacit.stages import PrivatePCA
 
-    return [Normalize(radius), PrivatePCA(n_components=n_components, share=share)], DPGD(**trainer)
+    components = PrivatePCA(n_components=n_components, share=share)
+    return [Normalize(radius), components], _trained(DPGD, trainer)
 
 
 def _plain_pca(
     strength: float = 0.05, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Soft PCA of the private rows themselves, paid for by more noise in training."""
-    return [Normalize(radius), SoftPCA(strength)], DPGD(**trainer)
+    return [Normalize(radius), SoftPCA(strength)], _trained(DPGD, trainer)
 
 
 def _ptr_pca(
     n_components: int = 40, gap: float | None = None, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
-    return [Normalize(radius), PlainPCA(n_components, gap)], DPGD(**trainer)
+    return [Normalize(radius), PlainPCA(n_components, gap)], _trained(DPGD, trainer)
 
 
 RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd-f": _dpsgd_f,
+    "dpsgd-f-theory": _dpsgd_f_theory,
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
     "local": _local,
     "pillar": _pillar,
+    "gep": _gep,
+    "adadps": _adadps,
+    "dp-raft": _dp_raft,
+    "dp-raft+pillar": _dp_raft_pillar,
     "jl": _jl,
     "dp-pca": _dp_pca,
     "plain-pca": _plain_pca,
@@ -106,7 +196,9 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     name : str
         One of `RECIPES`.
     **options
-        Settings of the recipe's stages; anything else goes to its trainer.
+        Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
+        which puts another one in its place: ``"dp-gd"``, ``"dpsgd"``, ``"noisy-sgd"``, or a
+        trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
     """
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")

@@ -6,8 +6,10 @@ appear whole and together, or not at all.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +19,13 @@ import numpy as np
 
 from tacit import chain
 from tacit.data.readers import read_table, write_predictions
-from tacit.data.rows import as_rows
+from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
+from tacit.diagnostics import Inspection, PrivateInspection
+from tacit.diagnostics import inspect as look_at
+from tacit.diagnostics import inspect_privately as look_privately
+from tacit.diagnostics.page import render_page
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, FileError, InputError, SchemaError, TestFailed
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
@@ -30,19 +36,24 @@ from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
 from tacit.privacy.price import Price
 from tacit.privacy.price import price as price_of
+from tacit.progress import Progress, silent
 from tacit.recipes import RECIPES, parse_stage, recipe
 from tacit.report import render_html
 from tacit.report.price import plot_price
-from tacit.stages import Encode, FillGaps, PlainImpute, Stage
+from tacit.stages import Encode, FillGaps, Normalize, PlainImpute, Stage
 
 __all__ = [
     "FILES",
+    "PAGE",
     "Fitted",
     "Settings",
     "Verdict",
     "draft",
     "events",
     "fit",
+    "inspect",
+    "inspect_privately",
+    "parse_option",
     "plan",
     "predict",
     "price",
@@ -50,9 +61,10 @@ __all__ = [
 ]
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
+PAGE = "inspection.html"
 TAKERS = {
-    "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca"),
-    "public": ("public rows", "pillar"),
+    "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
+    "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
     "gap": ("eigengaps", "ptr-pca"),
     "strength": ("strengths", "plain-pca"),
 }
@@ -69,7 +81,7 @@ class Settings:
     epsilon: float
     delta: float
     recipe: str = "dpsgd-f"
-    components: int | None = None
+    components: int | str | None = None
     neighbors: str = "auto"
     loss: str | None = None
     steps: int | None = None
@@ -77,26 +89,34 @@ class Settings:
     stages: tuple[str, ...] = ()
     gap: float | None = None
     strength: float | None = None
+    trainer: str | None = None
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
         sensitivity(chain.relation(self.neighbors, ()))
+        if self.components not in (None, "auto") and not str(self.components).isdecimal():
+            raise InputError(f"components={self.components} must be a whole number or auto")
         for name in ("components", "steps"):
-            if (value := getattr(self, name)) is not None and value < 1:
+            if (value := getattr(self, name)) not in (None, "auto") and int(value) < 1:
                 raise InputError(f"{name}={value} must be at least 1")
 
-    def parts(self, public: Table | None = None) -> dict[str, Any]:
+    def parts(self, public: Any = None) -> dict[str, Any]:
         """Stages and trainer of the recipe."""
-        given: dict[str, Any] = {"n_components": self.components, "public": public}
-        given |= {"steps": self.steps}
-        given |= {"gap": self.gap, "strength": self.strength}
+        count = self.components if self.components in (None, "auto") else int(self.components)
+        given: dict[str, Any] = {"n_components": count, "public": public, "steps": self.steps}
+        given |= {"gap": self.gap, "strength": self.strength, "trainer": self.trainer}
         options = {name: value for name, value in given.items() if value is not None}
+        for name, value in map(parse_option, self.options):
+            if name in options:
+                raise InputError(f"{name} is given twice")
+            options[name] = value
         for name, (words, *takers) in TAKERS.items():
             if name in options and self.recipe in RECIPES and self.recipe not in takers:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
         if not self.stages:
             return recipe(self.recipe, **options)
-        if options.keys() - {"steps"}:
+        if options.keys() & TAKERS.keys():
             raise InputError("stages of your own take their settings themselves, in brackets")
         return recipe(self.recipe, **options) | {"stages": [parse_stage(s) for s in self.stages]}
 
@@ -108,12 +128,17 @@ def plan(
     schema: Schema | PathLike | None = None,
     columns: int | None = None,
     classes: int | None = None,
+    public: Table | PathLike | None = None,
 ) -> CalibratedPlan:
     """The split and the noise of a fit, from public facts; 0 classes: a target of numbers."""
-    parts = settings.parts()
+    schema = None if schema is None else Schema.of(schema)
+    seen = None
+    if public is not None:
+        table = _read(public)
+        seen = _numbers(table) if schema is None else _features(table, schema)
+    parts = settings.parts(seen)
     stages = parts["stages"]
     if schema is not None:
-        schema = Schema.of(schema)
         stages = [Encode(schema), *stages]
         known = 0 if schema.target_bounds else len(schema.classes or ()) or classes
         if columns is not None or classes not in (None, known):
@@ -195,6 +220,7 @@ def fit(
     schema = _with_target(Schema.of(schema), target)
     if public is None and settings.recipe in TAKERS["public"]:
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
+    _require_other_file(table, public)
     with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
         parts = settings.parts(None if public is None else _features(_read(public), schema))
         train = _read(table)
@@ -226,13 +252,89 @@ def fit(
     return Fitted(estimator, Path(out), results)
 
 
+def inspect(
+    table: Table | PathLike,
+    schema: Schema | PathLike,
+    *,
+    target: str | None = None,
+    out: PathLike | None = None,
+    train: tuple[float, float] = (1.0, 1e-6),
+    radii: Sequence[float] = (0.0,),
+    force: bool = False,
+    progress: Progress = silent,
+) -> Inspection:
+    """Look at a table without noise, and write a page of plots into ``out``."""
+    schema = _with_target(Schema.of(schema), target)
+    with _pages(out, (PAGE,), force) as directory:
+        given = _read(table)
+        rows, labels = _unit_rows(given, schema), _labels(given, schema, schema.classes)
+        bounds = schema.target_bounds
+        if bounds is not None:  # numbers between -1 and 1, as a regressor has them
+            middle, half = sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
+            labels = np.clip((labels - middle) / half, -1.0, 1.0)
+        options: dict[str, Any] = {"epsilon": train[0], "delta": train[1], "radii": radii}
+        found = look_at(
+            rows, labels, regression=bounds is not None, unit=False, progress=progress, **options
+        )
+        found = replace(found, unit=True)
+        if directory is not None:
+            page = render_page(found, title="Inspection").encode()
+            write_together(directory, {PAGE: lambda path: write_bytes(path, page)})
+    return found
+
+
+def inspect_privately(
+    table: Table | PathLike,
+    schema: Schema | PathLike,
+    *,
+    target: str | None = None,
+    out: PathLike | None = None,
+    train: tuple[float, float] = (1.0, 1e-6),
+    force: bool = False,
+    **budget: Any,
+) -> PrivateInspection:
+    """Look at a table through noise; ``out`` gets a page and the certificate.
+
+    ``budget`` goes to `tacit.diagnostics.inspect_privately` as it is. The target is not looked at.
+    """
+    schema = Schema.of(schema)
+    schema = schema if schema.target is None and target is None else _with_target(schema, target)
+    with _pages(out, (PAGE, CERTIFICATE), force) as directory:
+        found = look_privately(_unit_rows(_read(table), schema), train=train, **budget)
+        if directory is not None:
+            page = render_page(found, title="Inspection through noise").encode()
+            writers = {PAGE: lambda path: write_bytes(path, page)}
+            write_together(directory, {**writers, CERTIFICATE: found.certificate.save})
+    return found
+
+
+def _pages(out: PathLike | None, names: tuple[str, ...], force: bool) -> Any:
+    """A new directory for these files, or nothing."""
+    return (
+        nullcontext() if out is None else new_directory(Path(os.path.realpath(out)), names, force)
+    )
+
+
+def _unit_rows(table: Table, schema: Schema) -> Rows:
+    """Rows as recipes have them: encoded, and scaled to norm one."""
+    features = _features(table, schema)
+    encode = Encode(schema).fit(features)
+    return Normalize().through(encode.through(as_rows(features)))
+
+
 def predict(
-    model: PathLike, table: PathLike, out: PathLike, *, proba: bool = False, force: bool = False
+    model: PathLike,
+    table: PathLike,
+    out: PathLike,
+    *,
+    proba: bool = False,
+    force: bool = False,
+    extractor: PathLike | None = None,
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
     path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
-    estimator = load(path / MODEL if path.is_dir() else path)
-    if not any(isinstance(stage, Encode) for stage in estimator.stages_):
+    estimator = load(path / MODEL if path.is_dir() else path, extractor=extractor)
+    if not any(stage.takes_tables for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
     rows = read_table(table)
     columns = {"prediction": estimator.predict(rows)}
@@ -301,6 +403,46 @@ def verify(path: PathLike) -> Verdict:
         return Verdict(tuple(problems))
     check = found[0].verify()
     return Verdict((*problems, *check.problems), check.recomputed, found[0])
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """A setting from words such as ``n_components=20``; what is no plain value is text.
+
+    Examples
+    --------
+    >>> parse_option("n_components=auto"), parse_option("clip=0.5")
+    (('n_components', 'auto'), ('clip', 0.5))
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise InputError(f"{text!r:.80} is not a setting; write for instance n_components=20")
+    try:
+        return name.strip(), ast.literal_eval(value.strip())
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return name.strip(), value.strip()
+
+
+def _require_other_file(table: Table | PathLike, public: Table | PathLike | None) -> None:
+    """Refuse a table that is to be private and public at once; its cells are not compared."""
+    if public is None or isinstance(table, Table) or isinstance(public, Table):
+        return
+    try:
+        same = os.path.samefile(table, public)
+    except OSError:  # which of them cannot be read, reading will say
+        return
+    if same:
+        raise InputError(
+            f"{public} is the private table itself: public rows must be rows that everybody may "
+            "see, in a file of their own"
+        )
+
+
+def _numbers(table: Table) -> np.ndarray:
+    """A table of numbers as an array."""
+    words = [name for name in table.column_names if table.kind(name) != "number"]
+    if words:
+        raise InputError(f"the public rows hold text in {words[0]!r}; give a schema")
+    return np.column_stack([table.column(name) for name in table.column_names])
 
 
 def _read(table: Table | PathLike) -> Table:

@@ -16,7 +16,7 @@ from tacit.mechanisms.noise import Stream
 from tacit.privacy import events
 from tacit.privacy.budget import Budget
 from tacit.stages import PrivateCenter, private
-from tacit.trainers import engine, gradient
+from tacit.trainers import engine, gradient, rivals
 from tacit.trainers.quantize import Clipping
 
 
@@ -58,13 +58,13 @@ def noise_divided(patch):
 
 def batch_normaliser(patch):
     """Sums divided by the size of the batch that was drawn."""
-    real_sum, real_noise = engine.Engine.gradient_sum, gradient._add_noise
+    real_sums, real_noise = engine.Engine.gradient_sums, gradient._add_noise
     drawn = {}
 
-    def gradient_sum(self, weights, clip, *, batch=None, **more):
+    def gradient_sums(self, weights, clips, *, batch=None, **more):
         drawn["size"] = None if batch is None else len(batch)
         drawn["rows"] = self.n
-        return real_sum(self, weights, clip, batch=batch, **more)
+        return real_sums(self, weights, clips, batch=batch, **more)
 
     real_include = Stream.include
 
@@ -78,7 +78,7 @@ def batch_normaliser(patch):
             return noisy
         return noisy * drawn["expected"] / max(drawn["size"], 1)
 
-    patch.setattr(engine.Engine, "gradient_sum", gradient_sum)
+    patch.setattr(engine.Engine, "gradient_sums", gradient_sums)
     patch.setattr(Stream, "include", include)
     patch.setattr(gradient, "_add_noise", add)
 
@@ -146,6 +146,15 @@ def shuffled_batches(patch):
     patch.setattr(Stream, "include", include)
 
 
+def parts_counted_once(patch):
+    """Two sums per step, each with the noise of the whole budget."""
+
+    def deviations(self, noise_multiplier, norm, moves):
+        return tuple(noise_multiplier * clip for clip in self.clips)
+
+    patch.setattr(rivals.GEP, "deviations", deviations)
+
+
 def wrong_delta(patch):
     """Training is calibrated for ten times the δ that is claimed."""
     real = plan.calibrate
@@ -169,6 +178,7 @@ PLANT = {
         unclipped_rows,
         reused_noise,
         shuffled_batches,
+        parts_counted_once,
         wrong_delta,
     )
 }

@@ -34,7 +34,9 @@ from tacit.stages import (
     Normalize,
     PlainImpute,
     PlainScale,
+    PrivateBounds,
     PrivateCenter,
+    PrivateClip,
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
@@ -103,7 +105,7 @@ def test_a_model_is_not_refuted_either(observe):
 # The audit has teeth.
 
 
-@pytest.mark.parametrize("recipe", ["dpsgd-f", "dp-gd", "pillar", "jl", "dp-pca"])
+@pytest.mark.parametrize("recipe", ["dpsgd-f", "dp-gd", "pillar", "gep", "adadps", "jl", "dp-pca"])
 def test_audits_come_within_thirty_per_cent_of_gaussian_plans(recipe):
     plan = plan_of(recipe, 8.0)
     assert accountant_for([event for _, event in plan.spent]) == "gaussian-dp"
@@ -121,7 +123,15 @@ def test_audits_come_within_thirty_per_cent_of_plans_with_plain_stages(recipe, r
 TIGHT = {
     "dp-gd": ("dp-gd", {}, 0.99),
     "dpsgd-f": ("dpsgd-f", {}, 0.99),
+    "dpsgd-f-theory": ("dpsgd-f-theory", {}, 0.99),
+    "private clip": ([ClipNorm(1.0), PrivateClip(0.6)], {"clip": 0.1}, 0.99),
+    "private bounds": ([PrivateBounds(0.6)], {"clip": 0.1}, 0.99),
     "dp-pca": ("dp-pca", {}, 0.99),
+    "gep": ("gep", {}, 0.99),
+    "gep, unbalanced": ("gep", {"balance": 0.2, "columns": 6}, 0.99),
+    "adadps": ("adadps", {}, 0.99),
+    "dp-raft": ("dp-raft", {}, 0.99),
+    "dp-raft+pillar": ("dp-raft+pillar", {}, 0.99),
     "private scaling": ([ClipNorm(1.0), PrivateScale()], {}, 0.99),
     "private imputation": ([ClipNorm(1.0), PrivateImpute()], {}, 0.99),
     "bounds": ([Bound(-1, 3), PrivateCenter()], {}, 0.99),
@@ -244,6 +254,9 @@ def test_a_null_row_counts_nothing_in_any_sum():
         [ClipNorm(1.0), PrivateScale()],
         [ClipNorm(1.0), PrivateImpute()],
         [Normalize(), PrivatePCA(2)],
+        [ClipNorm(1.0), PrivateCenter(method="instance-optimal")],
+        [ClipNorm(1.0), PrivateClip()],
+        [PrivateBounds()],
     ],
 )
 def test_what_is_released_is_the_sum_behind_it_and_noise_of_the_stated_scale(stages):
@@ -299,6 +312,18 @@ def test_likelihood_ratios_are_ratios():
         found = np.array([subject.scores(table, f"{i}")[0] for i in range(200)])
         assert found.mean() == pytest.approx(sign * mu**2 / 2, abs=5 * mu / np.sqrt(200))
         assert found.std() == pytest.approx(mu, rel=0.25)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
+def test_selections_are_weighed_by_their_probabilities(neighbors):
+    stages = [ClipNorm(1.0), PrivateClip(0.9, method="exponential")]
+    _, plan = prepare(stages, epsilon=EPSILON, delta=DELTA, neighbors=neighbors, clip=0.1)
+    subject = Subject(plan, pairs(plan)[0])
+    chosen = [subject.released(subject.pair.first, f"{i}")[0][0] for i in range(3)]
+    assert [release.kind for release in chosen] == ["test"] * 3
+    second = np.array([subject.scores(subject.pair.second, f"{i}")[0] for i in range(200)])
+    assert np.exp(second).mean() == pytest.approx(1.0, abs=5 * np.exp(second).std() / 200**0.5)
+    assert audit(plan, runs=80, seed=0).holds
 
 
 # The interface

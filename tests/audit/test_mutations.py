@@ -1,4 +1,4 @@
-"""Ten planted bugs, each caught: by the audit, or by a test that was there before."""
+"""Planted bugs, each caught: by the audit, or by a test that was there before."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ DELTA = 1e-5
 #: What the audit is given. Without the bug it refutes none of these.
 AUDITED = {
     "less_noise": ("dp-gd", {"epsilon": 8.0}, 600),
+    "parts_counted_once": ("gep", {"epsilon": 8.0}, 600),
     "half_sensitivity": ("dp-gd", {"epsilon": 8.0, "neighbors": "replace_one"}, 200),
     "noise_divided": ("dpsgd-f", {"epsilon": 4.0, "size": 64}, 200),
     "forgotten_event": ([Normalize(), PrivateCenter(share=0.9)], {"epsilon": 8.0}, 700),

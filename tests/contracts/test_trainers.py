@@ -14,14 +14,17 @@ from tacit import trainers
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.noise import Key, Stream
 from tacit.plan import Plan
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
-from tacit.stages import ClipNorm, PrivateCenter
+from tacit.stages import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.trainers import (
     DPGD,
+    DPRAFT,
     DPSGD,
+    GEP,
+    AdaDPS,
     Engine,
     Facts,
     FlattestDPGD,
@@ -29,12 +32,15 @@ from tacit.trainers import (
     GradientTrainer,
     IteratedSGD,
     LocalDPGD,
+    NoisySGD,
 )
 
-EVERY_TRAINER = [DPGD, DPSGD, FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
+EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
+EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
 COUNTED = {LocalDPGD: 1, IteratedSGD: 1}  # how often 17 steps count, where not 17 times
 EVERY_LOSS = sorted(LOSSES)
 N, D = 50, 4
+SAMPLED = NoisySGD(steps=9, batch_size=15, runs=2)
 
 
 def facts_of(outputs=1, size=N, **more):
@@ -55,7 +61,8 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
     array, targets, loss, outputs = problem(name)
     facts = facts or facts_of(outputs)
     trainer = cls(**{"steps": 5, **settings}).resolve(facts)
-    engine = Engine(as_rows(array if rows is None else rows, bound=1.0), targets, loss)
+    seen = as_rows(array if rows is None else rows, bound=1.0)
+    engine = Engine(seen, targets, loss, split=trainer.split(facts))
     options = {} if progress is None else {"progress": progress}
     return trainer.train(engine, 2.0, facts, Key.from_seed(seed), **options)
 
@@ -130,11 +137,47 @@ def test_trainers_are_refused_where_their_account_does_not_hold():
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
 def test_the_event_counts_the_steps_at_the_noise_given(cls):
-    event = cls(steps=17).resolve(facts_of()).event(2.5, facts_of())
+    trainer = cls(steps=17).resolve(facts_of())
+    event = trainer.event(2.5, facts_of())
     assert isinstance(event, Event)
-    assert (event.noise_multiplier, event.count) == (2.5, COUNTED.get(cls, 17))
-    probability = cls(steps=17).resolve(facts_of()).sampling_probability(facts_of())
+    runs = getattr(trainer, "runs", 1)
+    assert (event.noise_multiplier, event.count) == (2.5, COUNTED.get(cls, 17) * runs)
+    probability = trainer.sampling_probability(facts_of())
     assert getattr(event, "sampling_probability", 1.0) == probability
+    names, events = zip(*trainer.events(2.5, facts_of()), strict=True)
+    assert (names[0], events[0]) == (cls.__name__, event)
+    # What is listed besides does not depend on the noise that a plan solves for.
+    assert trainer.events(5.0, facts_of())[1:] == trainer.events(2.5, facts_of())[1:]
+
+
+@pytest.mark.parametrize("batch", [None, 15])
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_it_draws_as_many_numbers_as_it_says(cls, batch, monkeypatch):
+    counts = []
+    real = Stream.discrete_gaussian
+
+    def counted(self, sigma, count):
+        counts.append(count)
+        return real(self, sigma, count)
+
+    monkeypatch.setattr(Stream, "discrete_gaussian", counted)
+    given = {"batch_size": batch} if batch and issubclass(cls, DPSGD) else {}
+    trained(cls, **given)
+    resolved = cls(steps=5, **given).resolve(facts_of(3))
+    choices = len(resolved.events(1.0, facts_of(3))) - 1  # each counts as a draw
+    assert sum(counts) + choices == resolved.draws(D, 3)
+
+
+@pytest.mark.parametrize("cls", EVERY_TRAINER)
+def test_clips_and_noise_are_stated_for_the_same_parts(cls):
+    facts = facts_of()
+    trainer = cls().resolve(facts)
+    parts = 1 if trainer.split(facts) is None else 2
+    assert len(trainer.clips) == len(trainer.deviations(2.0, 0.0, None)) == parts
+    # A row moves the whitened sums by no more than the event says, and may move them so far.
+    noise = trainer.deviations(2.0, 0.0, None)
+    reach = sum((c / d) ** 2 for c, d in zip(trainer.clips, noise, strict=True))
+    assert reach == pytest.approx(1 / 2.0**2, rel=1e-12)
 
 
 # Runs
@@ -159,8 +202,9 @@ def test_one_seed_gives_one_model_and_another_another(cls):
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
 def test_noise_from_one_key_is_never_used_twice(cls):
     rows, targets, loss, outputs = problem()
-    engine, key = Engine(as_rows(rows, bound=1.0), targets, loss), Key.from_seed(0)
-    trainer = cls(steps=3).resolve(facts_of(outputs))
+    trainer, key = cls(steps=3).resolve(facts_of(outputs)), Key.from_seed(0)
+    split = trainer.split(facts_of(outputs))
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, split=split)
     trainer.train(engine, 2.0, facts_of(outputs), key)
     with pytest.raises(Exception, match="opened before"):
         trainer.train(engine, 2.0, facts_of(outputs), key)
@@ -177,6 +221,10 @@ def test_progress_is_told_of_every_step(cls):
     told = []
     trained(cls, progress=lambda *what: told.append(what))
     assert told == [("training", step, 5) for step in range(1, 6)]
+    if cls is NoisySGD:
+        told.clear()
+        trained(cls, batch_size=9, progress=lambda *what: told.append(what))
+        assert told == [("training", step, 15) for step in range(1, 16)]
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
@@ -190,21 +238,32 @@ def test_a_run_that_diverges_says_what_to_change(cls):
 
 @pytest.mark.parametrize("neighbors", sorted(NEIGHBORS))
 @pytest.mark.parametrize(
-    "trainer", [DPGD(steps=20), DPSGD(steps=20, batch_size=15)], ids=lambda t: t.name
+    "trainer",
+    [
+        DPGD(steps=20),
+        DPRAFT(steps=20),
+        DPSGD(steps=20, batch_size=15),
+        GEP(steps=20, balance=0.7),
+        AdaDPS(steps=20),
+        NoisySGD(steps=9),
+        SAMPLED,
+    ],
+    ids=lambda t: t.name,
 )
 def test_a_plan_with_it_is_certified_and_verified_under_every_relation(trainer, neighbors):
     n = N if neighbors != "add_or_remove_one" else N - 3  # the number of rows is then private
     rows, targets, loss, _ = problem(n=n)
     stages = (ClipNorm(1.0), PrivateCenter(0.2))
-    plan = Plan(Budget(1.0, 1e-5), stages, trainer, loss, neighbors)
+    last = (PublicPrecondition(np.eye(D)),) if isinstance(trainer, AdaDPS) else ()
+    plan = Plan(Budget(1.0, 1e-5), (*stages, *last), trainer, loss, neighbors)
     calibrated = plan.calibrate(size=N, columns=D, classes=3)
     fit = calibrated.run(as_rows(rows), targets, key=Key.from_seed(0))
     found = fit.certificate.verify()
     assert found.holds and 0.98 < found.recomputed["dp-accounting"] <= 1.0
-    center, training = (expense.event for expense in fit.certificate.events)
-    assert training == trainer.resolve(calibrated.facts).event(
-        calibrated.noise_multiplier, calibrated.facts
-    )
+    center, *training = (expense.event for expense in fit.certificate.events)
+    resolved = trainer.resolve(calibrated.facts)
+    spent = resolved.events(calibrated.noise_multiplier, calibrated.facts)
+    assert training == [event for _, event in spent]
     assert center.noise_multiplier == calibrated.stage_noise[1]
     # Under replace_one a row moves the sum twice as far, so the noise is about twice as much.
     alone = Plan(Budget(1.0, 1e-5), stages, DPGD(steps=20), loss, "replace_special")

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tacit import Budget, DPLinearClassifier, DPLinearRegressor, Ledger, load, privatize, save
 from tacit.data.rows import as_rows
-from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed
+from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, TestFailed
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
@@ -26,6 +26,7 @@ from tacit.privacy import Certificate
 from tacit.privacy.accountants import gaussian_epsilon
 from tacit.stages import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
 from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.storage import DenseStore
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))
@@ -275,6 +276,25 @@ def test_a_fitted_estimator_keeps_its_account_through_pickling(ledger):
     clone(model).fit(X, Y)
     assert len(ledger.charges()) == 3
     assert model.certificate_.plan["ledger"]["entry"] == ledger.charges()[1].number
+
+
+def test_a_machine_that_computes_wrongly_has_spent_all_the_same(ledger, monkeypatch):
+    """Steps before the wrong one were drawn: nobody has seen them, and nobody can be sure of it."""
+    real, calls = DenseStore.backward, []
+
+    def wrong(self, rows, multipliers, work):
+        found = real(self, rows, multipliers, work)
+        calls.append(1)
+        found[0, 0] += len(calls) > 3
+        return found
+
+    monkeypatch.setattr(DenseStore, "backward", wrong)
+    model = classifier(ledger, arithmetic="strict", trainer=DPGD(steps=6))
+    with pytest.raises(MachineError, match="came out wrong"):
+        model.fit(X, Y)
+    assert not hasattr(model, "coef_")
+    assert ledger.remaining().unfinished == 1
+    assert ledger.remaining().spent == pytest.approx(0.5, rel=1e-3)
 
 
 def test_fitting_again_costs_again_jointly(ledger):

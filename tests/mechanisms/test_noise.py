@@ -20,7 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import trapezoid
+from sklearn.base import clone
 
+from tacit import DPLinearClassifier
 from tacit.exceptions import InputError, TacitError
 from tacit.mechanisms import discrete_gaussian as dg
 from tacit.mechanisms import lattice, noise
@@ -31,6 +33,8 @@ from tacit.mechanisms.lattice import (
     sigma_for,
 )
 from tacit.mechanisms.noise import Key, Stream, self_test
+from tacit.stages import Context, Normalize
+from tacit.trainers import DPGD
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -226,6 +230,101 @@ def test_a_child_is_not_stopped_by_a_draw_that_was_under_way() -> None:
     stream = Key.fresh().stream("noise")
     with stream._lock:
         assert len(in_child(lambda: stream.words(2).tobytes())) == 16
+
+
+@forking
+def test_children_of_children_do_not_repeat_either() -> None:
+    key = Key.fresh()
+    stream = key.stream("noise")
+
+    def words() -> bytes:
+        return stream.words(16).tobytes() + key.stream("noise", 1).words(16).tobytes()
+
+    def family() -> bytes:
+        before = words()  # made anew here, and again in the grandchild
+        return before + in_child(lambda: stream.words(32).tobytes())
+
+    found = [family(), in_child(family), in_child(lambda: in_child(family)), stream.words(64)]
+    numbers = np.concatenate([np.frombuffer(part, dtype=np.uint64) for part in found])
+    assert numbers.size == 4 * 64
+    assert np.unique(numbers).size == numbers.size
+
+
+@forking
+def test_a_fit_in_a_child_has_noise_of_its_own() -> None:
+    # The model is made, and a key of the parent used, before the fork.
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    model = DPLinearClassifier(1.0, 1e-4, stages=[Normalize()], trainer=DPGD(steps=2))
+    labels = (rows[:, 0] > 0).astype(int)
+    ours = model.fit(rows, labels).coef_.copy()
+
+    def fitted() -> bytes:
+        return model.fit(rows, labels).coef_.tobytes()
+
+    found = [ours.tobytes(), in_child(fitted), in_child(fitted), fitted()]
+    assert all(len(part) == ours.nbytes for part in found)
+    assert len(set(found)) == 4
+
+
+def test_every_fit_asks_the_operating_system_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    real = os.urandom
+
+    def urandom(count: int) -> bytes:
+        asked.append(count)
+        return real(count)
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    model = DPLinearClassifier(1.0, 1e-4, stages=[Normalize()], trainer=DPGD(steps=2))
+    found = [model.fit(rows, (rows[:, 0] > 0).astype(int)).coef_.copy() for _ in range(3)]
+    assert asked == [32] * 3
+    assert not (found[0] == found[1]).any()
+    assert not (found[1] == found[2]).any()
+    seeded = clone(model).set_params(random_state=3)
+    seeded.fit(rows, (rows[:, 0] > 0).astype(int))
+    assert asked == [32] * 3
+    assert "seeded: not for release" in seeded.certificate_.reasons
+
+
+def test_what_holds_a_key_cannot_be_copied_with_it() -> None:
+    context = Context(size=3)
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TacitError, match="cannot be pickled or copied"):
+            duplicate(context)
+    assert copy.copy(context).key is context.key  # the very key, whose addresses open once
+
+
+def test_subkeys_follow_the_definition_for_every_step_and_worker() -> None:
+    master = hashlib.blake2b(b"int:5", digest_size=32, person=b"tacit seed").digest()
+    key, firsts = Key.from_seed(5), set()
+    for label in ("noise", "batch"):
+        for step in (0, 1, 255, 256, 2**32, 2**64 - 1):
+            for worker in (0, 1, 2**40):
+                name = label.encode()
+                data = struct.pack("<Q", len(name)) + name + struct.pack("<QQ", step, worker)
+                secret = hashlib.blake2b(
+                    data, digest_size=64, key=master, person=b"tacit stream"
+                ).digest()
+                stream = key.stream(label, step, worker)
+                words = stream.words(2)
+                block = Cipher(algorithms.AES(secret[:32]), modes.ECB()).encryptor()
+                assert words.tobytes() == block.update(bytes(16))
+                assert stream._long_key == secret[32:]
+                firsts.add(words.tobytes())
+    assert len(firsts) == 2 * 6 * 3
+
+
+def test_streams_of_one_key_are_not_related() -> None:
+    # Neighbouring steps and workers, as a training uses them.
+    key = Key.from_seed("related")
+    z = np.array(
+        [key.stream("noise", step, worker).words(400) for step in range(20) for worker in range(5)]
+    )
+    signs = np.where(z >> np.uint64(63), 1.0, -1.0)
+    related = signs @ signs.T / signs.shape[1]
+    apart = related[~np.eye(len(z), dtype=bool)]
+    assert np.abs(apart).max() < 6.5 / math.sqrt(400)  # 4950 pairs: seeded, and 4e-7 by chance
 
 
 def test_threads_do_not_share_numbers() -> None:

@@ -11,9 +11,17 @@ import scipy.sparse as sp
 from tacit.data import as_table
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.stages import Context, Normalize, PublicPCA, PublicScale
+from tacit.stages import (
+    ClipNorm,
+    Context,
+    Normalize,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    PublicScale,
+)
 
-EVERY_STAGE = [PublicPCA, PublicScale]
+EVERY_STAGE = [PublicPCA, PublicPrecondition, PublicRotation, PublicScale]
 
 
 def public_rows(n=200, d=6, seed=0):
@@ -49,7 +57,10 @@ def test_public_rows_are_numbers(stage):
         stage(np.full((9, 6), np.nan)).fit(none_of(6))
 
 
-@pytest.mark.parametrize("stage", [partial(PublicPCA, n_components=2), PublicScale])
+@pytest.mark.parametrize(
+    "stage",
+    [partial(PublicPCA, n_components=2), PublicPrecondition, PublicRotation, PublicScale],
+)
 def test_the_fingerprint_is_that_of_the_values(stage):
     rows = public_rows()
     first = stage(rows).fit(none_of(6)).fingerprint
@@ -63,7 +74,7 @@ def test_the_fingerprint_is_that_of_the_values(stage):
 
 
 def test_the_fingerprint_of_a_table_is_that_of_its_cells():
-    from tacit.stages.public import _fingerprint
+    from tacit.stages.public_rows import fingerprint_of as _fingerprint
 
     cells = {"age": [31.0, 40.0], "job": ["cook", "smith"]}
     first = _fingerprint(as_table(cells))
@@ -72,7 +83,10 @@ def test_the_fingerprint_of_a_table_is_that_of_its_cells():
     assert first != _fingerprint(as_table({**cells, "age": [31.0, 41.0]}))
 
 
-@pytest.mark.parametrize("stage", [PublicPCA(n_components=3), PublicScale()])
+@pytest.mark.parametrize(
+    "stage",
+    [PublicPCA(n_components=3), PublicPrecondition(), PublicRotation(), PublicScale()],
+)
 def test_public_rows_pass_the_stages_in_front(stage):
     rows = public_rows()
     stage.public = rows
@@ -157,6 +171,86 @@ def test_projected_rows_are_within_the_bound():
     assert worst > 1 - 1e-6
 
 
+# PublicRotation
+
+
+def test_the_last_columns_of_a_rotation_are_the_top_components():
+    rows = public_rows()
+    turned = PublicRotation(rows).fit(none_of(6))
+    assert turned.matrix_.shape == (6, 6)
+    assert turned.matrix_.T @ turned.matrix_ == pytest.approx(np.eye(6), abs=1e-6)
+    top = PublicPCA(rows, n_components=2).fit(none_of(6))
+    assert np.abs(top.matrix_.T @ turned.matrix_[:, :3:-1]) == pytest.approx(np.eye(2), abs=1e-6)
+    energy = (turned.transform(as_rows(rows, bound=30.0)).collect() ** 2).sum(axis=0)
+    assert (np.diff(energy) > 0).all()
+
+
+def test_fewer_public_rows_than_columns_are_completed_to_a_rotation():
+    rows = public_rows(n=2)
+    turned = PublicRotation(rows).fit(none_of(6))
+    assert turned.matrix_.T @ turned.matrix_ == pytest.approx(np.eye(6), abs=1e-6)
+    assert (rows @ turned.matrix_)[:, :4] == pytest.approx(0.0, abs=1e-5)
+    with pytest.raises(InputError, match="all zero"):
+        PublicRotation(np.zeros((5, 6))).fit(none_of(6))
+    with pytest.raises(MissingBound, match="ClipNorm"):
+        PublicRotation(rows).fit(none_of(6, bound=None))
+
+
+def test_turned_rows_are_within_the_bound_known_before():
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(2, 8))
+        stage = PublicRotation(rng.normal(size=(50, d)))
+        before = stage.bound(1.0, d)
+        stage.fit(none_of(d))
+        assert stage.bound(1.0, d) <= before <= 1 + 1e-6
+        rows = rng.normal(size=(20, d))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        assert np.linalg.norm(stage.apply(rows), axis=1).max() <= stage.bound(1.0, d)
+    assert PublicRotation(public_rows()).bound(None, 6) is None
+
+
+# PublicPrecondition
+
+
+def test_columns_are_divided_by_their_public_root_mean_square_and_the_floor():
+    rows = public_rows()
+    stage = PublicPrecondition(rows, floor=0.3).fit(none_of(6, bound=2.0))
+    scale = np.sqrt(6) * np.sqrt((rows**2).mean(axis=0)) / 2.0 + 0.3
+    assert stage.scale_ == pytest.approx(scale, rel=1e-12)
+    assert stage.transform(rows) == pytest.approx(rows / scale, rel=1e-12)
+    coef, intercept = stage.fold(np.ones((1, 6)), np.ones(1))
+    assert rows @ coef.T + intercept == pytest.approx((rows / scale) @ np.ones((6, 1)) + 1)
+
+
+def test_rows_like_the_public_ones_keep_about_their_length():
+    rows = ClipNorm(2.0).transform(public_rows())
+    stage = PublicPrecondition(rows, floor=1e-6).fit(none_of(6, bound=2.0))
+    squares = (stage.transform(rows) ** 2).sum(axis=1)
+    assert squares.mean() == pytest.approx(4.0, rel=1e-3)
+    assert stage.typical(2.0, 6) == 2.0
+
+
+def test_no_row_becomes_longer_than_the_floor_allows():
+    rng = np.random.default_rng(0)
+    stage = PublicPrecondition(public_rows(), floor=0.05)
+    before = stage.bound(2.0, 6)
+    assert before == pytest.approx(40.0)
+    stage.fit(none_of(6, bound=2.0))
+    rows = rng.normal(size=(1000, 6))
+    rows[0] = np.eye(6)[5]
+    rows *= 2.0 / np.linalg.norm(rows, axis=1, keepdims=True)
+    longest = np.linalg.norm(stage.transform(rows), axis=1).max()
+    assert 0.99 * stage.bound(2.0) < longest <= stage.bound(2.0) <= before
+    assert stage.lipschitz() == stage.bound(1.0)
+    assert stage.bound(None) is None
+    for floor in (0, -1.0, np.nan, None):
+        with pytest.raises(InputError, match="floor must be a positive number"):
+            PublicPrecondition(public_rows(), floor=floor)
+    with pytest.raises(MissingBound, match="ClipNorm"):
+        PublicPrecondition(public_rows()).fit(none_of(6, bound=None))
+
+
 # PublicScale
 
 
@@ -196,6 +290,6 @@ def test_scaled_rows_are_within_the_bound():
 
 
 def test_an_unfitted_stage_says_so():
-    for stage in (PublicPCA(public_rows(), n_components=2), PublicScale(public_rows())):
+    for stage in (kind(public_rows()) for kind in EVERY_STAGE):
         with pytest.raises(InputError, match="not fitted yet"):
             stage.apply(np.zeros((1, 6)))

@@ -17,7 +17,7 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.privacy import Gaussian
 from tacit.privacy.drift import Drift
 from tacit.stages import Context, PrivateScale
-from tacit.stages.scale import Moments, _lifted
+from tacit.stages.scale import _lifted, exact_moments, released_moments
 
 
 def rows_of(n=50, d=4, radius=2.0, seed=0):
@@ -65,7 +65,7 @@ def test_uncentred_it_divides_by_the_root_mean_square(silence):
 
 def test_exact_moments_are_those_of_numpy():
     rows = rows_of(n=5000, d=3)
-    found = Moments.exact(as_rows(rows, bound=2.0))
+    found = exact_moments(as_rows(rows, bound=2.0))
     assert found.mean == pytest.approx(rows.mean(axis=0), rel=1e-12)
     assert found.square == pytest.approx((rows**2).mean(axis=0), rel=1e-12)
     assert found.variance == pytest.approx(rows.var(axis=0), rel=1e-12)
@@ -112,7 +112,7 @@ def test_the_error_is_normal_with_the_stated_scale():
     d, z, bound = 500, 0.01, 2.0
     # Every sum is far from zero, where squares would be cut off.
     rows = as_rows(bound * np.eye(d), bound=bound)
-    found = [Moments.noisy(rows, Context(1, Key.from_seed(s)), z) for s in range(20)]
+    found = [released_moments(rows, Context(1, Key.from_seed(s)), z) for s in range(20)]
     mean = np.concatenate([m.mean - bound for m in found]) / (math.sqrt(2) * bound * z)
     square = np.concatenate([m.square - bound**2 for m in found]) / (math.sqrt(2) * bound**2 * z)
     for error in (mean, square):

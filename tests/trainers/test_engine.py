@@ -191,19 +191,69 @@ def test_order_blocks_and_threads_do_not_change_the_sum(name, sparse):
         assert (other == expected).all()
 
 
+CUTS = [
+    {"threads": 1},
+    {"threads": 1, "block": 16, "group": 16},
+    {"threads": 2, "block": 16, "group": 32},
+    {"threads": 3, "block": 37, "group": 1000},
+]
+
+
+STORES = ["dense", "sparse", "shifted", "shifted sparse"]
+KEPT = [("exact", store) for store in STORES] + [("strict", "dense"), ("strict", "shifted sparse")]
+
+
+@pytest.mark.parametrize("per_class", [False, True], ids=["flat", "per-class"])
+@pytest.mark.parametrize(("arithmetic", "store"), KEPT, ids=" ".join)
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_removing_a_row_removes_exactly_its_own_sum(name):
-    n = 61
-    rows, targets, loss, weights = problem(name, n=n, d=5)
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss)
-    everything = engine.gradient_sum(weights, 0.6).values
-    for i in range(n):
+def test_removing_a_row_removes_exactly_its_own_sum(name, arithmetic, store, per_class):
+    """Deleted or left out of a batch, however sums are cut: the very integers of that row."""
+    n, d, clip = 61, 5, [0.05, 0.6, 40.0]  # nearly all rows clipped, some, none
+    rows, targets, loss, weights = problem(name, n=n, d=d, settings=3)
+    rows[7] = 0.0
+    rows[8] *= 1e9  # far beyond the bound
+    weights = with_intercept(weights)
+    shift = np.linspace(-0.7, 0.5, d) if "shifted" in store else None
+
+    def engine(which, *, threads, block=None, group=None):
+        part = rows[which]
+        part = sp.csr_array(np.where(np.abs(part) > 0.2, part, 0.0)) if "sparse" in store else part
+        made = Engine(
+            as_rows(part, bound=1.0),
+            targets[which],
+            loss,
+            intercept=0.7,
+            shift=shift,
+            threads=threads,
+            arithmetic=arithmetic,
+        )
+        made._store.block_rows = block or made._store.block_rows
+        made._store.group_rows = group or made._store.group_rows
+        return made
+
+    def total(made, batch=None, count=3):
+        found = made.gradient_sum(weights[:count], clip[:count], batch=batch, per_class=per_class)
+        summed = made.n if batch is None else len(batch)
+        assert_within(found, np.array(clip[:count]) * summed)
+        return found.values
+
+    batch = np.arange(0, n, 2)
+    for turn, i in enumerate((7, 8, 16, n - 1)):
+        cut, other = CUTS[turn % len(CUTS)], CUTS[(turn + 1) % len(CUTS)]
         rest = np.delete(np.arange(n), i)
-        without = Engine(as_rows(rows[rest], bound=1.0), targets[rest], loss)
-        own = Engine(as_rows(rows[i : i + 1], bound=1.0), targets[i : i + 1], loss)
-        difference = everything - without.gradient_sum(weights, 0.6).values
-        assert (difference == own.gradient_sum(weights, 0.6).values).all()
-        assert (difference == engine.gradient_sum(weights, 0.6, batch=np.array([i])).values).all()
+        every, without = engine(np.arange(n), **cut), engine(rest, **other)
+        own = total(engine([i], **other))
+        assert (total(every) - total(without) == own).all()  # deleted: later rows move up
+        assert (total(every) - total(every, rest) == own).all()  # left out
+        assert (total(every, np.array([i])) == own).all()
+        with_it, without_it = np.union1d(batch, [i]), np.setdiff1d(batch, [i])
+        assert (total(every, with_it) - total(every, without_it) == own).all()
+        assert (total(every, count=1) - total(without, count=1) == own[:1]).all()
+    if arithmetic == "exact" and shift is None:  # blanked out, it counts nothing at all
+        null = Engine(
+            as_rows(np.zeros((1, d)), bound=1.0), targets[:1], loss, intercept=0.7, blanks=True
+        )
+        assert not total(null).any()
 
 
 # One row is bounded
@@ -522,3 +572,179 @@ def test_input_that_does_not_fit_is_an_error():
         engine.gradient_sum(weights[0], 1.0)
     with pytest.raises(InputError, match="later class"):
         engine.gradient_sum(weights[:, :, :2], 1.0)
+
+
+# Two parts, each clipped by itself
+
+
+def parts_of(split, d):
+    return [slice(0, split), slice(split, d)]
+
+
+def big_integer_parts(engine, weights, clips):
+    """The sums of both parts with every product in Python integers."""
+    settings, _, outputs = weights.shape
+    rows = integer_rows(engine)
+    grid = Weights.of(weights, engine._scale, "exact")
+    columns = grid.columns.astype(np.int64).astype(object)
+    scores = (rows @ columns.T).astype(np.float64) * grid.unit[:, 0]
+    residual = engine.loss.residual(scores.reshape(-1, settings, outputs), engine._targets)
+    found = []
+    for part, clip in zip(engine.parts, clips, strict=True):
+        some = rows[:, part]
+        norms = np.array([math.sqrt(max(1, sum(v * v for v in row))) for row in some])
+        cube = np.ascontiguousarray(residual.transpose(1, 2, 0))
+        limits = np.broadcast_to(np.asarray(clip, float), (settings,))
+        Clipping.of(limits, outputs, engine._scale, "exact", False).apply(cube, 1 / norms)
+        multipliers = cube.astype(np.int64).astype(object)
+        found.append(np.array([some.T @ z.T for z in multipliers]))
+    return found
+
+
+def float_parts(rows, targets, loss, weights, clips, *, split, per_class=False):
+    """Both parts of every row's gradient, clipped one by one in plain float64."""
+    found = []
+    for part, clip in zip(parts_of(split, rows.shape[1]), clips, strict=True):
+        total = []
+        for setting, bound in zip(weights, np.broadcast_to(clip, len(weights)), strict=True):
+            residual = loss.residual(rows @ setting, targets)
+            gradients = (rows[:, :, None] * residual[:, None, :])[:, part]
+            axes = (1,) if per_class else (1, 2)
+            limit = bound / math.sqrt(setting.shape[1]) if per_class else bound
+            norms = np.sqrt((gradients**2).sum(axis=axes, keepdims=True))
+            total.append((gradients * np.minimum(1, limit / np.maximum(norms, 1e-300))).sum(axis=0))
+        found.append(np.array(total))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "shifted"])
+@pytest.mark.parametrize("name", ["softmax", "squared"])
+def test_the_sums_of_both_parts_equal_big_integer_arithmetic(name, kind):
+    matrix = sparse_rows(n=80)
+    _, targets, loss, weights = problem(name, n=80, d=40)
+    weights = with_intercept(weights)
+    shift = np.random.default_rng(3).normal(size=40) if kind == "shifted" else None
+    data = matrix.toarray() if kind == "dense" else matrix
+    options = {"intercept": 1.0, "shift": shift, "split": 25}
+    engine = Engine(as_rows(data, bound=3.0), targets, loss, **options)
+    clips = [[0.05, 1.0], 0.4]
+    sums = engine.gradient_sums(weights, clips)
+    expected = big_integer_parts(engine, weights, clips)
+    assert [total.start for total in sums] == [0, 25]
+    for total, values in zip(sums, expected, strict=True):
+        assert total.values.dtype == np.int64
+        assert (total.values == values).all()
+
+
+def test_both_parts_are_exact_when_every_row_is_aligned_at_the_largest_norm():
+    n, d = LATTICE_ROWS, 24
+    loss = get_loss("squared")
+    targets = loss.targets(np.full(n, -1e6), 1)
+    weights, clips = np.full((1, d, 1), 1e3), [1.999, 0.4999]
+    engine = Engine(as_rows(np.full((n, d), 1e9), bound=1.0), targets, loss, split=23)
+    one = engine.gradient_sums(weights, clips, batch=np.array([5]))
+    for block in (engine._store.block_rows, n):
+        engine._store.block_rows = block
+        for single, total in zip(one, engine.gradient_sums(weights, clips), strict=True):
+            assert 2**51 < n * math.isqrt(squared_norm(single.values)) <= 2**52
+            assert [int(v) for v in total.values.ravel()] == [
+                n * int(v) for v in single.values.ravel()
+            ]
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+@pytest.mark.parametrize("name", ["softmax", "logistic", "squared"])
+def test_both_parts_are_close_to_plain_float64(name, arithmetic, per_class):
+    rows, targets, loss, weights = problem(name, n=1500, d=20)
+    weights = with_intercept(weights)
+    clips = [np.array([0.1, 1.0]), np.array([0.3, 0.02])]
+    options = {"intercept": 0.5, "arithmetic": arithmetic, "split": 14}
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
+    sums = engine.gradient_sums(weights, clips, per_class=per_class)
+    full = np.column_stack([rows, np.full(1500, 0.5)])
+    expected = float_parts(full, targets, loss, weights, clips, split=14, per_class=per_class)
+    for total, values, clip in zip(sums, expected, clips, strict=True):
+        error = np.abs(total.float() - values).max(axis=(1, 2)) / clip
+        # A short part is rounded to as many units as a long one: its direction is less exact.
+        assert error.max() < (2e-2 if arithmetic == "exact" else 1500 * 2.0**-15)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_no_part_of_a_row_counts_for_more_than_its_clip(name):
+    rng = np.random.default_rng(sum(map(ord, name)))
+    loss = get_loss(name)
+    largest = np.zeros(2)
+    for _ in range(20):
+        d, n = int(rng.integers(2, 30)), 10
+        outputs = 1 if loss.task == "regression" else int(rng.integers(2, 20))
+        rows = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-12, 13, (n, 1))
+        split = int(rng.integers(1, d))
+        rows[0] = 0.0
+        rows[1] = 1e300
+        rows[2, :split] = 0.0  # all in one part
+        rows[3, :split] *= 1e-6
+        rows[4, split:] *= 1e-6
+        clips = [float(c) for c in 2.0 ** rng.uniform(-8, 8, 2)]
+        if loss.task == "regression":
+            targets = loss.targets(rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n), 1)
+        else:
+            targets = make_targets(loss, rng, n, outputs)
+        weights = rng.normal(size=(1, d, outputs)) * 10.0 ** rng.integers(-3, 4)
+        shift = rng.normal(size=d) if rng.random() < 0.5 else None
+        data = sp.csr_array(rows) if rng.random() < 0.5 else rows
+        per_class = bool(rng.random() < 0.3)
+        options = {"shift": shift, "split": split, "threads": 1}
+        engine = Engine(as_rows(data, bound=1.5), targets, loss, **options)
+        with engine:
+            for i in range(n):
+                one = engine.gradient_sums(weights, clips, batch=np.array([i]), per_class=per_class)
+                for p in range(2):
+                    assert_within(one[p], clips[p])
+                    norm = float(np.linalg.norm(one[p].float())) / clips[p]
+                    largest[p] = max(largest[p], norm)
+    assert (largest > 0.999).all() and (largest <= 1).all()  # the search reaches both bounds
+
+
+def test_removing_a_row_removes_exactly_its_own_parts():
+    rows, targets, loss, weights = problem(n=40, d=5)
+    clips = [0.1, 0.6]
+
+    def total(index, **options):
+        engine = Engine(as_rows(rows[index], bound=1.0), targets[index], loss, split=2, **options)
+        return engine.gradient_sums(weights, clips)
+
+    everything = total(np.arange(40))
+    for other in (total(np.arange(40)[::-1]), total(np.arange(40), threads=2)):
+        assert all((a.values == b.values).all() for a, b in zip(everything, other, strict=True))
+    for i in range(0, 40, 3):
+        without, own = total(np.delete(np.arange(40), i)), total(np.array([i]))
+        for whole, rest, one in zip(everything, without, own, strict=True):
+            assert (whole.values - rest.values == one.values).all()
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+def test_parts_that_are_not_clipped_are_parts_of_the_whole(arithmetic):
+    rows, targets, loss, weights = problem()
+    whole = Engine(as_rows(rows, bound=1.0), targets, loss, arithmetic=arithmetic)
+    split = Engine(as_rows(rows, bound=1.0), targets, loss, arithmetic=arithmetic, split=3)
+    sums = split.gradient_sums(weights, [50.0, 50.0])
+    joined = np.concatenate([total.float() for total in sums], axis=1)
+    np.testing.assert_allclose(joined, whole.gradient_sum(weights, 50.0).float(), atol=1e-3)
+
+
+def test_a_split_leaves_columns_on_either_side_and_asks_for_two_clips():
+    rows, targets, loss, weights = problem()
+    good = as_rows(rows, bound=1.0)
+    for split in (0, 7, -1, 8):
+        with pytest.raises(InputError, match="split"):
+            Engine(good, targets, loss, split=split)
+    assert Engine(good, targets, loss, split=7, intercept=0.1).parts == (slice(0, 7), slice(7, 8))
+    engine = Engine(good, targets, loss, split=3)
+    for clips in ([1.0], [1.0, 1.0, 1.0]):
+        with pytest.raises(InputError, match="clips do not suit 2 parts"):
+            engine.gradient_sums(weights, clips)
+    with pytest.raises(InputError, match="1 clips do not suit 2 parts"):
+        engine.gradient_sum(weights, 1.0)
+    with pytest.raises(InputError, match="clip"):
+        engine.gradient_sums(weights, [1.0, 0.0])

@@ -247,7 +247,7 @@ class Records:
     def __init__(self, monkeypatch):
         self.streams, self.draws, self.batches, self.sums = [], [], [], []
         stream, gaussian = Key.stream, Stream.discrete_gaussian
-        gradient_sum, add_noise = Engine.gradient_sum, module._add_noise
+        gradient_sums, add_noise = Engine.gradient_sums, module._add_noise
 
         def spy_stream(key, label, step=0, worker=0):
             self.streams.append((label, step, worker))
@@ -258,9 +258,9 @@ class Records:
             self.draws.append((sigma, drawn))
             return drawn
 
-        def spy_sum(this, weights, clip, *, batch=None, per_class=False):
+        def spy_sum(this, weights, clips, *, batch=None, per_class=False):
             self.batches.append(batch)
-            return gradient_sum(this, weights, clip, batch=batch, per_class=per_class)
+            return gradient_sums(this, weights, clips, batch=batch, per_class=per_class)
 
         def spy_noise(total, *args):
             self.sums.append(total)
@@ -268,7 +268,7 @@ class Records:
 
         monkeypatch.setattr(Key, "stream", spy_stream)
         monkeypatch.setattr(Stream, "discrete_gaussian", spy_gaussian)
-        monkeypatch.setattr(Engine, "gradient_sum", spy_sum)
+        monkeypatch.setattr(Engine, "gradient_sums", spy_sum)
         monkeypatch.setattr(module, "_add_noise", spy_noise)
 
 

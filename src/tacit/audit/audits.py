@@ -31,9 +31,15 @@ TRAINER: Mapping[str, Any] = {"steps": 2, "learning_rate": 0.1}
 
 def settings(name: str, columns: int) -> dict[str, Any]:
     """Settings of a recipe by which the account leaves little room: few steps, a small clip."""
+    both = np.vstack([np.eye(columns), -np.eye(columns)])  # their mean is zero: nothing is moved
     special: dict[str, dict[str, Any]] = {
         "dpsgd": {"batch_size": 8.0},
-        "pillar": {"public": np.eye(columns), "n_components": columns},
+        "dpsgd-f-theory": {"radius": 1.0, "clip": 0.1},
+        "pillar": {"public": both, "n_components": columns},
+        "gep": {"public": both, "n_components": columns // 2},
+        "adadps": {"public": both},
+        "dp-raft": {"clip": 0.1},
+        "dp-raft+pillar": {"clip": 0.1, "public": both, "n_components": columns},
         "jl": {"n_components": columns, "seed": 0},
         "dp-pca": {"n_components": columns},
         # Steps that hardly move: the noise of a step follows the weights.

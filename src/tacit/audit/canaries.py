@@ -25,6 +25,7 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Fit, apply_stages
 from tacit.privacy.accountants import gaussian_mu
 from tacit.stages.base import PlainStage
+from tacit.stages.private_extent import RankStage
 
 __all__ = ["Guessed", "best_guesses", "one_run"]
 
@@ -132,7 +133,7 @@ def _evidence(
     for stage in fitted:
         if isinstance(stage, PlainStage):
             continue  # what it learned is not released
-        if stage.kind == "private":
+        if stage.kind == "private" and not isinstance(stage, RankStage):  # a quantile shows little
             held = np.asarray(seen.collect())
             release = next(sums)
             value, variance = release.value, release.deviation**2
@@ -145,12 +146,17 @@ def _evidence(
     bias = float(plan.trainer.bias) * plan.facts.bound if plan.plan.fit_intercept else 0.0
     if bias:
         held = np.hstack([held, np.full((len(held), 1), bias)])
-    lengths = np.linalg.norm(held, axis=1, keepdims=True)
-    clip = float(plan.trainer.clip)
-    held = held * np.minimum(0.5, clip / np.maximum(lengths, 1e-300))
     for release in tape:
         if release.kind == "step":
             value = release.value[0]
             pull = value[:, 0] - value[:, -1] if value.shape[1] > 1 else -value[:, 0]
-            total += held @ pull / release.deviation**2 / math.sqrt(value.shape[1])
+            clip = plan.trainer.clips[-1 if release.start else 0]
+            part = _clipped(held[:, release.start : release.start + len(value)], clip)
+            total += part @ pull / release.deviation**2 / math.sqrt(value.shape[1])
     return total
+
+
+def _clipped(rows: np.ndarray, clip: float) -> np.ndarray:
+    """Gradients of rows of label 1 at weights of zero, but for their sign."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * np.minimum(0.5, clip / np.maximum(lengths, 1e-300))

@@ -108,12 +108,14 @@ class Subject:
         if q < 1 and self.plan.moves is None:
             rest = self.behind(self.pair.common, tape, key)
         ratios = _likelihood(tape, first, second, q, rest)
-        stages, steps = (sum(ratios[i] for i in _of(tape, kind)) for kind in ("sum", "step"))
+        stages, steps = (
+            sum(ratios[i] for i in _of(tape, *kinds)) for kinds in (("sum", "rank"), ("step",))
+        )
         return np.array([sum(ratios), stages, steps, _collision(tape, first, second)])
 
 
-def _of(tape: Sequence[Release], kind: str) -> list[int]:
-    return [i for i, release in enumerate(tape) if release.kind == kind]
+def _of(tape: Sequence[Release], *kinds: str) -> list[int]:
+    return [i for i, release in enumerate(tape) if release.kind in kinds]
 
 
 def _likelihood(
@@ -167,7 +169,8 @@ def _collision(
             for release, total in zip(tape, sums, strict=True)
             if release.kind == "step"
         ]
-        apart = [float(np.linalg.norm(a - b)) for a, b in combinations(noise[:16], 2)]
+        pairs = [(a, b) for a, b in combinations(noise[:16], 2) if a.size == b.size]
+        apart = [float(np.linalg.norm(a - b)) for a, b in pairs]
         nearest.append(math.log(max(min(apart, default=1.0), 1e-9)))
     return nearest[1] - nearest[0]
 

@@ -19,11 +19,13 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
 from tacit import plan
+from tacit.mechanisms import mean, moments, quantile
 from tacit.mechanisms.additive import BITS, lattice_sum, shorten
 from tacit.mechanisms.noise import Stream
-from tacit.stages import private, private_impute, private_pca, scale
+from tacit.mechanisms.quantile import VOTE
+from tacit.stages import private, private_impute, private_pca
 from tacit.stages.base import densify
-from tacit.trainers import engine, flattest, gradient, local
+from tacit.trainers import engine, flattest, gradient, local, noisy_sgd
 
 __all__ = ["Release", "recorded", "replayed"]
 
@@ -34,18 +36,21 @@ class Release:
 
     Attributes
     ----------
-    kind : {"step", "sum", "test"}
-        A step of training, what a private stage released, or what was chosen: whether a test
-        passed, or one of several models.
+    kind : {"step", "sum", "rank", "test"}
+        A step of training, what a private stage released, votes of its search for a quantile, or
+        what was chosen: whether a test passed, a cell, or a model.
     value : ndarray
-        As released.
+        As released; votes in votes.
     deviation : float
         Standard deviation of the noise that was counted, for vectors and matrices.
+    start : int
+        First column, for a step's sum over a part of the columns.
     """
 
-    kind: Literal["step", "sum", "test"]
+    kind: Literal["step", "sum", "rank", "test"]
     value: np.ndarray
     deviation: float = 1.0
+    start: int = 0
 
 
 def _moment(chunks: Any, bound: float) -> np.ndarray:
@@ -69,7 +74,7 @@ def _step(real: Any, keep: Keep, again: Again | None) -> Any:
             keep(total.float())
             return again().value
         noisy: np.ndarray = real(total, deviations, key, step)
-        keep(Release("step", noisy.copy(), float(deviations[0])))
+        keep(Release("step", noisy.copy(), float(deviations[0]), total.start))
         return noisy
 
     return add
@@ -101,6 +106,43 @@ def _sum(real: Any, keep: Keep, again: Again | None) -> Any:
         return noisy
 
     return add
+
+
+def _ranks(real: Any, keep: Keep, again: Again | None) -> Any:
+    def add(votes: np.ndarray, norm: float, z: float, stream: Any) -> np.ndarray:
+        if again is not None:
+            keep(votes / VOTE)
+            return again().value * VOTE
+        noisy: np.ndarray = real(votes, norm, z, stream)
+        keep(Release("rank", noisy / VOTE, z * norm))
+        return noisy
+
+    return add
+
+
+def _cells(real: Any, keep: Keep, again: Again | None) -> Any:
+    def choose(cells: Any, bits: int, targets: Any, beta: float, stream: Any) -> np.ndarray:
+        if again is not None:
+            found = again().value
+            keep(np.asarray(_log_chance(cells, bits, targets, beta, found)))
+            return found
+        found = real(cells, bits, targets, beta, stream)
+        keep(Release("test", found))
+        return found
+
+    return choose
+
+
+def _log_chance(cells: Any, bits: int, targets: Any, beta: float, found: np.ndarray) -> float:
+    """Logarithm of the probability with which the exponential mechanism chooses these cells."""
+    held, total = np.concatenate(list(cells())), 0.0
+    scale = beta * len(targets.fractions) * VOTE
+    for j, cell in enumerate(found.tolist()):
+        first, weights, gaps = quantile.utilities(held, bits, targets, j)
+        exponents = -np.array(gaps, dtype=np.float64) / scale
+        run = int(np.searchsorted(first, cell, "right")) - 1
+        total += float(exponents[run] - logsumexp(exponents, b=weights))
+    return total
 
 
 def _second_moment(real: Any, keep: Keep, again: Again | None) -> Any:
@@ -152,11 +194,15 @@ SITES: list[tuple[ModuleType, str, Any]] = [
     (gradient, "_add_noise", _step),
     (local, "_add_reports", _reports),
     (private, "noisy_sum", _sum),
-    (scale, "noisy_sum", _sum),
+    (moments, "noisy_sum", _sum),
+    (mean, "noisy_sum", _sum),
+    (quantile, "noisy_ranks", _ranks),
+    (quantile, "exponential_search", _cells),
     (private_impute, "noisy_sum", _sum),
     (private_pca, "noisy_second_moment", _second_moment),
     (plan, "noisy_above", _above),
     (flattest, "exponential_choice", _choice),
+    (noisy_sgd, "exponential_choice", _choice),
 ]
 
 
@@ -189,7 +235,7 @@ def recorded() -> Iterator[list[Release]]:
 def replayed(tape: Sequence[Release]) -> Iterator[list[np.ndarray]]:
     """Release what is on the tape, whatever the table; keep the sums behind it.
 
-    Batches are all rows: which ones were drawn is secret. For a test or a choice, the logarithm
+    Batches are all rows: which ones were drawn is secret. For a test or a selection, the logarithm
     of the probability of its outcome is kept.
     """
     sums: list[np.ndarray] = []

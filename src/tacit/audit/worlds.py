@@ -27,19 +27,18 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.stages import (
     Bound,
     Dedup,
-    Encode,
     PlainImpute,
     PlainPCA,
     PlainScale,
+    PrivateClip,
     PrivatePCA,
-    PublicPCA,
-    PublicScale,
     Quantize,
     RandomProjection,
     SoftPCA,
     Stage,
 )
 from tacit.stages.base import Context, PlainStage
+from tacit.stages.public_rows import PublicStage
 from tacit.trainers import DPSGD
 
 __all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
@@ -81,12 +80,13 @@ def shape(plan: Plan) -> tuple[int, int]:
     """Rows and columns for which the plan can be put to a hard test."""
     n, d = SMALL, 2
     for stage in plan.stages:
-        if isinstance(stage, Encode):
+        if stage.first:
             raise InputError(
-                "an audit makes its own tables of numbers; leave out Encode, which is free"
+                f"an audit makes its own tables of numbers; leave out {stage.name}, which is free"
             )
-        if isinstance(stage, PublicPCA | PublicScale):
-            d = max(d, np.shape(stage.public)[1] if stage.public is not None else 2)
+        public = getattr(stage, "public", None)
+        if public is not None:
+            d = max(d, np.shape(public)[1])
         if isinstance(stage, Bound):
             d = max(d, np.size(stage.low), np.size(stage.high))
         if isinstance(stage, PlainPCA | PrivatePCA):
@@ -164,7 +164,7 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
 def radius(plan: CalibratedPlan) -> float:
     """Norm that rows may have before they are shortened."""
     for stage in plan.plan.stages:
-        if not isinstance(stage, PublicScale | RandomProjection):
+        if not isinstance(stage, PublicStage | RandomProjection):
             bound = stage.bound(None, plan.columns)
             if bound is not None:
                 return bound
@@ -243,6 +243,11 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
             )
     elif isinstance(stage, PlainImpute):
         yield from _gaps(stage, plan, space)
+    elif isinstance(stage, PrivateClip):
+        # Behind it the bias feature may be as long as a row: then labels tell more than rows.
+        row = np.zeros((n, d))
+        row[0, 0] = r
+        yield "PrivateClip: the same row", row, row
     elif isinstance(stage, Dedup | Quantize):
         yield ("clusters that one row breaks", *_clusters(stage, plan, space))
 

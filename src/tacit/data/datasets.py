@@ -21,7 +21,7 @@ from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import FileError
 
-__all__ = ["load_adult", "load_fashion_mnist", "load_mnist"]
+__all__ = ["load_adult", "load_fashion_mnist", "load_mnist", "read_idx"]
 
 Images: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -92,18 +92,28 @@ def _load_images(name: str) -> Images:
 
 
 def _read_idx(folder: Path, name: str, ndim: int, source: str) -> np.ndarray:
-    """An array of bytes in the idx format: 0, 0, type, dimensions, sizes, data."""
     path = next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
     if path is None:
         raise FileError(f"no file {name} or {name}.gz in {folder}; {source}")
+    try:
+        found = read_idx(path)
+    except FileError as error:
+        raise FileError(f"{error}; {source}") from None
+    if found.ndim != ndim:
+        raise FileError(f"{path} is not a whole idx file of bytes; {source}")
+    return found
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """An array of bytes in the idx format: 0, 0, type, dimensions, sizes, data."""
     try:
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error):
-        raise FileError(f"{path} cannot be read or is damaged; {source}") from None
-    start = 4 + 4 * ndim
+        raise FileError(f"{path} cannot be read or is damaged") from None
+    start = 4 + 4 * (data[3] if len(data) > 3 else 0)
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
-    if data[:4] != bytes([0, 0, 8, ndim]) or len(data) != start + math.prod(sizes):
-        raise FileError(f"{path} is not a whole idx file of bytes; {source}")
+    if data[:3] != b"\0\0\x08" or not sizes or len(data) != start + math.prod(sizes):
+        raise FileError(f"{path} is not a whole idx file of bytes")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(sizes)

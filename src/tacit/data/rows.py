@@ -16,10 +16,11 @@ import scipy.sparse as sp
 
 from tacit.exceptions import InputError
 
-__all__ = ["Chunk", "RowMap", "Rows", "as_rows"]
+__all__ = ["Chunk", "RowMap", "Rows", "as_rows", "shares_memory"]
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 CHUNK_ROWS = 4096
+CHUNK_CELLS = 1 << 25  # of the source: 256 MB
 
 
 class RowMap(Protocol):
@@ -54,7 +55,7 @@ class DenseSource:
     sparse = False
 
     def empty(self) -> DenseSource:
-        return DenseSource(np.empty((0, self.d)))
+        return DenseSource(np.empty((0, self.d), dtype=self.array.dtype))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.array[start:stop], dtype=np.float64)
@@ -69,7 +70,7 @@ class SparseSource:
     sparse = True
 
     def empty(self) -> SparseSource:
-        return SparseSource(sp.csr_array((0, self.d)))
+        return SparseSource(sp.csr_array((0, self.d), dtype=self.matrix.dtype))
 
     def slice(self, start: int, stop: int) -> sp.csr_array:
         return self.matrix[start:stop].astype(np.float64)
@@ -105,13 +106,22 @@ class Rows:
         """Whether the source holds sparse rows (maps may still densify chunks)."""
         return bool(self.source.sparse)
 
-    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[tuple[slice, Chunk]]:
-        for start in range(0, self.n, size):
-            stop = min(start + size, self.n)
-            chunk = self.source.slice(start, stop)
-            for row_map in self.maps:
-                chunk = row_map.apply(chunk)
-            yield slice(start, stop), chunk
+    def chunks(
+        self, size: int = CHUNK_ROWS, *, first: int | None = None
+    ) -> Iterator[tuple[slice, Chunk]]:
+        """Rows in order, ``size`` at a time, ``first`` at first; fewer if as wide as images."""
+        size = max(1, min(size, CHUNK_CELLS // max(1, self.source.d)))
+        stop = 0
+        while stop < self.n:
+            start, stop = stop, min(stop + (size if stop else min(first or size, size)), self.n)
+            yield slice(start, stop), self.read(start, stop)
+
+    def read(self, start: int, stop: int) -> Chunk:
+        """Rows from start up to stop, through the maps."""
+        chunk = self.source.slice(start, stop)
+        for row_map in self.maps:
+            chunk = row_map.apply(chunk)
+        return chunk
 
     def through(self, row_map: RowMap, *, d: int, bound: float | None) -> Rows:
         """The same rows seen through one more map."""
@@ -159,6 +169,36 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
             array = array.astype(np.float64)
     _require_finite(array, gaps=gaps)
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
+
+
+def shares_memory(one: Any, other: Any) -> bool:
+    """Whether two tables are one, or hold some cells in common, in memory; no cell is read.
+
+    Arrays, sparse matrices, tables, `Rows` and data frames are looked into; anything else is only
+    asked whether it is the same object.
+    """
+    if one is other:
+        return True
+    theirs = _arrays(other)
+    return any(np.shares_memory(a, b) for a in _arrays(one) for b in theirs)
+
+
+def _arrays(data: Any) -> list[np.ndarray]:
+    """The arrays that hold a table's cells."""
+    if isinstance(data, Rows):
+        data = data.source
+    if isinstance(data, DenseSource | SparseSource):
+        data = data.array if isinstance(data, DenseSource) else data.matrix
+    if isinstance(data, np.ndarray):
+        return [data]
+    if sp.issparse(data):
+        return [data.data] if isinstance(getattr(data, "data", None), np.ndarray) else []
+    if hasattr(data, "column_names") and hasattr(data, "arrays"):  # tacit.data.Table
+        return list(data.arrays())
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # a data frame of pandas
+        columns = (data.iloc[:, i].to_numpy() for i in range(len(data.columns)))
+        return [column for column in columns if isinstance(column, np.ndarray)]
+    return []
 
 
 def _require_numbers(dtype: np.dtype) -> None:

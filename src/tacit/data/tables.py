@@ -179,6 +179,10 @@ class Table:
         view.flags.writeable = False
         return view
 
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays behind the columns: numbers, or codes of text."""
+        return [c.codes if isinstance(c, Text) else c for c in self._columns.values()]
+
     def match(self, name: str, categories: Sequence[str | float]) -> np.ndarray:
         """Position of each cell among categories; -1 if missing, -2 if none of them.
 

@@ -15,7 +15,7 @@ from tacit.privacy.events import Event
 
 __all__ = ["OUTCOMES", "Account", "Book", "Charge", "Remaining"]
 
-OUTCOMES = ("model", "test failed")
+OUTCOMES = ("model", "test failed", "summary")
 UNFINISHED = "not finished"
 
 

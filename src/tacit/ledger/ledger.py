@@ -64,7 +64,7 @@ class Reservation:
     together: float
 
     def commit(self, outcome: str = "model", certificate: str | None = None) -> None:
-        """Record what came of the plan: ``"model"`` or ``"test failed"``, and its certificate."""
+        """Record what came of the plan: model, summary or failed test, and its certificate."""
         self.ledger._commit(self, outcome, certificate)
 
     def to_dict(self) -> dict[str, Any]:

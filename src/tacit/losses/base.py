@@ -7,26 +7,27 @@ belong to the rows, whatever settings stand on the axes between.
 Bit for bit, the residual of a row is the same wherever the row stands and
 whatever stands beside it: sensitivity is a statement about one row, and rounding
 that depends on position would void it. Hence elementwise functions only, and
-sums over the outputs in an order that depends on K alone.
+sums over the outputs in an order that depends on K alone. `Loss.portable` has
+the same loss from operations that cannot be otherwise.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
 from tacit.exceptions import InputError
+from tacit.losses.elementary import FEW_OUTPUTS, LIBRARY, PORTABLE, Array, Functions, fold
 
 __all__ = ["FEW_OUTPUTS", "Array", "Loss", "MarginLoss", "RegressionLoss", "ScalarLoss"]
 
-Array: TypeAlias = Any  # ndarray of float32 or float64, kept as it comes
 Interval: TypeAlias = tuple[Array, Array]  # open, by its ends
 NOWHERE: Interval = (0.0, 0.0)
-FEW_OUTPUTS = 24  # up to here, folding whole columns beats NumPy's reduction of short rows
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Loss(ABC):
     name: ClassVar[str]
     task: ClassVar[Literal["classification", "regression"]]
     convex: ClassVar[bool] = True
+    _by: ClassVar[Functions] = LIBRARY  # what residuals are computed by
 
     @property
     @abstractmethod
@@ -90,6 +92,17 @@ class Loss(ABC):
     @abstractmethod
     def targets(self, values: Any, outputs: int, dtype: Any = np.float64) -> Array:
         """Class indices or numbers, one per row, in the form that `residual` reads."""
+
+    def portable(self) -> Self:
+        """The same loss with its residual from correctly rounded operations alone.
+
+        They are fixed to the last bit, so the result cannot depend on where a row stands or on
+        the machine. For float64. A loss that is defined elsewhere may do otherwise: a strict
+        engine watches it.
+        """
+        same = copy.copy(self)
+        object.__setattr__(same, "_by", PORTABLE)
+        return same
 
     def probabilities(self, scores: Array) -> Array:
         """Probability of each class, of shape ``(rows, ..., classes)``."""
@@ -175,21 +188,10 @@ class RegressionLoss(ScalarLoss):
         return columns
 
 
-def fold(ufunc: np.ufunc, array: Array) -> Array:
-    """Fold the last axis, for each row by the same operations in the same order."""
-    outputs = array.shape[-1]
-    if outputs > FEW_OUTPUTS:  # in C order, or the shape would choose the order of the sum
-        return ufunc.reduce(np.ascontiguousarray(array), axis=-1)
-    folded = array[..., 0].copy()
-    for k in range(1, outputs):
-        ufunc(folded, array[..., k], out=folded)
-    return folded
-
-
-def softmax(scores: Array, out: Array | None = None) -> Array:
-    out = np.subtract(scores, fold(np.maximum, scores)[..., None], out=out)
-    np.exp(out, out=out)
-    return np.divide(out, fold(np.add, out)[..., None], out=out)
+def softmax(scores: Array, out: Array | None = None, by: Functions = LIBRARY) -> Array:
+    out = np.subtract(scores, by.fold(np.maximum, scores)[..., None], out=out)
+    by.exp(out, out=out)
+    return np.divide(out, by.fold(np.add, out)[..., None], out=out)
 
 
 def falling_below(end: Array, limit: Array, slope: float) -> Interval:

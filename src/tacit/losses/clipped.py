@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class Clipped(Loss):
         residual = self.loss.residual(scores, targets, out)
         if isinstance(self.loss, ScalarLoss):
             return np.clip(residual, -limit, limit, out=residual)
-        size = np.sqrt(fold(np.add, np.square(residual)))[..., None]
+        size = np.sqrt(self._by.fold(np.add, np.square(residual)))[..., None]
         tiny = np.finfo(size.dtype).tiny
         shorter = np.minimum(limit / np.maximum(size, tiny), 1)
         return np.multiply(residual, shorter, out=residual)
@@ -116,6 +116,11 @@ class Clipped(Loss):
         loss = self._scalar("curvature")
         free = np.abs(loss.residual(scores, targets)) < self._limit(scores, norms)
         return np.where(free, loss.curvature(scores, targets), 0).astype(scores.dtype)
+
+    def portable(self) -> Self:
+        same = super().portable()
+        object.__setattr__(same, "loss", self.loss.portable())
+        return same
 
     def outputs(self, classes: int) -> int:
         return self.loss.outputs(classes)

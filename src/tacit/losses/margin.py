@@ -33,7 +33,7 @@ class Logistic(MarginLoss):
         return np.logaddexp(0, -u)
 
     def _phi1(self, u: Array) -> Array:
-        return np.negative(expit(np.negative(u, out=u), out=u), out=u)
+        return np.negative(self._by.sigmoid(np.negative(u, out=u), out=u), out=u)
 
     def _phi2(self, u: Array) -> Array:
         return expit(u) * expit(-u)

@@ -31,7 +31,7 @@ class Softmax(Loss):
         return np.log(fold(np.add, np.exp(shifted))) - own
 
     def residual(self, scores: Array, targets: Array, out: Array | None = None) -> Array:
-        out = softmax(scores, out)
+        out = softmax(scores, out, self._by)
         out[np.arange(len(targets)), ..., targets] -= 1
         return out
 

@@ -55,8 +55,8 @@ class Savage(_Bumped):
 
     def _phi1(self, u: Array) -> Array:
         np.multiply(u, 2, out=u)
-        right = expit(u)
-        wrong = expit(np.negative(u, out=u), out=u)
+        right = self._by.sigmoid(u)
+        wrong = self._by.sigmoid(np.negative(u, out=u), out=u)
         return np.multiply(np.multiply(np.square(wrong, out=u), right, out=u), -4, out=u)
 
     def _phi2(self, u: Array) -> Array:
@@ -89,7 +89,7 @@ class Tangent(_Bumped):
         return np.square(2 * np.arctan(u) - 1)
 
     def _phi1(self, u: Array) -> Array:
-        angle = np.arctan(u)
+        angle = self._by.arctan(u)
         np.multiply(angle, 8, out=angle)
         np.subtract(angle, 4, out=angle)
         np.add(np.square(u, out=u), 1, out=u)
@@ -145,10 +145,10 @@ class Tempered(_Bumped):
         return (np.expm1((1 + a) * p) + np.exp((1 + a) * q)) / (1 + a) - np.expm1(a * p) / a
 
     def _phi1(self, u: Array) -> Array:
-        a, p = self._power, log_expit(u)
-        q = log_expit(np.negative(u, out=u), out=u)
-        steep = np.exp(a * p + 2 * q)
-        return np.negative(np.add(np.exp(p + (1 + a) * q), steep, out=u), out=u)
+        a, p = self._power, self._by.log_sigmoid(u)
+        q = self._by.log_sigmoid(np.negative(u, out=u), out=u)
+        steep = self._by.exp(a * p + 2 * q)
+        return np.negative(np.add(self._by.exp(p + (1 + a) * q), steep, out=u), out=u)
 
     def _phi2(self, u: Array) -> Array:
         a, p, q = self._power, expit(u), expit(-u)

@@ -132,7 +132,11 @@ def lattice_sum(chunks: Iterable[Chunk], d: int, bound: float, bits: int = BITS)
     total = np.zeros(d, dtype=np.int64)
     for chunk in chunks:
         # Fewer than 2^23 rows of norm 2^30: below 2^53, so float64 adds them exactly.
-        part = np.asarray(lattice_rows(chunk, bound, bits).sum(axis=0)).reshape(-1)
+        whole = lattice_rows(chunk, bound, bits)
+        if sp.issparse(whole):  # not by a product with ones, as SciPy would
+            part = np.bincount(whole.indices, whole.data, minlength=d)
+        else:
+            part = np.add.reduce(whole, axis=0)
         total += part.astype(np.int64)
     return total
 

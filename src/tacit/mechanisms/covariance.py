@@ -13,12 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
 
+from tacit.exceptions import MachineError
 from tacit.mechanisms.additive import Chunk, lattice_rows
+from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
 from tacit.privacy.drift import Drift
@@ -40,6 +43,7 @@ def noisy_second_moment(
     *,
     size: int,
     drift: Drift | None = None,
+    strict: bool = False,
 ) -> np.ndarray:
     """Σxxᵀ + symmetric Gaussian noise, as a matrix (d, d).
 
@@ -69,6 +73,9 @@ def noisy_second_moment(
         replace-one, sums lie within √2·R² + 2Rτ (`Drift.second_moment`), and σ is
         ``noise_multiplier`` times half of that. Products are taken in float64, with a proven
         bound on their rounding as part of it.
+    strict : bool
+        Whether the products are checked, unless rows have moved; a wrong one then raises
+        `MachineError` (`tacit.mechanisms.checksum`).
 
     Returns
     -------
@@ -84,13 +91,15 @@ def noisy_second_moment(
     array([[1.36, 0.48],
            [0.48, 0.64]])
     """
+    _tested()
     moved = drift if drift is not None and drift.total else None
     reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
     bits = _bits(size, noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
         reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
     total = np.zeros((d, d), dtype=np.int64, order="F")
-    for part in _parts(chunks, d, bound, bits, exact=moved is None):
+    check = _Check(d) if strict and moved is None else None
+    for part in _parts(chunks, d, bound, bits, exact=moved is None, check=check):
         total += part
     sigma = noise_multiplier * reach * UP * 4.0**bits
     every = np.arange(d)
@@ -104,6 +113,19 @@ def noisy_second_moment(
     for j in range(d):
         moment[j, :j] = moment[:j, j]
     return moment
+
+
+@lru_cache(maxsize=1)
+def _tested() -> None:
+    """Once in a process, before the first release: the products against Python's integers."""
+    whole = (np.arange(33 * 19).reshape(33, 19) * 2654435761 >> 7) % (1 << 17) * 2 + 1
+    whole *= np.where(np.arange(33) % 3, 1, -1)[:, None]
+    found = dsyrk(1.0, whole.T.astype(np.float64), beta=1.0, c=np.zeros((19, 19), order="F"))
+    if not (np.triu(found) == np.triu(whole.T.astype(object) @ whole.astype(object))).all():
+        raise MachineError(
+            "a second moment of integers is not exact on this machine, so its noise would not "
+            "protect what it should. Update or reinstall numpy and scipy."
+        )
 
 
 def _bits(size: int, noise: float) -> int:
@@ -126,7 +148,13 @@ def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
 
 
 def _parts(
-    chunks: Iterable[Chunk], d: int, bound: float, bits: int, *, exact: bool
+    chunks: Iterable[Chunk],
+    d: int,
+    bound: float,
+    bits: int,
+    *,
+    exact: bool,
+    check: _Check | None = None,
 ) -> Iterator[np.ndarray]:
     """Upper triangles of Σaaᵀ, int64, over at most `TOGETHER` rows each."""
     held, count = np.zeros((d, d), order="F"), 0
@@ -138,9 +166,36 @@ def _parts(
             if not exact:
                 whole *= 2.0 ** (bits - FINE)
             if count + len(whole) > TOGETHER:
-                yield np.rint(held, out=held).astype(np.int64)
+                yield _collected(held, check)
                 held[...] = 0.0
                 count = 0
+            if check is not None:
+                check.take(whole)
             held = dsyrk(1.0, whole.T, beta=1.0, c=held, overwrite_c=1)
             count += len(whole)
-    yield np.rint(held, out=held).astype(np.int64)
+    yield _collected(held, check)
+
+
+def _collected(held: np.ndarray, check: _Check | None) -> np.ndarray:
+    if check is not None:
+        check.conclude(held)
+    return np.rint(held, out=held).astype(np.int64)
+
+
+class _Check:
+    """Σaaᵀ holds if its product with secret numbers τ is Σa(aᵀτ)."""
+
+    def __init__(self, d: int) -> None:
+        self.probe = Probe(d).residues
+        self.seen = Residues.zeros(d)
+
+    def take(self, rows: np.ndarray) -> None:
+        whole = integers(rows, "a whole number")
+        along = combine(whole, self.probe)
+        self.seen += combine(np.ascontiguousarray(whole.T), along)
+
+    def conclude(self, upper: np.ndarray) -> None:
+        whole = integers(upper, "a second moment")
+        full = whole + whole.T - np.diag(np.diag(whole))
+        require_equal(combine(full, self.probe), self.seen, "the second moment of the rows")
+        self.seen = Residues.zeros(self.probe.word.size)

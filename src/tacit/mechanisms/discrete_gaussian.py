@@ -53,7 +53,7 @@ TOTAL_VARIATION = 2.0**-180
 SIGMA_LIMIT = 2.0**58
 """From here on, x and y + 2kM would leave int64."""
 
-BLOCK = 8192
+BLOCK = 16384
 """Attempts evaluated together: the work arrays then stay in the cache."""
 
 COLUMNS = 512
@@ -64,9 +64,9 @@ LONG_BITS = 192  # length of f and of v when they are drawn in full
 #
 # f: its leading bits settle the comparison unless they equal those of the threshold.
 ALIAS_MARGIN = 0
-# v: in units of 2^-28, float32 errs by at most 16 (exponent, |exponent| < 2), 8 (v) and 8
-# (difference) plus 2^28 times the relative error of exp. A margin of 2^11 therefore allows
-# exp a relative error of 2^-18, some 20 times that of any float32 library.
+# v: in units of 2^-28, float32 errs by at most 160 (five roundings of an exponent below 2 in size),
+# 8 (v) and 8 (difference) plus 2^28 times the relative error of exp. A margin of 2^11 therefore
+# allows exp a relative error of 2^-18, some 20 times that of any float32 library.
 ACCEPT_MARGIN = 2.0**11
 
 _POINT = 320  # fractional bits of the multi-precision numbers
@@ -95,7 +95,8 @@ class Table:
     aliases : tuple of int
         For each column, the k that is taken at and above the threshold.
     marks : ndarray of int64
-        Column and leading 27 bits of its threshold, comparable with 36 leading bits of a word.
+        Column and leading 27 bits of its threshold, less one: the last 36 leading bits of a word
+        for which the column itself is taken, however its other bits go.
     moves : ndarray of int64
         ``aliases[b] - b``.
     kept : float
@@ -194,7 +195,7 @@ def table(sigma: float) -> Table:
         shift=shift,
         thresholds=tuple(thresholds),
         aliases=tuple(aliases),
-        marks=(columns << F_BITS) + leading,
+        marks=(columns << F_BITS) + leading - 1,
         moves=np.array(aliases, dtype=np.int64) - columns,
         # Sum over x >= 0 with half of x = 0, over M times the sum over k: the first is M times
         # the second less one half (Poisson summation; exactly so for M = 1).
@@ -229,7 +230,6 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         # first word, second word, column then y, work, k, x
         self.integers = np.empty((6, BLOCK), dtype=np.int64)
-        self.doubles = np.empty((2, BLOCK), dtype=np.float64)
         self.singles = np.empty((2, BLOCK), dtype=np.float32)
         self.flags = np.empty((2, BLOCK), dtype=np.bool_)
 
@@ -283,21 +283,22 @@ def attempt(
 
 def _pick(n: int, table: Table, long: Long) -> None:
     """Find k: the column below its threshold, its alias at and above it."""
-    first, _, column, above, k, _ = _scratch.integers[:, :n]
+    first, _, column, room, k, _ = _scratch.integers[:, :n]
     unsettled = _scratch.flags[1, :n]
     unsigned = first.view(np.uint64)
     np.right_shift(unsigned, _SHIFT_COLUMN, out=column.view(np.uint64))
-    np.right_shift(unsigned, _SHIFT_F, out=above.view(np.uint64))
-    above -= table.marks.take(column, out=k, mode="wrap")
+    np.right_shift(unsigned, _SHIFT_F, out=room.view(np.uint64))
+    np.subtract(table.marks.take(column, out=k, mode="wrap"), room, out=room)
     table.moves.take(column, out=k, mode="wrap")
     if ALIAS_MARGIN:
-        np.less_equal(np.abs(above), ALIAS_MARGIN, out=unsettled)
+        np.less_equal(np.abs(room + 1), ALIAS_MARGIN, out=unsettled)
     else:
-        np.equal(above, 0, out=unsettled)
-    above >>= 63  # all ones below the threshold
-    np.invert(above, out=above)
-    k &= above
+        np.equal(room, -1, out=unsettled)
+    room >>= 63  # all ones at and above the threshold
+    k &= room
     k += column
+    if not np.count_nonzero(unsettled):
+        return
     for i in np.flatnonzero(unsettled).tolist():
         b = int(column[i])
         f = int(first[i]) >> V_BITS & ((1 << F_BITS) - 1)
@@ -309,19 +310,18 @@ def _judge(n: int, table: Table, long: Long) -> None:
     """Find x, and keep it where v is below exp(-y(y + 2kM)/2σ²)."""
     first, second, y, sums, k, x = _scratch.integers[:, :n]
     kept, perhaps = _scratch.flags[:, :n]
-    a, c = _scratch.doubles[:, :n]
     p, v = _scratch.singles[:, :n]
     np.bitwise_and(second, (1 << table.shift) - 1, out=y)
     k <<= table.shift
     np.bitwise_or(k, y, out=x)
     np.add(k, x, out=sums)
-    # y(y + 2kM) = y(x + kM) may need 116 bits, so it is formed in floating point. y < 2^53 is
-    # exact there; sum, product, constant and its product err by 2^-50 together. σ >= 16M, so the
-    # exponent is above -1023/512.
-    a[...] = y
-    c[...] = sums
-    a *= c
-    np.multiply(a, -0.5 / (table.sigma * table.sigma), out=p, casting="same_kind")
+    # y(y + 2kM) = y(x + kM), below 2^116, in single precision: two conversions, a product, the
+    # constant (at least 2^-117, so a normal number) and its product are five roundings of 2^-24.
+    # σ >= 16M, so the exponent is above -1023/512.
+    p[...] = y
+    v[...] = sums
+    p *= v
+    p *= np.float32(-0.5 / (table.sigma * table.sigma))
     np.exp(p, out=p)
     p *= np.float32(1 << V_BITS)
     first &= _MASK_V

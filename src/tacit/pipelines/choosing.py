@@ -97,6 +97,8 @@ class Problem:
         """One combination; raises what speaks against it."""
         options = self._options(picks)
         plain = any(option.plain for option in options)
+        if plain and self.arithmetic == "strict":
+            raise InputError("arithmetic='strict' needs rows that no plain stage has moved")
         relation = "replace_one" if plain else "replace_special"
         unit = sensitivity(relation)
         groups: list[tuple[Stage, ...]] = [(self.bounds,)]
@@ -149,7 +151,7 @@ class Problem:
         way = chain.walk(stages, self.n, self.d)
         outputs = loss.outputs(self.classes) if loss.task == "classification" else 1
         bias = 0.1 * way.typical if self.last.fit_intercept else 0.0
-        moves = way.movement(loss, outputs, bias, rounded=self.arithmetic == "exact")
+        moves = way.movement(loss, outputs, bias, rounded=self.arithmetic != "fast")
         return 1 + moves.distance(1 / way.typical, way.typical / 2) / way.typical
 
     def _complaint(self, against: Mapping[Picks, str]) -> str:

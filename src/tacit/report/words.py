@@ -53,6 +53,9 @@ ACCOUNTANTS = {
 
 ARITHMETIC = {
     "exact": "exact: sums are computed without rounding and the noise is exact on the same grid",
+    "strict": (
+        "strict: exact, and every sum was checked on the machine before noise was added to it"
+    ),
     "rounded": (
         "rounded: sums are in float64, within a proven distance of the exact ones that counts as "
         "sensitivity, and the noise is exact on the grid they are rounded to"

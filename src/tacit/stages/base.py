@@ -9,7 +9,7 @@ is a row-wise map; an affine one folds into the model's coefficients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -22,6 +22,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
+from tacit.progress import Progress
 
 __all__ = [
     "Context",
@@ -35,6 +36,7 @@ __all__ = [
     "require_columns",
     "require_count",
     "require_positive",
+    "require_unmoved",
 ]
 
 Kind = Literal["free", "public", "private", "plain"]
@@ -60,6 +62,10 @@ class Context:
         Place in the plan; it keeps the randomness of two stages apart.
     drift : Drift or None
         How far the rows that come in may lie from a neighbour's, after plain stages.
+    counted : bool
+        Whether ``size`` is the number of rows itself; not so where that is private.
+    strict : bool
+        Whether exact products are to be checked.
     """
 
     size: int
@@ -68,6 +74,8 @@ class Context:
     before: tuple[Stage, ...] = ()
     position: int = 0
     drift: Drift | None = None
+    counted: bool = True
+    strict: bool = False
 
 
 @dataclass
@@ -93,6 +101,8 @@ class Stage:
     blanks: ClassVar[bool] = False
     #: Whether fitting is an event of its own, which `event` states.
     pays: ClassVar[bool] = False
+    #: Whether it takes rows as they come, so that no other stage may stand in front.
+    first: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -101,6 +111,11 @@ class Stage:
     @property
     def makes_gaps(self) -> bool:
         """Whether rows out may have missing cells although rows in have none."""
+        return False
+
+    @property
+    def takes_tables(self) -> bool:
+        """Whether rows in are rows of a table with named columns."""
         return False
 
     @property
@@ -154,10 +169,39 @@ class Stage:
             )
         return incoming.lipschitz(factor, bound)
 
+    def settle(self, before: Sequence[Stage], *, size: int, outputs: int, mu: float) -> Self:
+        """The same stage with every ``"auto"`` replaced, by public facts only.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            The stages in front, settled and not yet fitted.
+        size, outputs : int
+            Number of rows, or the public stand-in for it; columns of scores.
+        mu : float
+            Gaussian budget left for training, per unit of sensitivity.
+        """
+        return self
+
+    def why(self) -> str:
+        """What `settle` chose and why, in words; empty if there was nothing to choose."""
+        return ""
+
+    def cautions(self) -> tuple[str, ...]:
+        """After `fit`: what a certificate should warn of."""
+        return ()
+
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        """Which rows lie beyond what it was told to expect: asked of public rows only."""
+        return np.zeros(0, dtype=bool)
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         """Learn what the map needs; nothing, unless overridden."""
         as_rows(rows, gaps=self.fills_gaps)
         return self
+
+    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+        """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
 
     def apply(self, chunk: Chunk) -> Chunk:
         """Map one chunk, each row by itself."""
@@ -179,6 +223,10 @@ class Stage:
     def note(self) -> str:
         """One sentence for the certificate: how this stage pays."""
         return ""
+
+    def assumption(self) -> str:
+        """What the guarantee takes for granted on its account; empty if nothing."""
+        return "its public rows are public" if self.kind == "public" else ""
 
     def parameters(self) -> dict[str, Any]:
         """Settings as plain JSON values."""
@@ -206,7 +254,7 @@ class Stage:
 
 @dataclass
 class PrivateStage(Stage):
-    """A stage that looks at the private rows through Gaussian noise.
+    """A stage that looks at the private rows through noise.
 
     Parameters
     ----------
@@ -233,7 +281,11 @@ class PrivateStage(Stage):
         rows = as_rows(rows, gaps=self.fills_gaps)
         context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
         if rows.bound is None:
-            raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
+            raise MissingBound(
+                self.name,
+                "ClipNorm(radius) or Normalize() as a stage before it",
+                "PrivateBounds() there, which finds bounds through noise",
+            )
         if context.noise_multiplier is None:
             raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
         return rows, rows.bound, context, context.noise_multiplier
@@ -308,6 +360,16 @@ def require_count(stage: Stage, name: str) -> int:
             f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
         )
     return int(value)
+
+
+def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
+    """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
+    if incoming is not None and incoming.total:
+        raise InputError(
+            f"{stage.name} counts how many rows lie beyond an edge. All rows that a plain stage "
+            "has moved, however little, may cross it together, so it cannot follow a plain stage; "
+            "put it in front of that"
+        )
 
 
 def require_columns(stage: Any, d: int | None = None) -> list[int]:

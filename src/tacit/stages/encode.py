@@ -43,6 +43,8 @@ class Encode(Stage):
 
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
+    first: ClassVar[bool] = True
+    takes_tables = True
     schema: Schema
 
     def __init__(self, schema: Schema | Mapping[str, Any] | PathLike) -> None:
@@ -91,6 +93,16 @@ class Encode(Stage):
             if isinstance(column, NumberColumn):
                 _require_numbers(table, name)
         return self
+
+    def beyond(self, chunk: Table) -> np.ndarray:
+        found = np.zeros(chunk.n, dtype=bool)
+        for name, column in self.schema.columns.items():
+            if isinstance(column, NumberColumn):
+                values = chunk.column(name)
+                found |= (values < column.low) | (values > column.high)
+            else:
+                found |= chunk.match(name, column.categories) == UNSEEN
+        return found
 
     def apply(self, chunk: Table) -> np.ndarray:
         """Encode a slice of the table: float64, one row for each row."""

@@ -23,7 +23,7 @@ from tacit.stages.base import (
 )
 from tacit.stages.linear import Projection
 
-__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection"]
+__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection", "clamp"]
 
 
 @dataclass
@@ -50,6 +50,9 @@ class ClipNorm(Stage):
 
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0  # a projection on a convex set
+
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        return np.asarray(np.sqrt(np.nansum(densify(chunk) ** 2, axis=1)) > self.radius)
 
     def apply(self, chunk: Chunk) -> Chunk:
         return around_gaps(lambda cells: shorten(cells, self.radius), chunk)
@@ -116,7 +119,7 @@ class Bound(Stage):
             if getattr(self, name) is None:
                 raise InputError(
                     f"Bound needs {name}=: a public bound for every column. Reading it from the "
-                    "private rows would leak it."
+                    "private rows would leak it; PrivateBounds() reads it through noise."
                 )
         low, high = self._limits()
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -152,14 +155,23 @@ class Bound(Stage):
         low, high = self._limits()
         return float(1 / np.min(high / 2 - low / 2)) * (1 + 1e-12)
 
-    def apply(self, chunk: Chunk) -> np.ndarray:
+    def beyond(self, chunk: Chunk) -> np.ndarray:
         low, high = self._limits()
-        middle, half = low / 2 + high / 2, high / 2 - low / 2
-        # Clamp at the end as well: the division may round past one.
-        return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
+        cells = densify(chunk)
+        return np.asarray(((cells < low) | (cells > high)).any(axis=1))
+
+    def apply(self, chunk: Chunk) -> np.ndarray:
+        return clamp(chunk, *self._limits())
 
     def note(self) -> str:
         return "columns are clamped to public bounds"
+
+
+def clamp(chunk: Chunk, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Columns clamped to [low, high] and mapped linearly to [-1, 1]."""
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    # Clamp at the end as well: the division may round past one.
+    return np.clip((np.clip(densify(chunk), low, high) - middle) / half, -1.0, 1.0)
 
 
 @dataclass
@@ -203,7 +215,7 @@ class RandomProjection(Projection):
         stream = key.stream("init", context.position if context else 0)
         words = stream.words(rows.d * self.n_components)
         signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, self.n_components)
-        self._set(signs / math.sqrt(self.n_components), rows)
+        self._set(signs / math.sqrt(self.n_components), rows, context)
         return self
 
     def note(self) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import lattice_rows
+from tacit.mechanisms.checksum import Probe, combine, integers, require_equal
 from tacit.privacy.drift import Drift
-from tacit.stages.base import Stage, require_count
+from tacit.stages.base import Context, Stage, require_count
 
 __all__ = ["Projection", "Subspace"]
 
@@ -24,7 +25,7 @@ class Projection(Stage):
     affine: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
 
-    def _set(self, matrix: np.ndarray, rows: Rows) -> None:
+    def _set(self, matrix: np.ndarray, rows: Rows, context: Context | None) -> None:
         if rows.bound is None:
             raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
         # Whole numbers in units of a power of two: rows in, rows out and coefficients folded
@@ -34,6 +35,7 @@ class Projection(Stage):
         self.matrix_ = np.trunc(matrix / self.unit_) * self.unit_
         self.norm_ = float(np.linalg.norm(self.matrix_, 2)) * (1 + 1e-9)
         self.radius_ = rows.bound
+        self._check = _Check(self.matrix_ / self.unit_) if context and context.strict else None
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return None if radius is None else radius * float(self._require("norm_"))
@@ -58,17 +60,33 @@ class Projection(Stage):
         norm ≤ 2^26 in whole numbers have partial sums ≤ 2^51: exact in any order.
         """
         columns = self._require("matrix_") / self.unit_
-        product = lattice_rows(chunk, self.radius_, bits=25) @ columns
-        return np.asarray(product) * (self.radius_ * self.unit_ * 2.0**-25)
+        rows = lattice_rows(chunk, self.radius_, bits=25)
+        product = np.asarray(rows @ columns)
+        if (check := getattr(self, "_check", None)) is not None:
+            check(rows, product)
+        return product * (self.radius_ * self.unit_ * 2.0**-25)
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef @ self._require("matrix_").T, intercept
 
 
+class _Check:
+    """Rows times a matrix M hold if their product with secret numbers τ is that of rows with Mτ."""
+
+    def __init__(self, columns: np.ndarray) -> None:
+        self.outputs = Probe(columns.shape[1]).residues
+        self.along = combine(integers(columns, "a rounded component"), self.outputs)
+
+    def __call__(self, rows: Chunk, product: np.ndarray) -> None:
+        whole = rows.astype(np.int64)  # cut to whole numbers one by one
+        found = combine(integers(product, "a projected row"), self.outputs)
+        require_equal(combine(whole, self.along), found, "the projection of a row")
+
+
 class Subspace(Projection):
     """A projection on ``n_components`` orthonormal directions."""
 
-    n_components: int
+    n_components: int | str  # a word only while a plan has not settled it
 
     def width(self, d: int) -> int:
         if require_count(self, "n_components") > d:
@@ -84,4 +102,4 @@ class Subspace(Projection):
         if radius is None or d is None:
             return None
         # Orthonormal but for the cut to whole numbers, less than 2^-25 a cell: `_set`.
-        return radius * (1 + math.sqrt(d * self.n_components) * 2.0**-25 + 1e-8)
+        return radius * (1 + math.sqrt(d * self.width(d)) * 2.0**-25 + 1e-8)

@@ -19,7 +19,7 @@ from tacit.privacy import drift as rules
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PlainStage, Stage, densify, require_count, require_positive
-from tacit.stages.scale import Moments, PrivateScale
+from tacit.stages.scale import PrivateScale, exact_moments
 
 __all__ = ["PlainPCA", "PlainScale", "SoftPCA"]
 
@@ -300,7 +300,7 @@ class PlainScale(PlainStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, incoming = _bounded(self, rows, context)
-        exact = Moments.exact(rows)
+        exact = exact_moments(rows)
         self._mean = exact.mean if self.centered else np.zeros(rows.d)
         variance = exact.variance if self.centered else exact.square
         least = self._least if self.tested else 0.0

@@ -1,4 +1,4 @@
-"""Stages that look at the private rows through noise, and pay for it."""
+"""A noisy mean of the private rows, subtracted from them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,37 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk
+from tacit.data.rows import Chunk, Rows
+from tacit.exceptions import InputError
 from tacit.mechanisms.additive import lattice_drift, noisy_sum
+from tacit.mechanisms.mean import instance_optimal_mean, locating_draws
+from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PrivateStage, densify
+from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_unmoved
 
 __all__ = ["PrivateCenter"]
 
 
+METHODS = ("gaussian", "instance-optimal")
+
+
 @dataclass
 class PrivateCenter(PrivateStage):
-    """Subtract a noisy mean (paper 000, Algorithm 3, steps 1 and 2).
+    """Subtract a noisy mean (paper 000, Algorithm 3, steps 1 and 2, or Algorithm 2, step 1).
 
-    The sum of the rows, each of norm at most R, is released with Gaussian noise
-    of standard deviation ``noise_multiplier``·R and divided by the public number
-    of rows. (The paper prints the noise without the division by n.) Two kinds of
-    post-processing, which cost nothing, follow: the noisy mean is shrunk towards
-    zero by the noise it is known to carry (James & Stein 1961, positive part),
-    so a mean that is mostly noise does little harm; and it is brought back into
-    the R-ball, where the true mean lies.
+    ``method="gaussian"``: the sum of the rows, each of norm at most R, is released with Gaussian
+    noise of standard deviation ``noise_multiplier``·R and divided by the public number of rows.
+    (The paper prints the noise without the division by n.)
+
+    ``method="instance-optimal"``: location and radius of the rows are found first, and the noise
+    of the mean is in proportion to that radius, not to R (`tacit.mechanisms.mean`). It takes about
+    57·``noise_multiplier``·√d rows to find them. This is for rows that lie far from the origin
+    compared with how far they lie apart; put `PrivateClip` behind it, which makes use of that.
+
+    Two kinds of post-processing, which cost nothing, follow. What was summed is shrunk by the noise
+    it is known to carry (James & Stein 1961, positive part): towards zero, or towards the location
+    that was found first. So a mean that is mostly noise does little harm. And it is brought back
+    into the R-ball, where the true mean lies.
 
     Parameters
     ----------
@@ -33,16 +45,29 @@ class PrivateCenter(PrivateStage):
         What is spent: a share of the plan's budget, or a fixed amount of noise.
     shrink : bool
         Whether to shrink the noisy mean as described.
+    method : {"gaussian", "instance-optimal"}
+        As described.
     """
 
     shrink: bool = True
+    method: str = "gaussian"
     affine: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in METHODS:
+            raise InputError(f"{self.name}: method={self.method!r} must be {' or '.join(METHODS)}")
 
     def event(self, noise_multiplier: float) -> Gaussian:
         return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
-        return d
+        return d if self.method == "gaussian" else locating_draws(d)
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        if self.method != "gaussian":
+            require_unmoved(self, incoming)
+        return super().drift(incoming, n, d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None:
@@ -58,19 +83,46 @@ class PrivateCenter(PrivateStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        find = self._gaussian if self.method == "gaussian" else self._located
+        mean = find(rows, bound, context, noise_multiplier)
+        length = float(np.linalg.norm(mean))
+        self.mean_ = mean * min(1.0, bound / length) if length else mean
+        return self
+
+    def _gaussian(
+        self, rows: Rows, bound: float, context: Context, noise_multiplier: float
+    ) -> np.ndarray:
         chunks = (chunk for _, chunk in rows.chunks())
         stream = context.key.stream("center", context.position)
         moved = context.drift.total if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, bound)
         total = noisy_sum(chunks, rows.d, bound, noise_multiplier, stream, drift=drift)
-        mean = total / context.size
-        if self.shrink:
-            deviation = noise_multiplier * (bound + drift / 2) / context.size
-            variance = rows.d * deviation**2
-            mean *= max(0.0, 1.0 - variance / max(float(mean @ mean), 1e-300))
-        length = float(np.linalg.norm(mean))
-        self.mean_ = mean * min(1.0, bound / length) if length else mean
-        return self
+        return self._shrunk(
+            total / context.size, noise_multiplier * (bound + drift / 2) / context.size
+        )
+
+    def _located(
+        self, rows: Rows, bound: float, context: Context, noise_multiplier: float
+    ) -> np.ndarray:
+        require_unmoved(self, context.drift)
+        found = instance_optimal_mean(
+            lambda: (chunk for _, chunk in rows.chunks(block_rows(4 * rows.d))),
+            rows.d,
+            bound,
+            noise_multiplier,
+            context.key.stream("center", context.position),
+            rotation=context.key.stream("rotation", context.position),
+            size=context.size,
+            counted=context.counted,
+        )
+        return found.location + self._shrunk(found.mean - found.location, found.deviation)
+
+    def _shrunk(self, mean: np.ndarray, deviation: float) -> np.ndarray:
+        """A noisy vector, shortened by the part of its square that noise is expected to be."""
+        if not self.shrink:
+            return mean
+        variance = len(mean) * deviation**2
+        return mean * max(0.0, 1.0 - variance / max(float(mean @ mean), 1e-300))
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         return densify(chunk) - self._require("mean_")
@@ -79,4 +131,5 @@ class PrivateCenter(PrivateStage):
         return coef, intercept - coef @ self._require("mean_")
 
     def note(self) -> str:
-        return "a mean of the rows was released with Gaussian noise and subtracted"
+        near = "" if self.method == "gaussian" else ", of the size of their spread,"
+        return f"a mean of the rows was released with Gaussian noise{near} and subtracted"

@@ -83,11 +83,12 @@ class PrivatePCA(PrivateStage, Subspace):
             context.key.stream("components", context.position),
             size=context.size,
             drift=context.drift,
+            strict=context.strict,
         )
         _, vectors = eigh(
             moment, subset_by_index=(d - k, d - 1), overwrite_a=True, check_finite=False
         )
-        self._set(vectors[:, ::-1], rows)
+        self._set(vectors[:, ::-1], rows, context)
         return self
 
     def note(self) -> str:

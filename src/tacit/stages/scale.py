@@ -10,53 +10,40 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.data.rows import Chunk, Rows
-from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten
+from tacit.mechanisms.additive import lattice_drift
+from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
 
-__all__ = ["Moments", "PrivateScale"]
+__all__ = ["PrivateScale", "exact_moments", "released_moments"]
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Mean and mean square of every column."""
+def exact_moments(rows: Rows) -> Moments:
+    """Without noise: for plain stages, which never release them."""
+    assert rows.bound is not None
+    total = sum((chunk.sum(axis=0) for chunk in _lifted(rows)), np.zeros(2 * rows.d)) / rows.n
+    return Moments(total[: rows.d], total[rows.d :] * rows.bound)
 
-    mean: np.ndarray
-    square: np.ndarray
 
-    @property
-    def variance(self) -> np.ndarray:
-        return np.maximum(self.square - self.mean**2, 0.0)
-
-    @classmethod
-    def exact(cls, rows: Rows) -> Moments:
-        assert rows.bound is not None
-        total = sum((chunk.sum(axis=0) for chunk in _lifted(rows)), np.zeros(2 * rows.d)) / rows.n
-        return cls(total[: rows.d], total[rows.d :] * rows.bound)
-
-    @classmethod
-    def noisy(cls, rows: Rows, context: Context, noise_multiplier: float) -> Moments:
-        """Both at once, from one noisy sum of the lifted rows (x, x²/R).
-
-        Their norm is at most √2·R, since ‖x²‖ ≤ ‖x‖²; and as ‖x² − y²‖ ≤ 2R‖x − y‖,
-        they move √5 times as far as the rows.
-        """
-        assert rows.bound is not None
-        d, bound = 2 * rows.d, math.sqrt(2) * rows.bound * (1 + 1e-12)
-        moved = context.drift.total if context.drift else 0.0
-        drift = lattice_drift(math.sqrt(5) * moved * (1 + 1e-12), rows.n, d, bound)
-        stream = context.key.stream("scale", context.position)
-        total = noisy_sum(_lifted(rows), d, bound, noise_multiplier, stream, drift=drift)
-        total /= context.size
-        return cls(total[: rows.d], np.maximum(total[rows.d :] * rows.bound, 0.0))
+def released_moments(rows: Rows, context: Context, noise_multiplier: float) -> Moments:
+    """With noise; as ‖x² − y²‖ ≤ 2R‖x − y‖, lifted rows move √5 times as far as the rows."""
+    assert rows.bound is not None
+    moved = context.drift.total if context.drift else 0.0
+    moved = math.sqrt(5) * moved * (1 + 1e-12)
+    return noisy_moments(
+        (chunk for _, chunk in rows.chunks(block_rows(rows.d))),
+        rows.d,
+        rows.bound,
+        noise_multiplier,
+        context.key.stream("scale", context.position),
+        size=context.size,
+        drift=lattice_drift(moved, rows.n, 2 * rows.d, lifted_bound(rows.bound)),
+    )
 
 
 def _lifted(rows: Rows) -> Iterator[np.ndarray]:
-    """Rows (x, x²/R), each of norm at most √2·R."""
     assert rows.bound is not None
-    for _, chunk in rows.chunks(block_rows(rows.d)):
-        dense = shorten(densify(chunk), rows.bound)
-        yield np.hstack([dense, dense * dense / rows.bound])
+    return lifted((chunk for _, chunk in rows.chunks(block_rows(rows.d))), rows.bound)
 
 
 @dataclass
@@ -108,7 +95,7 @@ class PrivateScale(PrivateStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
-        found = Moments.noisy(rows, context, noise_multiplier)
+        found = released_moments(rows, context, noise_multiplier)
         mean = found.mean if self.centered else np.zeros(rows.d)
         length = float(np.linalg.norm(mean))
         self.mean_ = mean * min(1.0, bound / length) if length else mean

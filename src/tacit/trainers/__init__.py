@@ -7,10 +7,15 @@ from tacit.trainers.gamma import GammaSGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
+from tacit.trainers.noisy_sgd import NoisySGD
+from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
 
 __all__ = [
     "DPGD",
+    "DPRAFT",
     "DPSGD",
+    "GEP",
+    "AdaDPS",
     "Engine",
     "Facts",
     "FlattestDPGD",
@@ -18,5 +23,6 @@ __all__ = [
     "GradientTrainer",
     "IteratedSGD",
     "LocalDPGD",
+    "NoisySGD",
     "train_together",
 ]

@@ -37,6 +37,8 @@ class Facts:
         How far the rows of neighbours may lie apart in all, after plain stages.
     shifts, failure
         What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
+    scales : tuple of float
+        What `tacit.stages.PublicPrecondition`, as last stage, divided the columns by.
     loss : Loss, optional
         What is minimised, for settings that follow from its constants.
     limit : float, optional
@@ -52,6 +54,7 @@ class Facts:
     drift: float = 0.0
     shifts: tuple[tuple[float, float], ...] = ()
     failure: float = 0.0
+    scales: tuple[float, ...] = ()
     loss: Loss | None = None
     limit: float | None = None
 
@@ -83,7 +86,9 @@ BALANCE = {
 }
 
 
-def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+def suggest(
+    facts: Facts, given: Mapping[str, Any], balances: Mapping[str, Balance] = BALANCE
+) -> dict[str, Any]:
     """A value for every setting, those in ``given`` kept and taken into account.
 
     The rule weighs noise against time. T steps at rate η, momentum m and clip C
@@ -95,7 +100,7 @@ def suggest(facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that the last quarter cools down.
     """
-    balance = BALANCE[facts.task]
+    balance = balances[facts.task]
     momentum = float(given.get("momentum", 0.9))
     least = balance.clip * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller

@@ -4,23 +4,29 @@ The gradient of a row is its residual times the row, so its norm is a product of
 two norms: rows are clipped without a gradient of their own. In exact arithmetic
 every sum is an integer multiple of a public lattice spacing, the same for any
 order, blocking or number of threads, and one row counts for at most the clipping
-bound, with no slack for rounding (`tacit.trainers.quantize` has the argument).
+bound, with no slack for rounding (`tacit.trainers.quantize` has the argument). A
+split engine does the same for two parts of every row: one forward product, and for
+each part clipping, a lattice and a backward product of its own.
 
 Two things are assumed: the products come from a conventional BLAS, and a loss
 computes the residual of a row in the same way wherever the row stands in an
 array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
 same order. What the stages before the engine do to a row must have that
-property as well.
+property as well. In strict arithmetic both are checked while the engine works
+(`tacit.trainers.strict`), and residuals are computed from correctly rounded
+operations alone.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,11 +36,22 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
-from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, Weights
-from tacit.trainers.schedule import groups_of, ordered_sum, padded
+from tacit.trainers.quantize import (
+    LIMIT,
+    ROUNDED_ROWS,
+    Clipping,
+    Scale,
+    Weights,
+    check_range,
+)
+from tacit.trainers.schedule import Block, groups_of, ordered_sum, padded
+from tacit.trainers.selftest import tested
 from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
+from tacit.trainers.strict import StepCheck, Watch
 
-__all__ = ["Engine", "LatticeSum"]
+__all__ = ["LOSS_UNIT", "Engine", "LatticeSum"]
+
+LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
 
 
 @dataclass(frozen=True)
@@ -47,10 +64,13 @@ class LatticeSum:
         int64 multiples of the lattice spacing, or float64 (fast).
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
+    start : int
+        First column, where the sum is over a part of the columns.
     """
 
     values: np.ndarray
     lattice: np.ndarray
+    start: int = 0
 
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
@@ -63,8 +83,9 @@ class _Step:
 
     index: np.ndarray | None
     operand: Any
-    clipping: Clipping
+    clippings: tuple[Clipping, ...]
     outputs: int
+    check: StepCheck | None
 
 
 class Engine:
@@ -82,13 +103,17 @@ class Engine:
         Gives the residual.
     intercept : float
         Size of a constant feature appended to every row; 0 for none.
-    arithmetic : {"exact", "rounded", "fast"}
-        Integers; float64 sums rounded to a lattice, off by at most
-        `tacit.trainers.quantize.rounding_error`; or float32 without a guarantee.
+    arithmetic : {"exact", "strict", "rounded", "fast"}
+        Integers; integers, with every product checked; float64 sums rounded to a
+        lattice, off by at most `tacit.trainers.quantize.rounding_error`; or float32
+        without a guarantee.
     shift : ndarray of shape (rows.d,), optional
         Public vector subtracted from every row. Sparse rows stay sparse.
     blanks : bool
         Whether a row of zeros counts nothing, not even for the intercept.
+    split : int, optional
+        Columns before this one, and those from it on (the intercept's among them),
+        are two parts of a row's gradient, clipped and summed by themselves.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -120,16 +145,19 @@ class Engine:
         loss: Loss,
         *,
         intercept: float = 0.0,
-        arithmetic: Literal["exact", "rounded", "fast"] = "exact",
+        arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
         blanks: bool = False,
+        split: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         if rows.bound is None:
             raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
-        if arithmetic not in ("exact", "rounded", "fast"):
-            raise InputError(f"arithmetic is {arithmetic!r}; it must be exact, rounded or fast")
+        if arithmetic not in ("exact", "strict", "rounded", "fast"):
+            raise InputError(
+                f"arithmetic is {arithmetic!r}; it must be exact, strict, rounded or fast"
+            )
         if not 0 <= intercept <= LIMIT:
             raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
         if threads is not None and threads < 1:
@@ -142,17 +170,35 @@ class Engine:
             shift = np.asarray(shift, dtype=np.float64)
             if shift.shape != (rows.d,) or not np.isfinite(shift).all():
                 raise InputError(f"shift must hold {rows.d} finite numbers")
+        if arithmetic != "fast":
+            tested()
         self.n = rows.n
         self.d = rows.d + (1 if intercept else 0)
+        if split is not None and not 0 < split < self.d:
+            raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
+        self.split = split
+        cuts = [0, self.d] if split is None else [0, int(split), self.d]
+        self.parts = tuple(slice(*ends) for ends in pairwise(cuts))
         self.loss = loss
         self.arithmetic = arithmetic
+        strict = arithmetic == "strict"
+        self._kind = "exact" if strict else arithmetic
+        self._residual = (loss.portable() if strict else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
-        self._targets = checked_targets(targets, rows.n, arithmetic)
+        self._targets = checked_targets(targets, rows.n, self._kind)
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
         shown = silent if progress is None else progress
         self._store = ingest(
-            rows, self._scale, arithmetic, float(intercept), shift, progress=shown, blanks=blanks
+            rows,
+            self._scale,
+            self._kind,
+            float(intercept),
+            shift,
+            parts=self.parts,
+            progress=shown,
+            blanks=blanks,
         )
+        self._watch = Watch(self._store, self.n, self.d) if strict else None
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -162,6 +208,10 @@ class Engine:
     def outputs(self) -> int | None:
         """Scores per row; None where class indices leave it to the weights."""
         return self._targets.shape[1] if self._targets.ndim == 2 else None
+
+    @property
+    def _total_type(self) -> type[np.int64] | type[np.float64]:
+        return np.int64 if self._kind == "exact" else np.float64
 
     def __enter__(self) -> Self:
         stack = ExitStack()
@@ -205,27 +255,108 @@ class Engine:
             One row counts for at most ``clip`` in norm, exactly so in exact
             arithmetic.
         """
+        (total,) = self.gradient_sums(weights, [clip], batch=batch, per_class=per_class)
+        return total
+
+    def gradient_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]:
+        """`gradient_sum` of every part of the columns, each with a clip of its own.
+
+        One row counts for at most ``clips[p]`` in the sum of part p: together for the
+        root of the sum of their squares, which is reached.
+        """
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape
+        if len(clips) != len(self.parts):
+            raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
+        clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
+        grid = Weights.of(weights, self._scale, self._kind)
+        index = None if batch is None else checked_batch(batch, self.n)
+        count = self.n if index is None else index.size
+        check = None if self._watch is None else self._watch.step(grid, whole=index is None)
+        width = settings * outputs + (0 if check is None else check.extra)
+        total = np.zeros((self.d, width), dtype=self._total_type)
+        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
+        step = _Step(index, self._store.operand(grid), clippings, outputs, check)
+        with self:
+            ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
+        if check is not None:
+            total = check.conclude(total)
+        cube = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
+        sums = []
+        for part, clipping in zip(self.parts, clippings, strict=True):
+            values = np.ascontiguousarray(cube[:, part])
+            if self._kind == "rounded":  # below 2^63: at most 2^26 rows, as checked
+                values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
+            sums.append(LatticeSum(values, clipping.lattice, part.start))
+        return sums
+
+    def _clipping(
+        self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
+    ) -> Clipping:
         try:
             clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
         except ValueError:
             raise InputError(f"clip must be one number or {settings}, one per setting") from None
-        clipping = Clipping.of(clips, outputs, self._scale, self.arithmetic, per_class)
-        operand = self._store.operand(Weights.of(weights, self._scale, self.arithmetic))
-        index = None if batch is None else checked_batch(batch, self.n)
-        count = self.n if index is None else index.size
-        total_type = np.int64 if self.arithmetic == "exact" else np.float64
-        total = np.zeros((self.d, settings * outputs), dtype=total_type)
-        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
-        step = _Step(index, operand, clipping, outputs)
+        return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
+
+    def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
+        """Sum over rows of the loss, each cut to [0, ceiling], in whole numbers.
+
+        Half the ceiling counts nothing, no loss ``-LOSS_UNIT`` and the ceiling or more
+        ``LOSS_UNIT``: so one row, whatever it is, counts for at most ``LOSS_UNIT`` either way, and
+        a row that is replaced moves the sum by twice that at most.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        ceiling : float
+            Positive.
+
+        Returns
+        -------
+        ndarray of int64, shape (S,)
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        scale = 2 / check_range("ceiling", float(ceiling))
+        operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
+        groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
+        total = np.zeros(settings, dtype=np.int64)
+        task = partial(self._group_losses, operand, outputs, scale)
         with self:
-            ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
-        values = np.ascontiguousarray(total.reshape(self.d, settings, outputs).transpose(1, 0, 2))
-        if self.arithmetic == "rounded":  # below 2^63: at most 2^26 rows, as checked
-            values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
-        return LatticeSum(values, clipping.lattice)
+            ordered_sum(task, groups, total, self._pool, self.threads)
+        return total
+
+    def _group_losses(self, operand: Any, outputs: int, scale: float, group: range) -> np.ndarray:
+        try:
+            work = self._idle.pop()
+        except IndexError:
+            work = Workspace()
+        total = 0
+        with np.errstate(all="ignore"):
+            for start in group:
+                stop = min(start + group.step, group.stop)
+                block = padded(None, start, stop)
+                _, scores = self._store.forward(block, operand, work)
+                cube = scores.reshape(-1, outputs, scores.shape[1])
+                targets = self._targets[block]
+                # One setting at a time, as for gradients: a row decides its own value.
+                losses = np.stack([self.loss.value(setting.T, targets) for setting in cube])
+                part = np.nan_to_num(losses.astype(np.float64) * scale - 1, nan=1.0)
+                part = np.rint(np.clip(part, -1.0, 1.0) * LOSS_UNIT)
+                total += part[:, : stop - start].astype(np.int64).sum(axis=1)
+        self._idle.append(work)
+        return np.asarray(total)
 
     def _group_sum(self, step: _Step, group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
@@ -239,22 +370,57 @@ class Engine:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
                 rows, scores = self._store.forward(block, step.operand, work)
-                # Outputs before rows: a sum over outputs then adds whole vectors of rows. One
-                # setting at a time: every row takes the same path whatever runs beside it.
-                cube = scores.reshape(-1, step.outputs, scores.shape[1])
-                targets = self._targets[block]
-                for setting in cube:
-                    self.loss.residual(setting.T, targets, out=setting.T)
-                step.clipping.apply(cube, self._store.inverse_norm[block])
-                scores[:, stop - start :] = 0.0  # padding counts nothing
-                part = self._store.backward(rows, scores, work)
+                multipliers = self._multipliers(step, block, stop - start, scores, work)
+                part = self._store.backward(rows, multipliers, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
                     total += part
+            assert total is not None
+            total = total.astype(self._total_type, copy=False)
         self._idle.append(work)
-        assert total is not None
         return total
+
+    def _multipliers(
+        self, step: _Step, block: Block, count: int, scores: np.ndarray, work: Workspace
+    ) -> list[np.ndarray]:
+        """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
+        targets = self._targets[block]
+        norms = [inverse[block] for inverse in self._store.inverse_norms]
+        if step.check is None:
+            found = self._clipped(step, scores, targets, norms, work)
+        else:
+            step.check.scores(block, count, scores)
+            again = step.check.elsewhere(scores)
+            found = self._clipped(step, scores, targets, norms, work)
+            if again is not None:
+                which, moved = again
+                theirs = [norm[which] for norm in norms]
+                others = self._clipped(step, moved, targets[which], theirs, Workspace())
+                step.check.same(found, which, others)
+        for each in found:
+            each[:, count:] = 0.0  # padding counts nothing
+        return found if step.check is None else step.check.multipliers(block, count, found)
+
+    def _clipped(
+        self,
+        step: _Step,
+        scores: np.ndarray,
+        targets: np.ndarray,
+        norms: Sequence[np.ndarray],
+        work: Workspace,
+    ) -> list[np.ndarray]:
+        """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""
+        # Outputs before rows: a sum over outputs then adds whole vectors of rows. One setting at
+        # a time: every row takes the same path whatever runs beside it.
+        cube = scores.reshape(-1, step.outputs, scores.shape[1])
+        for setting in cube:
+            self._residual(setting.T, targets, out=setting.T)
+        # Clipping is in place, so all parts but the last work on a copy.
+        found = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
+        for each, clipping, inverse in zip(found, step.clippings, norms, strict=True):
+            clipping.apply(each.reshape(cube.shape), inverse)
+        return found
 
     def _check_weights(self, weights: np.ndarray) -> None:
         if weights.ndim != 3 or weights.shape[1] != self.d or 0 in weights.shape:

@@ -64,7 +64,8 @@ class FlattestDPGD(GradientTrainer):
     """
 
     choice_noise: OrAuto = "auto"
-    after_plain: ClassVar[bool] = False
+    takes_drift: ClassVar[bool] = False
+    takes_strict: ClassVar[bool] = False
 
     def check(self, facts: Facts) -> None:
         super().check(facts)

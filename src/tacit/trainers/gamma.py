@@ -42,7 +42,7 @@ class GammaSGD(DPSGD):
     50
     """
 
-    after_plain: ClassVar[bool] = False
+    takes_drift: ClassVar[bool] = False
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,15 +81,17 @@ class GradientTrainer:
     pull: float = 0.0
     clipping: str = "flat"
     bias: OrAuto = "auto"
-    #: Whether its account covers rows that moved with their neighbours' rows.
-    after_plain: ClassVar[bool] = True
+    #: Whether `deviation` covers rows that moved, so that plain stages may come first.
+    takes_drift: ClassVar[bool] = True
+    #: Whether strict arithmetic checks all that it sums.
+    takes_strict: ClassVar[bool] = True
     #: Whether every row is private before it leaves its owner, so that nobody else may look.
     local: ClassVar[bool] = False
     #: Whether its account needs steps that bring no two weights farther apart.
     contracts: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
-    arithmetics: ClassVar[tuple[str, ...]] = ("exact", "fast")
+    arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
 
     @property
     def name(self) -> str:
@@ -178,6 +180,29 @@ class GradientTrainer:
     def remark(self) -> str:
         """What a plan should say of it besides its steps and their noise."""
         return ""
+
+    @property
+    def clips(self) -> tuple[float, ...]:
+        """The clip of every part of a row's gradient that is clipped by itself."""
+        return (float(self.clip),)
+
+    def split(self, facts: Facts) -> int | None:
+        """Column that begins the second part, where there are two."""
+        return None
+
+    def scales(self, facts: Facts, d: int) -> np.ndarray | None:
+        """What the d columns of the rows were divided by, if the weights move as if they were not.
+
+        Public numbers of shape (d, 1). Whatever is done to weights, only the engine
+        sees them scaled.
+        """
+        return None
+
+    def deviations(
+        self, noise_multiplier: float, norm: float, moves: Movement | None
+    ) -> tuple[float, ...]:
+        """Standard deviation of the noise on the sum of every part."""
+        return (self.deviation(noise_multiplier, norm, moves),)
 
     def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
         """Standard deviation of the noise on a sum, at weights of that norm.
@@ -366,11 +391,14 @@ def train_together(
     """
     first = trainers[0]
     for other in trainers:
-        for name in ("steps", "batch_size", "clipping"):
+        for name in ("steps", "batch_size", "clipping", "n_components"):
             if getattr(other, name, None) != getattr(first, name, None):
                 raise InputError(f"settings trained together must have the same {name}")
+    if engine.split != first.split(facts):
+        raise InputError(f"{first.name} needs an engine with split={first.split(facts)}")
     steps = int(first.steps)
-    clip = np.array([float(trainer.clip) for trainer in trainers])
+    clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
+    scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
     momentum = _column([trainer.momentum for trainer in trainers])
     pull = _column([trainer.pull for trainer in trainers])
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
@@ -383,31 +411,39 @@ def train_together(
             batch = first.members(step, engine.n)
             if isinstance(first, DPSGD):
                 batch = key.stream("batch", run * steps + step).include(engine.n, q)
-            total = engine.gradient_sum(
-                weights, clip, batch=batch, per_class=first.clipping == "per-class"
+            seen = weights if scales is None else weights * scales
+            sums = engine.gradient_sums(
+                seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
             if visit is not None:
-                visit(weights, total)
-            norms = _norms(weights)  # public: the last step's outcome
+                visit(weights, sums[0])
+            norms = _norms(seen)  # public: the last step's outcome
             deviations = [
-                trainer.deviation(z, norm, moves)
+                trainer.deviations(z, norm, moves)
                 for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
             ]
             rows = engine.n if batch is None else batch.size
-            noisy = first.noisy(total, deviations, key, run * steps + step, rows)
+            first_sum = (run * steps + step) * len(sums)
+            noisy = np.concatenate(
+                [
+                    first.noisy(total, [d[part] for d in deviations], key, first_sum + part, rows)
+                    for part, total in enumerate(sums)
+                ],
+                axis=1,
+            )
             gradient = noisy / normaliser + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             average += _weight(trainers, step, steps) * weights
             progress("training", step + 1, steps)
-    return average
+    return average if scales is None else average * scales
 
 
-def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, step: int) -> np.ndarray:
-    """The one place where a trainer's sums meet their noise."""
+def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, number: int) -> np.ndarray:
+    """The one place where a trainer's sums meet their noise; each sum has its number."""
     released = np.empty(total.values.shape)
     for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
-        stream = key.stream("noise", step, s)
+        stream = key.stream("noise", number, s)
         deviation = deviations[s]
         if total.values.dtype.kind == "i":
             drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
@@ -435,6 +471,12 @@ def _weight(trainers: Sequence[GradientTrainer], step: int, steps: int) -> np.nd
         "weighted": 2.0 * (step + 1) / (steps * (steps + 1)),
     }
     return _column([weight[trainer.average] for trainer in trainers])
+
+
+def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
+    if all(given is None for given in scales):
+        return None
+    return np.stack([np.ones((d, 1)) if given is None else given for given in scales])
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:

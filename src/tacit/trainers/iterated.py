@@ -56,7 +56,7 @@ class IteratedSGD(GradientTrainer):
     'auto'
     """
 
-    after_plain: ClassVar[bool] = False
+    takes_drift: ClassVar[bool] = False
     contracts: ClassVar[bool] = True
     relations: ClassVar[tuple[str, ...]] = ("replace_special", "replace_one")
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)

@@ -55,7 +55,7 @@ class LocalDPGD(GradientTrainer):
     """
 
     reports: OrAuto = "auto"
-    after_plain: ClassVar[bool] = False
+    takes_drift: ClassVar[bool] = False
     local: ClassVar[bool] = True
     relations: ClassVar[tuple[str, ...]] = ("replace_one",)
 

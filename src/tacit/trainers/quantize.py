@@ -33,6 +33,14 @@ LATTICE_ROWS C / g <= 2**52. Larger sums are taken in 64-bit integers, which
 cannot wrap below 2**24 rows; beyond that a wrap would still be the reduction
 modulo 2**64 of the ideal sum, a function of the released value alone.
 
+**Two parts of a row, each clipped by itself.** An engine may split the columns in two. Write x_p
+for a part of the row, C_p for its clipping bound, and give each part a lattice g_p = s_x s_p and
+multipliers z_p of its own, found from the same residual. With |x_p|, C_p and g_p in place of |x|,
+C and g the argument above holds word for word: |x_p z_p^T| <= C_p / g_p, and the backward product
+of a part, over its own columns, has terms of magnitude LATTICE_ROWS C_p / g_p <= 2**52 in sum. The
+integer norm |x_p| is exact and at most |x|, so T is still large enough; the forward product is one
+and takes the whole row.
+
 **Rows that move with their neighbours' rows** (after a plain stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
 float64 ("rounded" arithmetic) and rounded at the end; `rounding_error` bounds how far that lies

@@ -2,12 +2,13 @@
 
 Both stores answer the same two questions about a block of rows, their scores
 and the sum of rows times multipliers, as exact integers or in float32.
-`tacit.trainers.quantize` says why the integers are exact.
+`tacit.trainers.quantize` says why the integers are exact. The columns lie in one
+part or in two; every part of a row has a norm and multipliers of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
+from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
 from tacit.trainers.quantize import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.trainers.schedule import Block
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
+SLAB = 1 << 18  # columns of 15 bits that float64 adds exactly when multiplied by 20 bits
+Parts: TypeAlias = tuple[slice, ...]  # columns that are clipped together
 
 
 class DenseStore:
@@ -42,18 +46,21 @@ class DenseStore:
 
     group_rows = LATTICE_ROWS
 
-    def __init__(self, n: int, d: int, arithmetic: str) -> None:
+    def __init__(self, n: int, d: int, arithmetic: str, parts: Parts) -> None:
         exact = arithmetic == "exact"
         # About 3 MB in float64: small enough for the cache, large enough to hide the calls.
         self.block_rows = min(LATTICE_ROWS, max(128, 400_000 // d))
         self.values = np.empty((n, d), dtype=np.int16 if exact else FLOAT[arithmetic])
-        self.inverse_norm = np.empty(n, dtype=FLOAT.get(arithmetic, np.float64))
+        self.parts = parts
+        self.inverse_norms = [np.empty(n, dtype=FLOAT.get(arithmetic, np.float64)) for _ in parts]
         self.exact = exact
 
     def fill(self, span: slice, values: np.ndarray) -> None:
         self.values[span] = values
         wide = values.astype(np.float64, copy=False)
-        self.inverse_norm[span] = _inverse_norm(np.einsum("ij,ij->i", wide, wide), self.exact)
+        for columns, norms in zip(self.parts, self.inverse_norms, strict=True):
+            part = wide[:, columns]
+            norms[span] = _inverse_norm(np.einsum("ij,ij->i", part, part), self.exact)
 
     def operand(self, weights: Weights) -> np.ndarray:
         # Powers of two commute with rounding, so the units go into the weights.
@@ -74,10 +81,26 @@ class DenseStore:
         np.matmul(operand, rows.T, out=scores)
         return rows, scores
 
-    def backward(self, rows: np.ndarray, multipliers: np.ndarray, work: Workspace) -> np.ndarray:
-        """Sum over the block of row times multipliers, (d, S*K)."""
-        part = work.array("part", (rows.shape[1], multipliers.shape[0]), rows.dtype)
-        return np.matmul(rows.T, multipliers.T, out=part)
+    def backward(
+        self, rows: np.ndarray, multipliers: Sequence[np.ndarray], work: Workspace
+    ) -> np.ndarray:
+        """Sum over the block of row times multipliers, part by part: (d, S*K)."""
+        total = work.array("sum", (rows.shape[1], multipliers[0].shape[0]), rows.dtype)
+        for columns, some in zip(self.parts, multipliers, strict=True):
+            np.matmul(rows[:, columns].T, some.T, out=total[columns])
+        return total
+
+    def along(self, halves: np.ndarray) -> Residues:
+        """Every row times numbers in two halves (2, d), without the BLAS library."""
+        n, d = self.values.shape
+        total = np.zeros((2, n), dtype=np.int64)
+        for start in range(0, n, self.block_rows):
+            rows = slice(start, start + self.block_rows)
+            for left in range(0, d, SLAB):  # so that float64 is exact
+                columns = slice(left, left + SLAB)
+                wide = self.values[rows, columns].astype(np.float64)
+                total[:, rows] += np.einsum("ij,lj->li", wide, halves[:, columns]).astype(np.int64)
+        return Residues.joined(*total)
 
 
 class SparseStore:
@@ -89,25 +112,35 @@ class SparseStore:
 
     group_rows = LATTICE_ROWS
 
-    def __init__(self, matrix: sp.csr_array, shift: np.ndarray | None, arithmetic: str) -> None:
+    def __init__(
+        self, matrix: sp.csr_array, shift: np.ndarray | None, arithmetic: str, parts: Parts
+    ) -> None:
         self.matrix = matrix
+        self.parts = parts
         # Every block ends in a dense (d, K) result: the more columns, the more rows for it.
         self.block_rows = min(LATTICE_ROWS, max(2048, matrix.shape[1] // 8))
         self.shift = shift
         self.exact = arithmetic == "exact"
-        wide = matrix.astype(np.float64)
-        square = wide.multiply(wide).sum(axis=1)
-        if shift is not None:  # integers below 2**53 where exact, so the differences are too
-            both = square + shift @ shift
-            square = both - 2 * (wide @ shift)
-            if not self.exact:  # a difference of float32 products is never shorter than its error
-                square = np.maximum(square, 2.0**-40 * both)
-        self.inverse_norm = _inverse_norm(square, self.exact)
+        self.inverse_norms = [self._inverse_norm(part) for part in parts]
         if not self.exact:
             kind = FLOAT[arithmetic]
             self.matrix = matrix.astype(kind)
-            self.inverse_norm = self.inverse_norm.astype(kind)
+            self.inverse_norms = [norms.astype(kind) for norms in self.inverse_norms]
             self.shift = None if shift is None else shift.astype(kind)
+
+    def _inverse_norm(self, part: slice) -> np.ndarray:
+        """1 / |x - m| over these columns, by sums that no library has a hand in."""
+        indices = self.matrix.indices
+        inside = (indices >= part.start) & (indices < part.stop)
+        values = np.where(inside, self.matrix.data.astype(np.float64), 0.0)
+        square = self._row_sums(values * values)
+        if self.shift is not None:  # integers below 2**53 where exact, so the differences are too
+            shift = self.shift
+            both = square + np.add.reduce(np.square(shift[part]))
+            square = both - 2 * self._row_sums(values * shift[indices])
+            if not self.exact:  # a difference of float32 products is never shorter than its error
+                square = np.maximum(square, 2.0**-40 * both)
+        return _inverse_norm(square, self.exact)
 
     def operand(self, weights: Weights) -> Any:
         columns = np.ascontiguousarray(weights.columns.T)
@@ -126,7 +159,16 @@ class SparseStore:
         scores *= unit
         return rows, scores
 
-    def backward(self, rows: sp.csr_array, multipliers: np.ndarray, work: Workspace) -> np.ndarray:
+    def backward(
+        self, rows: sp.csr_array, multipliers: Sequence[np.ndarray], work: Workspace
+    ) -> np.ndarray:
+        sums = [self._product(rows, some) for some in multipliers]
+        if len(sums) == 1:
+            return sums[0]
+        # Cutting columns out of every block would take longer than the products left unused.
+        return np.concatenate([s[part] for s, part in zip(sums, self.parts, strict=True)])
+
+    def _product(self, rows: sp.csr_array, multipliers: np.ndarray) -> np.ndarray:
         columns = np.ascontiguousarray(multipliers.T)
         if not self.exact:
             part = rows.T @ columns
@@ -146,6 +188,22 @@ class SparseStore:
         total = columns.sum(axis=0).astype(np.int64)
         return part - self.shift.astype(np.int64)[:, None] * total
 
+    def along(self, halves: np.ndarray) -> Residues:
+        """Every row times numbers in two halves (2, d), without SciPy's products."""
+        values, indices = self.matrix.data.astype(np.int64), self.matrix.indices
+        numbers = halves.astype(np.int64)
+        sums = [segment_sums(values * half[indices], self.matrix.indptr) for half in numbers]
+        found = Residues.joined(*sums)
+        if self.shift is None:
+            return found
+        moved = self.shift.astype(np.int64)
+        return found - Residues.joined(*((half * moved).sum(keepdims=True) for half in numbers))
+
+    def _row_sums(self, values: np.ndarray) -> np.ndarray:
+        """Sums of the stored entries of every row."""
+        n = self.matrix.shape[0]
+        return np.bincount(np.repeat(np.arange(n), np.diff(self.matrix.indptr)), values, n)
+
 
 class Workspace:
     """Scratch arrays of one worker, kept from block to block."""
@@ -161,6 +219,12 @@ class Workspace:
             flat = self._flat[name] = np.empty(size, dtype)
         return flat[:size].reshape(shape)
 
+    def copy(self, name: str, values: np.ndarray) -> np.ndarray:
+        """A copy of these values, in such an array."""
+        copied = self.array(name, values.shape, values.dtype)
+        np.copyto(copied, values)
+        return copied
+
 
 def ingest(
     rows: Rows,
@@ -169,6 +233,7 @@ def ingest(
     intercept: float,
     shift: np.ndarray | None,
     *,
+    parts: Parts,
     progress: Progress,
     blanks: bool = False,
 ) -> DenseStore | SparseStore:
@@ -180,14 +245,14 @@ def ingest(
     constant = convert(np.array([intercept])) if intercept else np.empty(0)
     d = rows.d + constant.size
     dense: DenseStore | None = None
-    parts: list[sp.csr_array] = []
+    held: list[sp.csr_array] = []
     for span, chunk in rows.chunks():
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
         if sp.issparse(chunk) and dense is None:
-            parts.append(_sparse_chunk(chunk, convert, constant, blanks))
-        elif not sp.issparse(chunk) and not parts:
-            dense = DenseStore(rows.n, d, arithmetic) if dense is None else dense
+            held.append(_sparse_chunk(chunk, convert, constant, blanks))
+        elif not sp.issparse(chunk) and not held:
+            dense = DenseStore(rows.n, d, arithmetic, parts) if dense is None else dense
             values = np.asarray(chunk) if shift is None else chunk - shift
             values = convert(values)
             if constant.size:
@@ -198,13 +263,13 @@ def ingest(
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
         progress("rows", span.stop, rows.n)
-    if not parts:
-        return DenseStore(0, d, arithmetic) if dense is None else dense
+    if not held:
+        return DenseStore(0, d, arithmetic, parts) if dense is None else dense
     moved = None
     if shift is not None:  # not clamped: `Scale.radius` allows for its norm
         moved = np.rint(shift / scale.unit) if arithmetic == "exact" else shift
         moved = np.concatenate([moved, np.zeros(constant.size)])
-    return SparseStore(sp.csr_array(sp.vstack(parts, format="csr")), moved, arithmetic)
+    return SparseStore(sp.csr_array(sp.vstack(held, format="csr")), moved, arithmetic, parts)
 
 
 def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:

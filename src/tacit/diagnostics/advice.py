@@ -1,0 +1,359 @@
+r"""Which recipe suits the rows: bounds on excess risk, put side by side.
+
+Every option is priced by a theorem of `tacit.theory` with a known constant, per unit of N, the norm
+of the best weights (all of them grow with N alike), for slope G = 1 of the loss:
+
+- rows as they are: descent on their rank (paper 001, Theorem 3.1), gradients of norm up to the
+  longest row;
+- centred: the same for gradients clipped to the root mean square distance to the mean (paper 001,
+  Corollary 5.2, on the objective that clipping optimises), with one dimension more for the
+  intercept; the mean itself costs the recipe's share of the budget. The largest distance would
+  count if nothing were clipped, but paper 000 finds that the mean one tells what is gained;
+- projected on k components, public (paper 003) or noisy: descent on rank k, and the scores that
+  the best weights θ* lose. Weights within the components give projected rows and rows the same
+  score, so only θ* loses: (1/n)Σ|⟨θ*, (I − P)xᵢ⟩| ≤ √(θ*ᵀ(I − P)M(I − P)θ*) ≤ N·√λ_{k+1}, with
+  M = XᵀX/n, by Jensen's inequality; where separators were trained, the root itself is taken.
+  Noisy components, of M + E, lose √(λ_{k+1} + 2‖E‖) at most, and leave less of the budget;
+- exact components of the private rows: paper 004, Proposition 9, corrected, with more noise by
+  their eigengap, and noise in all dimensions.
+
+A bound is not an accuracy. It tells what limits a recipe: dimension, length of rows, or what is
+projected away.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.exceptions import InputError
+from tacit.privacy.accountants import gaussian_epsilon, gaussian_mu
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import sensitivity
+from tacit.theory import Risk, descent, halfspaces, projection
+
+__all__ = ["Advice", "Facts", "Option", "advise"]
+
+CENTRE_SHARE = 0.1  # of μ, that the recipe dpsgd-f spends on the mean
+PCA_SHARE = 0.5  # of μ, that the recipe dp-pca spends on the second moment
+FAILURE = 0.05  # of statements about the noise of dp-pca
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What advice rests on: of the private rows themselves, or released with noise.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and columns.
+    rank : int
+        Of the rows, at most.
+    tails : ndarray of shape (d + 1,)
+        Sum of the eigenvalues of XᵀX/n behind the first k, at most.
+    eigenvalues : ndarray of shape (d,)
+        λ₁ ≥ λ₂ ≥ …, at most.
+    lost : ndarray of shape (d + 1,)
+        Root mean square of the score that weights of norm one lose outside the first k
+        eigenvectors, at most: √λ_{k+1}, or less for weights that are known.
+    gaps : ndarray of shape (d,)
+        λ_k − λ_{k+1}, at least.
+    longest : float
+        Norm of a row, at most.
+    typical : float
+        Root mean square distance of rows to the mean.
+    copies : float
+        Part of the rows that are copies of others; not a number if nobody looked.
+    decay : float
+        Power by which restricted Lipschitz coefficients fall; likewise.
+    margin, xi : float, ndarray
+        γ and ξ_k of paper 003, Definition 3, if somebody looked.
+    """
+
+    n: int
+    d: int
+    rank: int
+    tails: np.ndarray
+    eigenvalues: np.ndarray
+    lost: np.ndarray
+    gaps: np.ndarray
+    longest: float
+    typical: float
+    copies: float = math.nan
+    decay: float = math.nan
+    margin: float = math.nan
+    xi: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Option:
+    """A recipe with its settings, and what a theorem promises for it.
+
+    Attributes
+    ----------
+    recipe : str
+    settings : dict
+        Options of the recipe.
+    risk : Risk
+        Excess empirical risk at most, per unit of the norm of the best weights.
+    why : str
+    needs : str
+        What else it takes; empty if nothing.
+    """
+
+    recipe: str
+    settings: dict[str, Any]
+    risk: Risk
+    why: str
+    needs: str = ""
+
+    @property
+    def flags(self) -> str:
+        """As ``tacit fit`` takes them."""
+        names = {"n_components": "components"}
+        more = "".join(f" --{names.get(k, k)} {v:.3g}" for k, v in self.settings.items())
+        public = " --public TABLE" if self.recipe == "pillar" else ""
+        return f"--recipe {self.recipe}{more}{public}"
+
+    def to_dict(self) -> dict[str, Any]:
+        given = {"recipe": self.recipe, "settings": dict(self.settings), "why": self.why}
+        return {**given, "needs": self.needs, "flags": self.flags, "bound": self.risk.to_dict()}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Options, the best bound first, and remarks.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget that training is meant to have.
+    options : tuple of Option
+    remarks : tuple of str
+    """
+
+    epsilon: float
+    delta: float
+    options: tuple[Option, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def best(self) -> Option:
+        """The first option that needs nothing else."""
+        return next(option for option in self.options if not option.needs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "best": self.best.recipe,
+            "options": [option.to_dict() for option in self.options],
+            "remarks": list(self.remarks),
+        }
+
+
+def advise(
+    facts: Facts, *, epsilon: float = 1.0, delta: float = 1e-6, neighbors: str = "replace_special"
+) -> Advice:
+    """Weigh recipes for rows of which these facts are known.
+
+    Parameters
+    ----------
+    facts : Facts
+    epsilon, delta : float
+        Budget of the training to come.
+    neighbors : str
+        Relation, for recipes that leave a choice.
+
+    Examples
+    --------
+    >>> tails = np.append(0.5 ** np.arange(20), 0.0)
+    >>> values = -np.diff(tails)
+    >>> lost = np.sqrt(np.append(values, 0.0))
+    >>> facts = Facts(5000, 20, 20, tails, values, lost, values / 2, 1.0, 0.3)
+    >>> advise(facts).best.recipe
+    'dpsgd-f'
+    """
+    Budget(epsilon, delta)
+    sensitivity(neighbors)
+    if (
+        facts.n < 1
+        or facts.rank < 0
+        or not (
+            len(facts.tails) == len(facts.lost) == facts.d + 1
+            and len(facts.gaps) == len(facts.eigenvalues) == facts.d
+        )
+    ):
+        raise InputError("facts must be those of one row or more, with d eigenvalues")
+    mu = gaussian_mu(epsilon, delta)
+    context = _Context(facts, epsilon, delta, neighbors, mu)
+    options = [_as_they_are(context), _centred(context), _public(context), _noisy(context)]
+    if (tested := _tested(context)) is not None:
+        options.append(tested)
+    options.sort(key=lambda option: option.risk.value)
+    return Advice(epsilon, delta, tuple(options), tuple(_remarks(context)))
+
+
+@dataclass(frozen=True)
+class _Context:
+    facts: Facts
+    epsilon: float
+    delta: float
+    neighbors: str
+    mu: float
+
+    def budget(self, share: float = 0.0) -> dict[str, Any]:
+        """What is left of the budget, after a share of μ went into a stage."""
+        left = self.mu * math.sqrt(1 - share**2)
+        epsilon = self.epsilon if not share else gaussian_epsilon(left, self.delta)
+        return {"epsilon": max(epsilon, 1e-9), "delta": self.delta}
+
+
+def _as_they_are(c: _Context) -> Option:
+    f, rank = c.facts, max(c.facts.rank, 1)
+    found = descent.risk(f.n, rank, **c.budget(), lipschitz=f.longest or 1.0, neighbors=c.neighbors)
+    return Option("dp-gd", {}, found, f"rows of norm {f.longest:.3g} and rank {f.rank}")
+
+
+def _centred(c: _Context) -> Option:
+    f = c.facts
+    rank = min(max(f.rank, 1) + 1, max(f.n, 2))
+    found = descent.clipped_risk(
+        f.n, rank, **c.budget(CENTRE_SHARE), clip=max(f.typical, 1e-12), neighbors=c.neighbors
+    )
+    assumes = (*found.assumes, "the mean is taken off exactly; its noise is left out here")
+    found = replace(found, assumes=assumes)
+    why = f"rows are {f.typical:.3g} away from their mean, in the mean square"
+    return Option("dpsgd-f", {}, found, why)
+
+
+def _public(c: _Context) -> Option:
+    f = c.facts
+    found, k = _best_projection(c, f.lost, c.budget())
+    assumes = (*found.assumes, "the public rows have the components of the private ones")
+    kept = 1 - f.tails[k] / f.tails[0] if f.tails[0] else 1.0
+    why = f"{k} components keep {kept:.1%} of the squared norm"
+    option = Option("pillar", {"n_components": k}, replace(found, assumes=assumes), why)
+    return replace(option, needs="public rows like the private ones")
+
+
+def _tested(c: _Context) -> Option | None:
+    """Exact components of the private rows, behind a test: more noise by 1/gap, replace-one."""
+    f = c.facts
+    usable = np.flatnonzero(f.gaps[: max(f.rank, 1)] > 1e-6)
+    if not len(usable):
+        return None
+    best: tuple[Risk, int] | None = None
+    for at in usable:
+        k, gap = int(at) + 1, float(f.gaps[at]) / max(f.longest, 1e-300) ** 2
+        # `tacit.privacy.price`, "pca": 1 + 1/(2·gap) for unit rows and data-Lipschitz constant 1.
+        found = projection.risk(
+            f.n,
+            k,
+            **c.budget(),
+            tail=max(float(f.tails[k]), 0.0),
+            bound=f.longest or 1.0,
+            inflation=1 + 1 / (2 * gap),
+        )
+        if best is None or found.value < best[0].value:
+            best = found, k
+    assert best is not None
+    found, k = best
+    gap = float(f.gaps[k - 1])
+    why = f"the {k}. eigengap is {gap:.3g}: {1 + f.longest**2 / (2 * gap):.3g} times the noise"
+    return Option(
+        "ptr-pca",
+        {"n_components": k, "gap": gap / 2},
+        found,
+        why,
+        needs="a gap declared from public knowledge; it is counted for replace_one",
+    )
+
+
+def _noisy(c: _Context) -> Option:
+    """Components of a noisy second moment: half of μ, and eigenvalues that noise may hide."""
+    f = c.facts
+    noise = sensitivity(c.neighbors) * f.longest**2 / (PCA_SHARE * c.mu)
+    # ‖E‖ ≤ σ(√(2d) + t) but for e^(−t²/2) on either side, see `tacit.stages.PrivatePCA`.
+    edge = noise * (math.sqrt(2 * f.d) + math.sqrt(2 * math.log(2 / FAILURE))) / f.n
+    # ‖(I − P̂)M(I − P̂)‖ ≤ λ̂_{k+1} + ‖E‖ ≤ λ_{k+1} + 2‖E‖: whatever the best weights are.
+    hidden = np.append(np.sqrt(f.eigenvalues[1:] + 2 * edge), [0.0])
+    found, k = _best_projection(c, np.append(f.longest, hidden), c.budget(PCA_SHARE))
+    why = f"noise hides eigenvalues below {edge:.3g}; {k} components"
+    return Option("dp-pca", {"n_components": k}, replace(found, failure=FAILURE), why)
+
+
+def _best_projection(c: _Context, lost: np.ndarray, budget: dict[str, Any]) -> tuple[Risk, int]:
+    """The number of components for which descent on them, and what they lose, is least."""
+    f = c.facts
+    most = max(1, min(f.d, f.rank))
+    best: tuple[Risk, int] | None = None
+    for k in np.unique(np.geomspace(1, most, 64).round().astype(int)).tolist():
+        found = descent.risk(f.n, k, **budget, lipschitz=f.longest or 1.0, neighbors=c.neighbors)
+        found = replace(
+            found,
+            value=found.value + float(lost[k]),
+            assumes=(*found.assumes, "rows projected; the best weights lose what lies outside"),
+        )
+        if best is None or found.value < best[0].value:
+            best = found, k
+    assert best is not None
+    return best
+
+
+def _remarks(c: _Context) -> list[str]:
+    f, said = c.facts, []
+    if f.typical and f.longest:
+        ratio = f.typical / f.longest
+        helps = "much" if ratio < 0.7 else "somewhat" if ratio < 0.9 else "little"
+        said.append(
+            f"Centring helps {helps}: rows are {ratio:.2f} of their length away from their mean "
+            "(paper 000 finds that the smaller this is, the more DPSGD-F gains)."
+        )
+    if f.rank < f.d:
+        said.append(
+            f"Rank {f.rank} of {f.d} columns: the other columns cost nothing (paper 001, "
+            "Theorem 3.1), so nothing is gained by leaving them out."
+        )
+    if f.decay > 0.5:
+        said.append(
+            f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}: above 1/2, so the risk "
+            "of descent does not grow with the number of columns (paper 002, Theorem 3.3)."
+        )
+    elif f.decay <= 0.5:
+        said.append(
+            f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}, not faster than 1/2: "
+            "paper 002 promises no freedom from the dimension here."
+        )
+    if f.margin > 0 and f.xi is not None:
+        said.append(_halfspaces(c, f.xi))
+    if f.copies > 0.01:
+        said.append(
+            f"{f.copies:.1%} of the rows are copies of others. If a person may have several rows, "
+            "the guarantee is for rows; Dedup(radius=0, crowd=...) takes copies out, at a price: "
+            "tacit price dedup."
+        )
+    return said
+
+
+def _halfspaces(c: _Context, xi: np.ndarray) -> str:
+    """Orders of error rates for rows that are separable (paper 003, Table V, corrected)."""
+    f = c.facts
+    given: dict[str, Any] = {"epsilon": c.epsilon, "margin": min(f.margin, 1.0), "d": f.d}
+    tried = []
+    for k in np.unique(np.geomspace(1, f.d, 48).round().astype(int)).tolist():
+        part = min(float(xi[k]), 1 - 1e-9)
+        tried.append((halfspaces.error_rates(f.n, **given, k=k, xi=part), k))
+    names = {"noisy descent": "all columns", "random projection": "jl"}
+    orders = [f"{names[name]} {tried[0][0][name].value:.2g}" for name in names]
+    rates, k = min(tried, key=lambda item: item[0]["public components"].value)
+    public = rates["public components"].value
+    if math.isfinite(public):
+        orders.append(f"pillar with {k} components {public:.2g}")
+    return (
+        f"The classes are separable with margin {f.margin:.3g}. Orders of the error rate by paper "
+        f"003, Table V: {', '.join(orders)}."
+    )

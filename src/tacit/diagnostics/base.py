@@ -1,0 +1,73 @@
+"""What every diagnosis has in common: it reads private rows, and says that it may not go out."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tacit.data.rows import Rows, as_rows
+from tacit.exceptions import InputError
+
+__all__ = ["NOTICE", "NotReleasable", "require_rows"]
+
+NOTICE = "NOT RELEASABLE: read off the private rows without noise. Keep it as private as they are."
+MOST_COLUMNS = 8192  # whose second moment takes half a gigabyte
+
+
+class NotReleasable:
+    """Base class of results that were computed from private rows without noise.
+
+    Dataclasses below it list what they found as fields; those marked ``hidden`` are for further
+    computation only. Text and JSON carry the notice. No certificate or model file takes one.
+    """
+
+    releasable: ClassVar[Literal[False]] = False
+
+    def facts(self) -> dict[str, Any]:
+        """What was found, as plain JSON values."""
+        shown = [item for item in fields(self) if not item.metadata.get("hidden")]  # type: ignore[arg-type]
+        return {item.name: plain(getattr(self, item.name)) for item in shown}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts, with the notice."""
+        return {"releasable": False, "notice": NOTICE, **self.facts()}
+
+    def __str__(self) -> str:
+        lines = [NOTICE]
+        for name, value in self.facts().items():
+            if isinstance(value, list) and len(value) > 8:
+                value = [*value[:8], "…"]
+            lines.append(f"  {name}: {value}")
+        return "\n".join(lines)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; what is not finite is None."""
+    if isinstance(value, NotReleasable):
+        return value.facts()
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def require_rows(data: Any) -> Rows:
+    """Rows of numbers, at least one, of no more columns than a second moment has room for."""
+    rows = as_rows(data)
+    if rows.n < 1 or rows.d < 1:
+        raise InputError("there are no rows, or no columns, to look at")
+    if rows.d > MOST_COLUMNS:
+        raise InputError(
+            f"{rows.d} columns are more than {MOST_COLUMNS}; project them first, for instance with "
+            "RandomProjection"
+        )
+    return rows

@@ -1,0 +1,158 @@
+"""How many rows are clipped along a run, and how long gradients are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.data.rows import Rows
+from tacit.diagnostics.base import NotReleasable, require_rows
+from tacit.exceptions import InputError
+from tacit.losses import Loss, get_loss
+from tacit.stages.base import densify
+from tacit.trainers import DPGD, Facts
+from tacit.trainers.gradient import GradientTrainer
+
+__all__ = ["Clipping", "clipping"]
+
+MOST_VALUES = 1 << 21
+MOST_PRODUCTS = 1 << 26  # of them with all outputs, in a step
+POINTS = 24  # of the run that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Clipping(NotReleasable):
+    """What clipping does along a run.
+
+    Attributes
+    ----------
+    clip : float
+        The bound on the norm of a row's gradient.
+    steps : ndarray of int
+        Steps that are told of, from 0.
+    clipped : ndarray
+        Part of the rows whose gradient was longer than the bound, at each of them.
+    median_norm : ndarray
+        Median norm of the gradients there, before clipping.
+    kept : ndarray
+        Norm of the mean clipped gradient over that of the mean gradient.
+    rows_used : int
+    """
+
+    clip: float
+    steps: np.ndarray
+    clipped: np.ndarray
+    median_norm: np.ndarray
+    kept: np.ndarray
+    rows_used: int
+
+
+def clipping(
+    data: Any,
+    labels: Any,
+    *,
+    loss: str | Loss | None = None,
+    trainer: GradientTrainer | None = None,
+    mu: float = math.inf,
+    centre: bool = True,
+    most_values: int = MOST_VALUES,
+    seed: int = 0,
+) -> Clipping:
+    """Follow noisy descent on all rows, and count whom it clips.
+
+    The run is a rehearsal: ordinary floating point, ordinary random numbers, no guarantee.
+
+    Parameters
+    ----------
+    data : rows
+    labels : sequence
+        Classes, or numbers for a loss of numbers.
+    loss : str or Loss, optional
+        Logistic for two classes, softmax for more.
+    trainer : GradientTrainer, optional
+        Settings; those left to the rule follow ``mu``.
+    mu : float
+        Gaussian budget of the run; without one there is no noise, and the rule is that of μ = 1.
+    centre : bool
+        Whether the mean is subtracted first, as the recipe dpsgd-f does.
+    most_values : int
+        Numbers in the rows that are used; of more rows, evenly spaced ones are taken.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0]] * 50)
+    >>> found = clipping(rows, [0, 1] * 50, trainer=DPGD(steps=10, clip=0.04, learning_rate=1.0))
+    >>> float(found.clipped[0])
+    1.0
+    """
+    rows, names = require_rows(data), np.asarray(labels)
+    if names.shape != (rows.n,):
+        raise InputError(f"labels must be one for each of the {rows.n} rows")
+    if not mu > 0:
+        raise InputError(f"mu={mu!r} must be positive")
+    many = 1 if names.dtype.kind == "f" else len(np.unique(names))
+    most = min(int(most_values), MOST_PRODUCTS // many)
+    some, names, size = _sample(rows, names, max(most, 1))
+    if loss is None:
+        loss = "logistic" if len(np.unique(names)) <= 2 else "softmax"
+    loss = get_loss(loss) if isinstance(loss, str) else loss
+    classes, codes = np.unique(names, return_inverse=True)
+    if loss.task == "classification" and len(classes) < 2:
+        raise InputError("clipping needs two classes or more")
+    outputs = loss.outputs(len(classes)) if loss.task == "classification" else 1
+    given = codes if loss.task == "classification" else names.astype(np.float64)
+    targets = loss.targets(given, outputs=outputs)
+    if centre:
+        some = some - some.mean(axis=0)
+    bound = float(rows.bound or np.linalg.norm(some, axis=1).max() or 1.0)
+    rule = mu if math.isfinite(mu) else 1.0
+    facts = Facts(size, rows.d, outputs, bound, rule, loss.task)
+    settings = replace(trainer or DPGD()).resolve(facts)
+    some = np.column_stack([some, np.full(len(some), float(settings.bias) * bound)])
+    # Noise of the real number of rows: the sample stands for all of them.
+    steps, clip = int(settings.steps), float(settings.clip)
+    noise = math.sqrt(steps) * clip / (mu * size) if math.isfinite(mu) else 0.0
+    rng = np.random.default_rng(seed)
+    return _follow(loss, settings, rows=some, targets=targets, noise=noise, rng=rng)
+
+
+def _sample(rows: Rows, labels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, int]:
+    step = max(1, -(-rows.n * rows.d // most))
+    parts = [densify(c)[(-span.start) % step :: step] for span, c in rows.chunks()]
+    return np.concatenate(parts), labels[::step], rows.n
+
+
+def _follow(
+    loss: Loss,
+    trainer: GradientTrainer,
+    *,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    noise: float,
+    rng: np.random.Generator,
+) -> Clipping:
+    steps, clip = int(trainer.steps), float(trainer.clip)
+    lengths = np.linalg.norm(rows, axis=1)
+    outputs = targets.shape[1] if targets.ndim == 2 else int(targets.max()) + 1
+    weights = np.zeros((rows.shape[1], outputs))
+    velocity = np.zeros_like(weights)
+    told = np.unique(np.linspace(0, steps - 1, min(POINTS, steps)).round().astype(int))
+    share, median, kept = [], [], []
+    for step, rate in enumerate(trainer.rates()):
+        residual = loss.residual(rows @ weights, targets)
+        norms = np.linalg.norm(residual, axis=1) * lengths
+        factor = np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+        gradient = rows.T @ (residual * factor[:, None]) / len(rows)
+        if step in told:
+            whole = float(np.linalg.norm(rows.T @ residual)) / len(rows)
+            share.append(float((norms > clip).mean()))
+            median.append(float(np.median(norms)))
+            kept.append(float(np.linalg.norm(gradient)) / whole if whole else 1.0)
+        gradient += noise * rng.standard_normal(gradient.shape) + trainer.pull * weights
+        velocity = float(trainer.momentum) * velocity + gradient
+        weights -= rate * velocity
+    found = (np.array(share), np.array(median), np.array(kept))
+    return Clipping(clip, told, *found, rows_used=len(rows))

@@ -1,0 +1,128 @@
+"""Curves and bars as SVG, drawn with nothing but text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from tacit.report.show import clean, number
+
+__all__ = ["STYLE", "draw_bars", "draw_curves"]
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 580, 320, 96, 560, 44, 260
+POINTS = 160  # of a curve at most
+STYLE = """
+:root { --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0;
+  --s0: #0b5cad; --s1: #a3420a; --s2: #1c7148; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --bg: #12161b; --ink: #e6eaef; --muted: #a3adb8;
+  --line: #343c46; --s0: #6cb0f5; --s1: #f0945c; --s2: #5cc48f; --bad: #ff8a80; } }
+svg { max-width: 100%; height: auto; font-size: 13px; }
+svg text { fill: var(--ink); } svg .muted { fill: var(--muted); } svg .grid { stroke: var(--line); }
+svg .title { font-size: 15px; font-weight: 600; }
+svg .curve { fill: none; stroke-width: 2; }
+svg .c0 { stroke: var(--s0); } svg .c1 { stroke: var(--s1); } svg .c2 { stroke: var(--s2); }
+svg .t0, svg .b0 { fill: var(--s0); } svg .t1 { fill: var(--s1); } svg .t2 { fill: var(--s2); }
+"""
+
+
+def draw_curves(
+    title: str,
+    curves: Mapping[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]],
+    *,
+    across: str,
+    log: bool = False,
+) -> str:
+    """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
+
+    Examples
+    --------
+    >>> "<svg" in draw_curves("a & b", {"one": ([1, 2, 3], [3, 2, 1])}, across="k")
+    True
+    """
+    kept = {name: _points(x, y, log) for name, (x, y) in curves.items()}
+    kept = {name: points for name, points in kept.items() if len(points) > 1}
+    every = np.concatenate(list(kept.values())) if kept else np.array([[0.0, 0.0], [1.0, 1.0]])
+    low, high = every.min(axis=0), every.max(axis=0)
+    if not log:
+        low[1] = min(low[1], 0.0)
+    span = np.where(high > low, high - low, 1.0)
+    drawn = _ticks(low, span, log)
+    for i, (name, points) in enumerate(kept.items()):
+        x = LEFT + (RIGHT - LEFT) * (points[:, 0] - low[0]) / span[0]
+        y = BOTTOM - (BOTTOM - TOP) * (points[:, 1] - low[1]) / span[1]
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        drawn.append(f'<polyline class="curve c{i % 3}" points="{path}"/>')
+        drawn.append(
+            f'<text class="t{i % 3}" x="{RIGHT - 4}" y="{TOP + 14 + 18 * i}" text-anchor="end">'
+            f"{escape(clean(name))}</text>"
+        )
+    told = "; ".join(f"{clean(name)}: {len(points)} points" for name, points in kept.items())
+    return _frame(title, told, across, drawn)
+
+
+def draw_bars(title: str, values: Sequence[float] | np.ndarray, *, across: str) -> str:
+    """How often values occur, in thirty bars.
+
+    Examples
+    --------
+    >>> draw_bars("distances", [0.1, 0.2, 0.2], across="distance").count("<rect")
+    30
+    """
+    counts, edges = np.histogram(np.asarray(values, dtype=float), bins=30)
+    low, span = np.array([edges[0], 0.0]), np.array([edges[-1] - edges[0], float(counts.max())])
+    drawn = _ticks(low, span, False)
+    width = (RIGHT - LEFT) / 30
+    for i, count in enumerate(counts):
+        height = (BOTTOM - TOP) * count / span[1]
+        drawn.append(
+            f'<rect class="b0" x="{LEFT + i * width:.1f}" y="{BOTTOM - height:.1f}" '
+            f'width="{width - 1:.1f}" height="{height:.1f}"/>'
+        )
+    return _frame(title, f"from {number(edges[0])} to {number(edges[-1])}", across, drawn)
+
+
+def _points(
+    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, log: bool
+) -> np.ndarray:
+    points = np.column_stack([np.asarray(x, dtype=float), np.asarray(y, dtype=float)])
+    points = points[np.isfinite(points).all(axis=1)]
+    if log:
+        points = np.log10(points[(points > 0).all(axis=1)])
+    if len(points) > POINTS:
+        places = np.linspace(0, 1, POINTS)
+        spread = np.geomspace(1, len(points), POINTS) - 1 if log else places * (len(points) - 1)
+        points = points[np.unique(spread.round().astype(int))]
+    return points
+
+
+def _ticks(low: np.ndarray, span: np.ndarray, log: bool) -> list[str]:
+    drawn = []
+    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        value = low + part * span
+        shown = 10.0**value if log else value
+        x, y = LEFT + part * (RIGHT - LEFT), BOTTOM - part * (BOTTOM - TOP)
+        drawn.append(
+            f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="muted" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{number(float(shown[1]), digits=2)}</text>"
+            f'<text class="muted" x="{x:.1f}" y="{BOTTOM + 18}" text-anchor="middle">'
+            f"{number(float(shown[0]), digits=2)}</text>"
+        )
+    return drawn
+
+
+def _frame(title: str, told: str, across: str, drawn: Sequence[str]) -> str:
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" role="img">',
+            f"<title>{escape(clean(title))}</title><desc>{escape(clean(told))}</desc>",
+            f'<text class="title" x="{LEFT - 76}" y="24">{escape(clean(title))}</text>',
+            *drawn,
+            f'<text class="muted" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 42}" text-anchor="middle">'
+            f"{escape(clean(across))}</text>",
+            "</svg>",
+        ]
+    )

@@ -1,0 +1,282 @@
+r"""Advice for those who may not look: from a noisy second moment and a noisy mean.
+
+Two events, both Gaussian, on sums that are exact integers. Rows have norm at most R. Everything
+else is post-processing:
+
+- The noise E on XᵀX/n has ‖E‖ ≤ σ(√(2d) + t) with probability 1 − 2e^(−t²/2) (see
+  `tacit.stages.PrivatePCA`), so by Weyl's inequality every eigenvalue is known up to that much.
+- Σλ ≤ R² is public, so that λ_{k+1} + … + λ_d ≤ R² − (λ₁ + … + λ_k).
+- The mean square distance to the mean is tr(XᵀX)/n − ‖μ‖², and ‖μ̂‖² is too large by the noise it
+  is known to carry.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+
+from tacit import __version__
+from tacit.data.rows import Rows, as_rows
+from tacit.diagnostics.advice import Advice, Facts, advise
+from tacit.exceptions import BudgetError, InputError, LedgerError, MissingBound
+from tacit.ledger import Ledger
+from tacit.mechanisms.additive import noisy_sum
+from tacit.mechanisms.covariance import noisy_second_moment
+from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.noise import Key
+from tacit.privacy.accountants import accountant_for, gaussian_mu
+from tacit.privacy.budget import Budget
+from tacit.privacy.calibrate import calibrate
+from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.events import Event, Gaussian, sensitivity
+from tacit.stages.base import block_rows
+
+__all__ = ["PrivateInspection", "inspect_privately"]
+
+MEAN_SHARE = 0.3  # of μ, that the mean gets
+FAILURE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateInspection:
+    """What was released about rows, and advice. It may go out if its certificate says so.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows, or the public number that stands for them; columns.
+    eigenvalues : ndarray of shape (d,)
+        Of XᵀX/n with noise, falling; some may be negative.
+    edge : float
+        How far each may be off, with probability 95%.
+    seen : int
+        How many exceed that: directions that noise does not hide.
+    mean_norm, rms_distance : float
+        Estimates: norm of the mean; root mean square distance of rows to it.
+    advice : Advice
+    certificate : Certificate
+    """
+
+    n: int
+    d: int
+    eigenvalues: np.ndarray
+    edge: float
+    seen: int
+    mean_norm: float
+    rms_distance: float
+    advice: Advice
+    certificate: Certificate
+
+    @property
+    def releasable(self) -> bool:
+        return self.certificate.releasable
+
+    def to_dict(self) -> dict[str, Any]:
+        claim = self.certificate
+        return {
+            "releasable": self.releasable,
+            "epsilon": claim.epsilon,
+            "delta": claim.delta,
+            "neighbors": claim.neighbors,
+            "n": self.n,
+            "d": self.d,
+            "eigenvalues": self.eigenvalues.tolist(),
+            "edge": self.edge,
+            "seen": self.seen,
+            "mean_norm": self.mean_norm,
+            "rms_distance": self.rms_distance,
+            "advice": self.advice.to_dict(),
+            "certificate": claim.to_dict(),
+        }
+
+
+def inspect_privately(
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    bound: float | None = None,
+    neighbors: str = "replace_special",
+    size: int | None = None,
+    train: tuple[float, float] | None = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> PrivateInspection:
+    """Look at private rows through noise: spectrum, mean and advice, with a certificate.
+
+    Parameters
+    ----------
+    data : rows
+        Of bounded norm: behind `Normalize` or `ClipNorm`, or with ``bound``. Longer rows are
+        shortened, never trusted.
+    epsilon, delta : float
+        What looking may cost.
+    bound : float, optional
+        Public bound on the norm of rows.
+    neighbors : str
+        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
+    size : int, optional
+        Public number that stands for the number of rows.
+    train : (epsilon, delta), optional
+        Budget of the training that advice is wanted for; (1, 1e-6) if not given.
+    ledger : Ledger, optional
+        Account that the budget is taken from, before any noise is drawn.
+    random_state : int, optional
+        Repeatable noise: for tests, not for release.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(5000, 4)) * [0.5, 0.01, 0.01, 0.01]
+    >>> found = inspect_privately(rows, epsilon=1.0, delta=1e-6, bound=1.0, random_state=0)
+    >>> found.seen, found.certificate.verify().holds
+    (1, True)
+    """
+    budget = Budget(epsilon, delta)
+    rows = as_rows(data, bound=bound)
+    if rows.bound is None:
+        raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
+    size = _public_size(rows, neighbors, size)
+    d, radius = rows.d, float(rows.bound)
+    draws = d + d * (d + 1) // 2
+    slack = numerical_delta(draws, budget.epsilon)
+    if slack >= budget.delta:
+        raise BudgetError(f"delta={delta:g} is below what can be computed, {slack:.3g}; raise it")
+    left = Budget(budget.epsilon, budget.delta - slack)
+    unit = sensitivity(neighbors)
+    z_mean = unit / (MEAN_SHARE * gaussian_mu(left.epsilon, left.delta))
+    z = calibrate(lambda z: [Gaussian(z_mean), Gaussian(z)], left, neighbors)
+    spent: list[tuple[str, Event]] = [("Mean", Gaussian(z_mean)), ("Second moment", Gaussian(z))]
+    key = Key.fresh() if random_state is None else Key.from_seed(random_state)
+    said = {"kind": "inspection", "rows": size, "columns": d, "bound": radius}
+    entry = None
+    if ledger is not None:
+        if key.seeded:
+            raise InputError("a seeded look is not private: leave out random_state, or the ledger")
+        if not isinstance(ledger, Ledger):
+            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
+        entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
+    total = noisy_sum(
+        (chunk for _, chunk in rows.chunks()), d, radius, z_mean, key.stream("inspected mean")
+    )
+    moment = noisy_second_moment(
+        (chunk for _, chunk in rows.chunks(block_rows(d))),
+        d,
+        radius,
+        z,
+        key.stream("inspected moment"),
+        size=size,
+    )
+    certificate = Certificate(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbors=neighbors,
+        events=tuple(Expense.weigh(spent, budget.delta, neighbors)),
+        releasable=not key.seeded,
+        reasons=("seeded: not for release",) if key.seeded else (),
+        assumptions=_assumptions(neighbors, size, d),
+        warnings=_cautions(budget, size),
+        accountant=accountant_for([event for _, event in spent]),
+        numerical_delta=slack,
+        plan={**said, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
+        versions={"tacit": __version__, "numpy": np.__version__},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    if entry is not None:
+        try:
+            entry.commit("summary", certificate.digest)
+        except LedgerError as error:  # spent either way, so what was found is not thrown away
+            warnings.warn(
+                f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
+                stacklevel=2,
+            )
+    advice_for = train or (1.0, 1e-6)
+    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, advice_for)
+
+
+def _read(
+    mean: np.ndarray,
+    moment: np.ndarray,
+    noise: tuple[float, float, float, int],
+    certificate: Certificate,
+    train: tuple[float, float],
+) -> PrivateInspection:
+    """Everything that follows from what was released; rows are out of sight here."""
+    radius, z_mean, z, size = noise
+    d = len(mean)
+    values = eigh(moment, eigvals_only=True)[::-1]
+    edge = z * radius**2 * (math.sqrt(2 * d) + math.sqrt(2 * math.log(2 / FAILURE))) / size
+    shift = z_mean * radius / size
+    squared_mean = max(0.0, float(mean @ mean) - d * shift**2)
+    square = min(max(float(np.trace(moment)), 0.0), radius**2)
+    typical = math.sqrt(max(square - squared_mean, 0.0))
+    first = np.concatenate([[0.0], np.cumsum(values) - edge * np.arange(1, d + 1)])
+    tails = np.minimum.accumulate(radius**2 - np.clip(first, 0.0, radius**2))
+    gaps = np.append(values[:-1] - values[1:] - 2 * edge, values[-1] - edge)
+    largest = np.clip(values + edge, 0.0, radius**2)
+    facts = Facts(
+        n=size,
+        d=d,
+        rank=min(d, size),
+        tails=np.append(tails[:-1], 0.0),
+        eigenvalues=largest,
+        lost=np.sqrt(np.append(largest, 0.0)),
+        gaps=np.maximum(gaps, 0.0),
+        longest=radius,
+        typical=typical or radius,
+    )
+    advice = advise(facts, epsilon=train[0], delta=train[1], neighbors=certificate.neighbors)
+    return PrivateInspection(
+        n=size,
+        d=d,
+        eigenvalues=values,
+        edge=edge,
+        seen=int((values > edge).sum()),
+        mean_norm=math.sqrt(squared_mean),
+        rms_distance=typical,
+        advice=advice,
+        certificate=certificate,
+    )
+
+
+def _public_size(rows: Rows, neighbors: str, size: int | None) -> int:
+    sensitivity(neighbors)
+    if neighbors == "add_or_remove_one":
+        if size is None:
+            raise MissingBound(
+                "add_or_remove_one", "size=, a public stand-in for the number of rows"
+            )
+    elif size not in (None, rows.n):
+        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
+    else:
+        size = rows.n
+    if size < 1:
+        raise InputError("there are no rows to look at")
+    return int(size)
+
+
+def _assumptions(neighbors: str, size: int, d: int) -> tuple[str, ...]:
+    known = f"the number of rows, {size}, is public"
+    if neighbors == "add_or_remove_one":
+        known = f"the normaliser {size} was chosen without looking at the rows"
+    return (
+        "every person is one row; somebody with k rows has a k-fold weaker guarantee",
+        known,
+        f"the names and the number of the columns, {d}, are public",
+        "all settings were chosen without looking at the private rows",
+        "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
+        "mode keyed by the operating system: the guarantee is computational",
+        "elementary functions give a row the same value wherever it stands",
+    )
+
+
+def _cautions(budget: Budget, size: int) -> tuple[str, ...]:
+    if budget.delta <= 1 / size:
+        return ()
+    return (f"delta = {budget.delta:g} is larger than one over the number of rows, {1 / size:.3g}",)

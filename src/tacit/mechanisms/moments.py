@@ -1,0 +1,78 @@
+"""Means and mean squares of columns, from one noisy sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.mechanisms.additive import Chunk, noisy_sum, shorten
+from tacit.mechanisms.noise import Stream
+
+__all__ = ["Moments", "lifted", "lifted_bound", "noisy_moments"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and mean square of every column."""
+
+    mean: np.ndarray
+    square: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        return np.maximum(self.square - self.mean**2, 0.0)
+
+
+def lifted(chunks: Iterable[Chunk], bound: float) -> Iterator[np.ndarray]:
+    """Rows (x, x²/R), each of norm at most √2·R, since ‖x²‖ ≤ ‖x‖²."""
+    for chunk in chunks:
+        dense = shorten(chunk.toarray() if sp.issparse(chunk) else np.asarray(chunk), bound)
+        yield np.hstack([dense, dense * dense / bound])
+
+
+def lifted_bound(bound: float) -> float:
+    """Norm of a lifted row at most, rounding included."""
+    return math.sqrt(2) * bound * (1 + 1e-12)
+
+
+def noisy_moments(
+    chunks: Iterable[Chunk],
+    d: int,
+    bound: float,
+    noise_multiplier: float,
+    stream: Stream,
+    *,
+    size: int,
+    drift: float = 0.0,
+) -> Moments:
+    """Mean and mean square of every column, from one noisy sum of the rows (x, x²/R).
+
+    The event is ``Gaussian(noise_multiplier)``. Noise in a column has standard deviation
+    √2·R·``noise_multiplier``/``size``, times R for the square. A mean square below zero is zero.
+
+    Parameters
+    ----------
+    chunks : iterable of array or csr_array
+        Rows; those longer than ``bound`` are shortened to it.
+    d : int
+        Columns.
+    bound : float
+        Norm bound R of the rows.
+    noise_multiplier : float
+        In contributions of one row.
+    stream : Stream
+        Gives 2d numbers.
+    size : int
+        What sums are divided by: the public number of rows, or a guess.
+    drift : float
+        How far the lifted rows that neighbours share may have moved in all.
+    """
+    total = noisy_sum(
+        lifted(chunks, bound), 2 * d, lifted_bound(bound), noise_multiplier, stream, drift=drift
+    )
+    total /= size
+    return Moments(total[:d], np.maximum(total[d:] * bound, 0.0))

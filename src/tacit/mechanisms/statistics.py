@@ -1,0 +1,292 @@
+"""Private statistics by themselves, each the mechanism of a stage.
+
+Every function draws noise for ``noise_multiplier`` contributions of one row and is one event:
+``Gaussian(noise_multiplier)``, or for ``method="exponential"`` a ``Selection`` that costs the same
+(`tacit.mechanisms.quantile.event`). `tacit.privacy.calibrate` finds the noise for a budget, and
+`tacit.privacy.accountants` says what several of them cost together.
+
+``size`` is the number of rows, where that is public: this is the default. Under
+``add_or_remove_one`` it is not; pass a public guess, and the number of rows is not made use of.
+``key`` is a fresh one by default; one key serves one statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.exceptions import InputError
+from tacit.mechanisms.additive import Chunk, noisy_sum
+from tacit.mechanisms.covariance import noisy_second_moment
+from tacit.mechanisms.extent import noisy_bounds, noisy_radius
+from tacit.mechanisms.mean import instance_optimal_mean
+from tacit.mechanisms.moments import noisy_moments
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.quantile import METHODS, Floats, Grid, Linear, Method, Targets, search
+from tacit.privacy.events import Gaussian
+
+__all__ = [
+    "private_bounds",
+    "private_mean",
+    "private_quantile",
+    "private_radius",
+    "private_scale",
+    "private_second_moment",
+]
+
+MEANS = ("instance-optimal", "gaussian")
+BLOCK = 1 << 22  # cells looked at together
+
+
+def private_mean(
+    rows: Any,
+    bound: float,
+    noise_multiplier: float,
+    *,
+    method: str = "instance-optimal",
+    size: int | None = None,
+    key: Key | None = None,
+) -> np.ndarray:
+    """Mean of rows of norm at most ``bound``; longer ones count as shortened to it.
+
+    ``"gaussian"`` has noise of standard deviation ``noise_multiplier``·``bound``/n in every column.
+    ``"instance-optimal"`` finds out first where the rows are and how far they reach from there: its
+    error grows with the diameter of the rows, whatever the bound
+    (`tacit.mechanisms.mean.instance_optimal_mean` states it).
+
+    Examples
+    --------
+    >>> rows = np.array([[1e6, 1.0], [1e6, -1.0]] * 5000)
+    >>> found = private_mean(rows, 1e9, 3.0, key=Key.from_seed(0))
+    >>> float(np.linalg.norm(found - [1e6, 0.0])) < 0.01
+    True
+    """
+    _one_of("method", method, MEANS)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    stream, d = key.stream("mean"), table.shape[1]
+    if method == "gaussian":
+        return noisy_sum(_chunks(table), d, bound, noise_multiplier, stream) / count
+    return instance_optimal_mean(
+        lambda: _chunks(table),
+        d,
+        bound,
+        noise_multiplier,
+        stream,
+        rotation=key.stream("rotation"),
+        size=count,
+        counted=size is None,
+    ).mean
+
+
+def private_quantile(
+    values: Any,
+    fraction: float,
+    noise_multiplier: float,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    bits: int = 24,
+    method: Method = "exponential",
+    size: int | None = None,
+    key: Key | None = None,
+) -> float:
+    """A number below which about ``fraction`` of the values lie.
+
+    Parameters
+    ----------
+    values : array-like
+        One number a row.
+    fraction : float
+        From 0 to 1.
+    noise_multiplier : float
+        In contributions of one row.
+    low, high : float, optional
+        Public bounds between which the quantile is looked for, on 2^``bits`` cells of one width;
+        without them it is anywhere, a float of six binary digits.
+    bits : int
+        At most 48.
+    method : {"exponential", "gaussian"}
+        Selection, or noisy search. Away from the ends selection has the smaller error in rank.
+    size, key
+        See the top of this module.
+
+    Returns
+    -------
+    float
+        The middle of a cell. Both methods state their error in rank:
+        `tacit.mechanisms.quantile.exponential_search`, `tacit.mechanisms.quantile.noisy_search`.
+
+    Examples
+    --------
+    >>> incomes = np.exp(np.random.default_rng(0).normal(10, 1, size=10_000))
+    >>> found = private_quantile(incomes, 0.5, 4.0, low=0, high=1e6, key=Key.from_seed(0))
+    >>> bool(0.49 < np.mean(incomes < found) < 0.51)
+    True
+    """
+    _one_of("method", method, METHODS)
+    if (low is None) != (high is None):
+        raise InputError("pass both low and high, or neither")
+    grid: Grid = Floats(digits=6) if low is None or high is None else Linear(low, high, bits)
+    column = np.asarray(values, dtype=np.float64).reshape(-1, 1)
+    table, count, key = _prepared(column, noise_multiplier, size, key)
+    targets = Targets((fraction,), size=count if size is None else None)
+    (cell,) = search(
+        lambda: (grid.cells(chunk) for chunk in _chunks(table)),
+        grid.bits,
+        targets,
+        noise_multiplier,
+        key.stream("quantile"),
+        method=method,
+    )
+    return grid.edge(int(cell)) / 2 + grid.edge(int(cell) + 1) / 2
+
+
+def private_radius(
+    rows: Any,
+    bound: float,
+    noise_multiplier: float,
+    *,
+    method: Method = "gaussian",
+    size: int | None = None,
+    key: Key | None = None,
+) -> float:
+    """A radius around the origin beyond which only a few rows lie; at most ``bound``.
+
+    `tacit.mechanisms.extent.noisy_radius` says how few.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> 3.0 < private_radius(rows, 1e9, 3.0, key=Key.from_seed(0)) < 4.5
+    True
+    """
+    _one_of("method", method, METHODS)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    return noisy_radius(
+        lambda: _chunks(table),
+        bound,
+        noise_multiplier,
+        key.stream("radius"),
+        size=count,
+        counted=size is None,
+        method=method,
+    )
+
+
+def private_bounds(
+    rows: Any,
+    noise_multiplier: float,
+    *,
+    method: Method = "gaussian",
+    size: int | None = None,
+    key: Key | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of columns of which nothing is known, beyond which only a few rows lie.
+
+    `tacit.mechanisms.extent.noisy_bounds` says how few.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 2)) * [1e6, 1e-6]
+    >>> low, high = private_bounds(rows, 2.0, key=Key.from_seed(0))
+    >>> bool((low < [-1e6, -1e-6]).all() and (high > [1e6, 1e-6]).all())
+    True
+    """
+    _one_of("method", method, METHODS)
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    return noisy_bounds(
+        lambda: _chunks(table),
+        table.shape[1],
+        noise_multiplier,
+        key.stream("bounds"),
+        size=count,
+        counted=size is None,
+        method=method,
+    )
+
+
+def private_scale(
+    rows: Any,
+    bound: float,
+    noise_multiplier: float,
+    *,
+    size: int | None = None,
+    key: Key | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, for rows of norm at most ``bound``.
+
+    `tacit.mechanisms.moments.noisy_moments` states the noise of mean and mean square. A variance
+    that noise has made negative is zero.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal([0.1, 0.2], [0.2, 0.1], size=(20_000, 2))
+    >>> mean, deviation = private_scale(rows, 2.0, 3.0, key=Key.from_seed(0))
+    >>> deviation.round(1)
+    array([0.2, 0.1])
+    """
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    stream = key.stream("scale")
+    found = noisy_moments(
+        _chunks(table), table.shape[1], bound, noise_multiplier, stream, size=count
+    )
+    return found.mean, np.sqrt(found.variance)
+
+
+def private_second_moment(
+    rows: Any,
+    bound: float,
+    noise_multiplier: float,
+    *,
+    size: int | None = None,
+    key: Key | None = None,
+) -> np.ndarray:
+    """(1/n)·Σxxᵀ of rows of norm at most ``bound``, with symmetric Gaussian noise.
+
+    `tacit.mechanisms.covariance.noisy_second_moment` states the noise of the sum.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.6, 0.8], [1.0, 0.0]] * 5000)
+    >>> private_second_moment(rows, 1.0, 3.0, key=Key.from_seed(0)).round(1)
+    array([[0.7, 0.2],
+           [0.2, 0.3]])
+    """
+    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    stream, d = key.stream("moment"), table.shape[1]
+    total = noisy_second_moment(_chunks(table), d, bound, noise_multiplier, stream, size=count)
+    return total / count
+
+
+def _prepared(
+    rows: Any, noise_multiplier: float, size: int | None, key: Key | None
+) -> tuple[Any, int, Key]:
+    """A table of finite numbers, what stands for its number of rows, and a key."""
+    Gaussian(noise_multiplier)  # which refuses noise that is none
+    if sp.issparse(rows):
+        table: Any = sp.csr_array(rows).astype(np.float64)
+        table.sum_duplicates()  # entries stored twice would make a row look shorter
+    else:
+        table = np.asarray(rows, dtype=np.float64)
+    if table.ndim != 2:
+        raise InputError(f"rows must be a table of two dimensions, not {table.ndim}")
+    if not np.isfinite(table.data if sp.issparse(table) else table).all():
+        raise InputError("rows contain NaN or infinity")
+    count = table.shape[0] if size is None else size
+    if count < 1:
+        raise InputError("there are no rows; under add_or_remove_one, pass a public size= from 1")
+    return table, count, key or Key.fresh()
+
+
+def _chunks(table: Any) -> Iterator[Chunk]:
+    step = max(1, BLOCK // (4 * table.shape[1]))
+    for start in range(0, table.shape[0], step):
+        yield table[start : start + step]
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name}={value!r} must be {' or '.join(allowed)}")

@@ -1,0 +1,143 @@
+"""Several runs, of which the rows choose one, through noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.selection import exponential_choice
+from tacit.privacy.events import Event, Gaussian, Selection
+from tacit.progress import Progress, silent
+from tacit.trainers.auto import Facts
+from tacit.trainers.engine import LOSS_UNIT, Engine
+from tacit.trainers.gradient import (
+    DPSGD,
+    OrAuto,
+    is_auto,
+    is_positive,
+    is_whole,
+    train_together,
+)
+from tacit.trainers.movement import Movement
+
+__all__ = ["NoisySGD"]
+
+SHARE = 0.2  # part of the Gaussian budget that the choice takes
+FAILURE = 0.05  # chance that no run is any good, if each of them is with chance 1 - 1/e
+
+
+@dataclass
+class NoisySGD(DPSGD):
+    """Repeated noisy descent with a private choice (paper 003, Algorithm 2).
+
+    ``runs`` models are trained, each with batches and noise of its own, and the exponential
+    mechanism chooses among them by the loss of the private rows. That turns a bound that holds on
+    average into one that holds with high probability (Bassily, Smith & Thakurta 2014, Appendix D),
+    which is what Theorem 1 of paper 003 rests on. It is no way to a better model: every run has to
+    make do with the noise of a fraction of the budget.
+
+    Parameters
+    ----------
+    runs : int
+        How many models; ``"auto"``: ⌈ln(1/β)⌉ for a chance of failure β of 1 in 20, that is 3.
+    choice_noise : float
+        β of the exponential mechanism, in contributions of one row; ``"auto"`` spends a fifth of
+        the Gaussian budget on the choice.
+    ceiling : float
+        Losses of single rows are cut to [0, ceiling] in the choice. ``"auto"``: twice the loss
+        of a model that knows nothing.
+    batch_size : float
+        As for `DPSGD`; the number of rows for full batches.
+
+    Notes
+    -----
+    *What it costs.* The runs together are ``runs``·``steps`` sampled sums, an ordinary composition.
+    A row counts in the utility of a run by −1 to 1, according to its loss (`Engine.loss_sum`), in
+    whole numbers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
+    (ε/k, δ/k) each and the choice ε more: that is (2ε, δ) by its own composition, not the (ε, δ) of
+    its Lemma 1.
+    """
+
+    runs: OrAuto = "auto"
+    choice_noise: OrAuto = "auto"
+    ceiling: OrAuto = "auto"
+    takes_drift: ClassVar[bool] = False
+    takes_strict: ClassVar[bool] = False
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "a whole number from 2")
+        for name in ("choice_noise", "ceiling"):
+            self._check(name, is_positive, "a positive number")
+
+    def resolve(self, facts: Facts) -> Self:
+        self.check(facts)
+        runs = math.ceil(math.log(1 / FAILURE)) if is_auto(self.runs) else int(self.runs)
+        # Selection(b) costs at most sqrt(pi/2)/b in units of mu (docs/decisions/0014).
+        unit = math.sqrt(math.pi / 2) / facts.mu
+        noise = unit / SHARE if is_auto(self.choice_noise) else float(self.choice_noise)
+        left = math.sqrt(max(1 - (unit / noise) ** 2, 0.01) / runs)
+        ceiling = 2 * _ignorant(facts) if is_auto(self.ceiling) else self.ceiling
+        own = replace(self, runs=runs, choice_noise=noise, ceiling=ceiling)
+        return super(NoisySGD, own).resolve(replace(facts, mu=facts.mu * left))
+
+    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+        if self.sampling_probability(facts) == 1:
+            return Gaussian(noise_multiplier, int(self.runs) * int(self.steps))
+        return super().event(noise_multiplier, facts).times(int(self.runs))
+
+    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+        choice = (f"{self.name} choice", Selection(float(self.choice_noise)))
+        return (*super().events(noise_multiplier, facts), choice)
+
+    def draws(self, features: int, outputs: int) -> int:
+        return int(self.runs) * super().draws(features, outputs) + 1
+
+    def remark(self) -> str:
+        return (
+            f"{self.runs} such runs are made, each with noise of its own. One of them is chosen by "
+            f"the losses of the rows, cut at {float(self.ceiling):.3g}, through noise of "
+            f"{float(self.choice_noise):.4g} rows."
+        )
+
+    def train(
+        self,
+        engine: Engine,
+        noise_multiplier: float,
+        facts: Facts,
+        key: Key,
+        *,
+        progress: Progress = silent,
+        moves: Movement | None = None,
+    ) -> np.ndarray:
+        runs, steps = int(self.runs), int(self.steps)
+        how: dict[str, Any] = {"moves": moves}
+        if self.sampling_probability(facts) == 1:  # the same batches for all: all rows
+            noise = [noise_multiplier] * runs
+            how |= {"progress": progress}
+            found = train_together(engine, [self] * runs, noise, facts, key, **how)
+        else:
+            parts = []
+            for run in range(runs):
+                how |= {"progress": _later(progress, run * steps, runs * steps), "run": run}
+                parts += [*train_together(engine, [self], [noise_multiplier], facts, key, **how)]
+            found = np.stack(parts)
+        utilities = -engine.loss_sum(found, float(self.ceiling))
+        noise_of_choice = float(self.choice_noise) * LOSS_UNIT  # exact: a power of two
+        return found[exponential_choice(utilities, noise_of_choice, key.stream("choice"))]
+
+
+def _ignorant(facts: Facts) -> float:
+    """Loss of scores that are all zero: ln K among K classes, and at most 1/2 for a number."""
+    if facts.task == "regression":
+        return 0.5
+    return math.log(max(facts.outputs, 2))
+
+
+def _later(progress: Progress, done: int, total: int) -> Progress:
+    """Progress of one run among others."""
+    return lambda what, step, _: progress(what, done + step, total)

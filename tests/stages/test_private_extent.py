@@ -1,0 +1,242 @@
+"""PrivateClip and PrivateBounds, and PrivateCenter by location: scales found through noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tacit import DPLinearClassifier, load, save
+from tacit.data.rows import as_rows
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import Plan
+from tacit.privacy import Budget, Gaussian, Selection
+from tacit.stages import (
+    Bound,
+    ClipNorm,
+    Context,
+    Normalize,
+    PrivateBounds,
+    PrivateCenter,
+    PrivateClip,
+    PrivateScale,
+)
+from tacit.trainers import DPGD
+
+METHODS = ["gaussian", "exponential"]
+
+
+def fit(stage, rows, z=2.0, *, bound=None, seed=0, size=None, counted=True):
+    rows = as_rows(rows, bound=bound)
+    return stage.fit(rows, Context(size or rows.n, Key.from_seed(seed), z, counted=counted))
+
+
+def cloud(n=3000, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+# PrivateClip
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_the_clip_follows_the_rows_and_not_their_bound(scale, method):
+    rows = scale * cloud()
+    lengths = np.linalg.norm(rows, axis=1)
+    for seed in range(10):
+        stage = fit(PrivateClip(method=method), rows, bound=1e9, seed=seed)
+        assert stage.radius_ <= lengths.max() * (1 + 1 / 16)
+        assert (lengths > stage.radius_).sum() <= 2 * 10.8 * 2.0
+    out = np.linalg.norm(stage.transform(rows), axis=1)
+    assert out.max() <= 1 + 1e-15
+    short = lengths <= stage.radius_
+    assert out[short] == pytest.approx(lengths[short] / stage.radius_)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("guess", [1000, 3000, 9000])
+def test_a_private_number_of_rows_takes_a_guess(guess, method):
+    rows = cloud()
+    stage = fit(PrivateClip(method=method), rows, bound=1e6, size=guess, counted=False)
+    longer = (np.linalg.norm(rows, axis=1) > stage.radius_).sum()
+    # The guess says which fraction of the rows may be longer.
+    assert longer <= 2 * 2 * 10.8 * 2.0 * max(1.0, 3000 / guess) + 30
+    assert stage.radius_ < 10
+
+
+def test_a_few_outliers_do_not_matter():
+    rows = cloud()
+    rows[:5] *= 1e6
+    assert fit(PrivateClip(), rows, bound=1e12).radius_ < 10
+
+
+def test_the_bound_is_one_before_any_row_is_read():
+    assert PrivateClip().bound(1e9) == PrivateClip().typical(1e9) == 1.0
+    assert PrivateClip().bound(None) is None  # it needs one to begin with
+    with pytest.raises(MissingBound):
+        PrivateClip(noise_multiplier=1.0).fit(cloud())
+    plan = Plan(Budget(1.0, 1e-5), (PrivateClip(),), DPGD(steps=2), get_loss("logistic"))
+    with pytest.raises(MissingBound, match="ClipNorm"):
+        plan.calibrate(size=100, columns=3, classes=2)
+
+
+def test_sparse_rows_stay_sparse():
+    rows = sp.random_array((2000, 30), density=0.1, rng=0, format="csr")
+    stage = fit(PrivateClip(), rows, bound=1e3)
+    assert sp.issparse(stage.transform(rows))
+
+
+def test_too_few_rows_give_a_radius_all_the_same():
+    for seed in range(20):
+        stage = fit(PrivateClip(), cloud(n=3), z=50.0, bound=1e3, seed=seed)
+        assert 0 < stage.radius_ <= 1e3
+
+
+# PrivateBounds
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bounds_are_found_for_any_unit(method):
+    rows = cloud(n=6000, d=3) * [1e-200, 1.0, 1e200] + [0.0, 1e6, -3e200]
+    stage = fit(PrivateBounds(method=method), rows)
+    spare = 2 * 25.5 * 2.0 * 3 if method == "exponential" else 2 * 12.4 * 2.0 * math.sqrt(3)
+    for side in (rows < stage.low_, rows > stage.high_):
+        assert (side.sum(axis=0) <= spare).all()
+    least, largest = rows.min(axis=0), rows.max(axis=0)
+    assert (stage.low_ >= least - np.abs(least) / 8).all()
+    assert (stage.high_ <= largest + np.abs(largest) / 8).all()
+    out = stage.transform(rows)
+    assert np.abs(out).max() <= 1.0
+    assert (out == Bound(stage.low_, stage.high_).transform(rows)).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -7e300, 1e-310, 1.7e308, -1.7e308])
+def test_a_constant_column_has_bounds_around_it(value):
+    rows = np.full((3000, 2), value)
+    stage = fit(PrivateBounds(), rows, z=1.0)
+    assert (stage.low_ < stage.high_).all()
+    assert (stage.low_ <= value).all() and (value <= stage.high_).all()
+    assert np.isfinite(stage.transform(rows)).all()
+
+
+def test_bounds_are_in_order_whatever_the_noise():
+    for seed in range(50):
+        stage = fit(PrivateBounds(), cloud(n=5), z=100.0, seed=seed)
+        assert (stage.low_ < stage.high_).all()
+        assert np.isfinite(stage.low_).all() and np.isfinite(stage.high_).all()
+
+
+def test_no_bound_is_needed_in_front_and_one_is_there_behind():
+    plan = Plan(
+        Budget(1.0, 1e-5),
+        (PrivateBounds(0.3), PrivateScale(0.2)),
+        DPGD(steps=2),
+        get_loss("logistic"),
+    ).calibrate(size=2000, columns=9, classes=2)
+    assert plan.drifts[1].bound == 3.0
+    assert PrivateBounds().bound(None, 9) == 3.0
+    with pytest.raises(InputError, match="number of columns"):
+        PrivateBounds().bound(None)
+
+
+def test_columns_of_unknown_scale_can_be_learned_from():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8000, 4)) * [1e4, 1e-3, 5.0, 1.0] + [3e4, 0.0, -70.0, 0.0]
+    y = ((X[:, 0] - 3e4) / 1e4 + X[:, 1] / 1e-3 > 0).astype(int)
+    model = DPLinearClassifier(epsilon=2.0, stages=[PrivateBounds(0.4)], random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.certificate_.verify().holds
+
+
+# PrivateCenter by location
+
+
+def test_the_mean_of_far_rows_is_near_them():
+    rows = cloud(n=5000) + 1e5
+    far = fit(PrivateCenter(method="instance-optimal"), rows, bound=1e7)
+    assert np.linalg.norm(far.mean_ - rows.mean(axis=0)) < 0.1
+    near = fit(PrivateCenter(), rows, bound=1e7)
+    assert np.linalg.norm(near.mean_ - rows.mean(axis=0)) > 100
+    assert far.draws(4) == 40 * 4 + 10 + 4
+
+
+def test_a_mean_that_is_noise_is_shrunk_to_the_location():
+    rows = cloud(n=1500, d=16) + 1e3
+    stages = [
+        fit(PrivateCenter(method="instance-optimal", shrink=s), rows, z=4.0, bound=1e6)
+        for s in (True, False)
+    ]
+    off = [np.linalg.norm(stage.mean_ - rows.mean(axis=0)) for stage in stages]
+    assert off[0] < off[1] * 1.1
+    assert max(off) < 2
+
+
+def test_the_mean_stays_in_the_ball():
+    for seed in range(10):
+        stage = fit(
+            PrivateCenter(method="instance-optimal"), cloud(n=3), 50.0, bound=2.0, seed=seed
+        )
+        assert np.linalg.norm(stage.mean_) <= 2.0 * (1 + 1e-12)
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PrivateClip(method="laplace"),
+        lambda: PrivateBounds(method=None),
+        lambda: PrivateCenter(method="exponential"),
+    ],
+)
+def test_methods_have_names(make):
+    with pytest.raises(InputError, match="method="):
+        make()
+
+
+def test_events_say_which_mechanism_it_was():
+    assert PrivateClip().event(2.0) == Gaussian(2.0)
+    assert PrivateBounds().event(2.0) == Gaussian(2.0)
+    assert isinstance(PrivateClip(method="exponential").event(2.0), Selection)
+    assert PrivateCenter(method="instance-optimal").event(2.0) == Gaussian(2.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plan_of_searches_or_selections_is_gaussian_and_verifies(method, tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 3)) * 1e3
+    y = (X[:, 0] > 0).astype(int)
+    stages = [
+        PrivateBounds(0.2, method=method),
+        PrivateClip(0.2, method=method),
+        Normalize(),
+    ]
+    model = DPLinearClassifier(epsilon=3.0, stages=stages).fit(X, y)
+    certificate = model.certificate_
+    assert certificate.accountant == "gaussian-dp" and certificate.verify().holds
+    kinds = [expense.event.kind for expense in certificate.events]
+    assert kinds == [
+        *(["selection"] * 2 if method == "exponential" else ["gaussian"] * 2),
+        kinds[-1],
+    ]
+    # Stages that do not fold are in the file, with what was released.
+    path = tmp_path / "model.safetensors"
+    save(model, path)
+    assert (load(path).decision_function(X) == model.decision_function(X)).all()
+
+
+def test_the_clip_is_for_training_rows_alone():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(3000, 2))
+    y = (X[:, 0] > 0).astype(int)
+    stages = [ClipNorm(1e6), PrivateClip(0.3)]
+    model = DPLinearClassifier(epsilon=2.0, stages=stages, random_state=0).fit(X, y)
+    assert [stage.name for stage in model.stages_] == ["ClipNorm"]
+    far = np.array([[100.0, 0.0], [200.0, 0.0]])
+    scores = model.decision_function(far) - model.intercept_
+    assert scores[1] == pytest.approx(2 * scores[0])
