@@ -120,7 +120,7 @@ def test_trainers_are_refused_where_their_account_does_not_hold():
         for neighbors in set(NEIGHBORS) - set(cls.relations):
             with pytest.raises(InputError, match="is analysed for neighbors="):
                 Plan(Budget(1.0, 1e-5), (ClipNorm(1.0),), cls(), get_loss("logistic"), neighbors)
-        for arithmetic in {"exact", "fast"} - set(cls.arithmetics):
+        for arithmetic in {"exact", "strict", "fast"} - set(cls.arithmetics):
             with pytest.raises(InputError, match="pass arithmetic='fast'"):
                 Plan(
                     Budget(1.0, 1e-5),
@@ -165,7 +165,9 @@ def test_it_draws_as_many_numbers_as_it_says(cls, batch, monkeypatch):
     trained(cls, **given)
     resolved = cls(steps=5, **given).resolve(facts_of(3))
     choices = len(resolved.events(1.0, facts_of(3))) - 1  # each counts as a draw
-    assert sum(counts) + choices == resolved.draws(D, 3)
+    # Of reports each row counts its own alone; without exact noise there is nothing to count.
+    rows = N if cls.local else 1
+    assert sum(counts) + choices == rows * resolved.draws(D, 3)
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)

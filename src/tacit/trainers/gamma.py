@@ -52,6 +52,9 @@ class GammaSGD(DPSGD):
         q = self.sampling_probability(facts)
         return Gamma(noise_multiplier, int(self.steps), sampling_probability=q)
 
+    def draws(self, features: int, outputs: int) -> int:
+        return 0  # none of them exact
+
     def noise(self, noise_multiplier: float, facts: Facts) -> float:
         # E‖z‖² = s²·D(D + 1), spread over D coordinates.
         return noise_multiplier * math.sqrt((facts.features + 1) * facts.outputs + 1)

@@ -122,6 +122,9 @@ class IteratedSGD(GradientTrainer):
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
         return Iterated(noise_multiplier, steps=int(self.steps))
 
+    def draws(self, features: int, outputs: int) -> int:
+        return 0  # none of them exact
+
     def members(self, step: int, n: int) -> np.ndarray | None:
         steps = int(self.steps)
         return np.arange(step * n // steps, (step + 1) * n // steps)
