@@ -25,6 +25,7 @@ RUNNABLE = [
     "docs/public-rows.md",
     "docs/rivals.md",
     "docs/theory.md",
+    "docs/trainers.md",
     "docs/tutorial.md",
 ]
 

@@ -31,7 +31,7 @@ LAYERS = [
     {"stages", "trainers", "instances"},
     {"chain"},
     {"plan"},
-    {"estimators"},
+    {"estimators", "median"},
     {"recipes", "models", "pipelines", "report"},
     {"audit", "diagnostics"},
     {"tasks", "console"},

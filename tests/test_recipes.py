@@ -8,7 +8,7 @@ import pytest
 from tacit import DPLinearClassifier, DPLinearRegressor, recipe
 from tacit.exceptions import InputError
 from tacit.recipes import RECIPES, TRAINERS
-from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD
+from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]
@@ -28,6 +28,7 @@ PARTS = {
     "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
+    "local": (["Normalize"], LocalDPGD),
     "pillar": (["Normalize", "PublicCenter", "PublicPCA"], DPGD),
     "gep": (["Normalize", "PublicRotation"], GEP),
     "adadps": (["Normalize", "PublicPrecondition"], AdaDPS),

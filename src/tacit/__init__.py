@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.estimators import DPLinearClassifier, DPLinearRegressor
     from tacit.ledger import Ledger
+    from tacit.median import DPGeometricMedian
     from tacit.models import load, save
     from tacit.pipelines import privatize
     from tacit.privacy import Budget, Certificate
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Budget": "tacit.privacy",
     "Certificate": "tacit.privacy",
+    "DPGeometricMedian": "tacit.median",
     "DPLinearClassifier": "tacit.estimators",
     "DPLinearRegressor": "tacit.estimators",
     "Ledger": "tacit.ledger",
@@ -36,6 +38,7 @@ _HOMES = {
 __all__ = [
     "Budget",
     "Certificate",
+    "DPGeometricMedian",
     "DPLinearClassifier",
     "DPLinearRegressor",
     "Ledger",

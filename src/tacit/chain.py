@@ -18,6 +18,7 @@ from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
 from tacit.privacy.sampling import candidates, cheapest
 from tacit.stages.base import PlainStage, Stage
+from tacit.stages.free import ClipNorm, Normalize
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
@@ -27,11 +28,15 @@ from tacit.trainers.rivals import AdaDPS
 __all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
 
 
-def relation(neighbors: str, stages: Sequence[Stage]) -> str:
+def relation(
+    neighbors: str, stages: Sequence[Stage], trainer: GradientTrainer | None = None
+) -> str:
     """The neighbouring relation that ``"auto"`` stands for."""
     if neighbors != "auto":
         return neighbors
     plain = any(isinstance(stage, PlainStage) for stage in stages)
+    if trainer is not None and "replace_special" not in trainer.relations:
+        return trainer.relations[0]
     return "replace_one" if plain else "replace_special"
 
 
@@ -79,8 +84,10 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
         blanked = stage if stage.blanks else blanked
 
 
-def suits(stages: Sequence[Stage], trainer: GradientTrainer) -> None:
-    """Refuse a trainer behind stages that it is not made for."""
+def suits(
+    stages: Sequence[Stage], trainer: GradientTrainer, neighbors: str, arithmetic: str
+) -> None:
+    """Refuse a trainer where its account does not hold."""
     plain = [stage.name for stage in stages if isinstance(stage, PlainStage)]
     if plain and not trainer.takes_drift:
         raise InputError(
@@ -92,6 +99,26 @@ def suits(stages: Sequence[Stage], trainer: GradientTrainer) -> None:
     ):
         raise InputError(
             "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
+        )
+    curated = [stage.name for stage in stages if stage.pays]
+    if curated and trainer.local:
+        raise InputError(
+            f"{curated[0]} needs somebody who sees all rows, and {trainer.name} trusts nobody: use "
+            "free and public stages only"
+        )
+    if trainer.contracts and not (stages and isinstance(stages[-1], ClipNorm | Normalize)):
+        raise InputError(
+            f"{trainer.name} needs rows whose norm is certain: end the stages in ClipNorm(radius)"
+        )
+    if neighbors not in trainer.relations:
+        raise InputError(
+            f"{trainer.name} is analysed for neighbors={' or '.join(map(repr, trainer.relations))}"
+            f", not for {neighbors!r}"
+        )
+    if arithmetic not in trainer.arithmetics:
+        raise InputError(
+            f"{trainer.name} has no exact noise: pass arithmetic='fast', and its certificate says "
+            "that ideal arithmetic is assumed"
         )
 
 

@@ -66,8 +66,8 @@ factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
 RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dpsgd-f-theory: rows as
-long as they are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows.
-pillar: public PCA first. gep: gradients in and outside a public
+long as they are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows. local:
+rows randomise themselves. pillar: public PCA first. gep: gradients in and outside a public
 subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
 public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
 themselves. ptr-pca: their PCA, behind a test."""

@@ -42,6 +42,8 @@ class _DPLinear(BaseEstimator):
             if stages != "auto":
                 raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
             stages = (Normalize(), PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
+            if getattr(self.trainer, "local", False):  # nobody may see all rows
+                stages = stages[:1]
         elif isinstance(stages, Stage):
             stages = (stages,)
         elif not isinstance(stages, list | tuple):
@@ -53,7 +55,7 @@ class _DPLinear(BaseEstimator):
             trainer = DPGD()
         if not isinstance(trainer, GradientTrainer):
             raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        neighbors = chain.relation(self.neighbors, stages)
+        neighbors = chain.relation(self.neighbors, stages, trainer)
         return Plan(
             Budget(self.epsilon, self.delta),
             tuple(stages),

@@ -77,7 +77,7 @@ class Plan:
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
         chain.check(self.stages, self.neighbors)
-        chain.suits(self.stages, self.trainer)
+        chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
         if self.plain and self.arithmetic == "strict":
             raise InputError(
                 "arithmetic='strict' checks sums of integers; rows behind a plain stage are not "
@@ -132,7 +132,18 @@ class Plan:
         stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
         way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
-        facts = Facts(size, way.d, outputs, way.typical, free / factor, self.loss.task, drift)
+        last = way.drifts[-1]
+        facts = Facts(
+            size,
+            way.d,
+            outputs,
+            way.typical,
+            free / factor,
+            self.loss.task,
+            drift,
+            loss=self.loss,
+            limit=None if last is None else last.bound,
+        )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
         slack = 0.0
@@ -428,6 +439,7 @@ class CalibratedPlan:
         said += [
             f"{stage.name}: {stage.assumption()}" for stage in plan.stages if stage.assumption()
         ]
+        said += self.trainer.assumptions()
         if self.moves is not None:
             said.append(
                 "what the plain stages learned from the rows is kept from everybody, and so is how "
@@ -504,19 +516,18 @@ class CalibratedPlan:
                 f"Test: what the stages ask of the rows must hold with {self.test.slack():.3g} "
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
-        q = trainer.sampling_probability(facts)
-        sampled = "all rows" if q == 1 else f"each row with probability {q:.3g}"
         clips = trainer.clips
         in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         lines.append(
-            f"Training, {trainer.name}: {trainer.steps} steps on {sampled}, each row's gradient "
-            f"clipped{in_parts} to {_listed(clips, 3)}, first rate "
+            f"Training, {trainer.name}: {trainer.steps} steps on {trainer.sampled(facts)}, each "
+            f"row's gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
             f"{float(trainer.learning_rate):.3g} ({trainer.schedule}), momentum "
             f"{float(trainer.momentum):g}."
         )
         added = trainer.deviations(self.noise_multiplier, 0.0, None)
-        noise = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
-        mean = [z / (q * facts.size) for z in noise]
+        scaled = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
+        noise = [trainer.noise(z, facts) for z in scaled]
+        mean = [z / trainer.normaliser(facts) for z in noise]
         joint = (
             "" if len(clips) == 1 else f", which count as one sum with {self.noise_multiplier:.4g}"
         )

@@ -27,7 +27,16 @@ from tacit.stages import (
     SoftPCA,
     Stage,
 )
-from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, GradientTrainer, NoisySGD
+from tacit.trainers import (
+    DPGD,
+    DPRAFT,
+    DPSGD,
+    GEP,
+    AdaDPS,
+    GradientTrainer,
+    LocalDPGD,
+    NoisySGD,
+)
 
 __all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
 
@@ -82,6 +91,11 @@ def _dpsgd_f_theory(
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Rows scaled to a norm, then DP-GD (paper 001, Algorithm 1)."""
     return [Normalize(radius)], _trained(DPGD, trainer)
+
+
+def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """Every row scaled and randomised by its owner (paper 001, section 3): local privacy."""
+    return [Normalize(radius)], LocalDPGD(**trainer)
 
 
 def _pillar(
@@ -164,6 +178,7 @@ RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dpsgd-f-theory": _dpsgd_f_theory,
     "dpsgd": _dpsgd,
     "dp-gd": _dp_gd,
+    "local": _local,
     "pillar": _pillar,
     "gep": _gep,
     "adadps": _adadps,

@@ -153,7 +153,7 @@ def plan(
     if (loss.task == "regression") != (count == 0):
         raise InputError(f"loss={loss.name!r} is for {loss.task}, which does not suit the target")
     budget = Budget(settings.epsilon, settings.delta)
-    neighbors = chain.relation(settings.neighbors, stages)
+    neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
     whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
     whole = replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
     return whole.calibrate(size=rows, columns=columns, classes=count)

@@ -26,7 +26,9 @@ from tacit.privacy.accountants import (
 from tacit.privacy.events import (
     EVENTS,
     NEIGHBORS,
+    Gamma,
     Gaussian,
+    Iterated,
     PoissonGaussian,
     Selection,
     sensitivity,
@@ -35,6 +37,8 @@ from tacit.privacy.events import (
 EVERY_RELATION = sorted(NEIGHBORS)
 SAMPLES = {
     "selection": Selection(30.0),
+    "iterated": Iterated(30.0, steps=40),
+    "gamma": Gamma(30.0, sampling_probability=0.3),
     "gaussian": Gaussian(4.0),
     "poisson-gaussian": PoissonGaussian(2.0, sampling_probability=0.2),
 }
@@ -130,7 +134,8 @@ def test_a_million_steps_are_one_step_with_a_thousandth_of_the_noise(count):
 def test_every_registered_kind_has_a_sample_and_an_accountant():
     assert set(SAMPLES) == set(EVENTS)
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
-    assert set(accountants._AS_DP_EVENT) | closed == set(EVENTS.values())
+    others = {Gamma, Iterated}
+    assert set(accountants._AS_DP_EVENT) | closed | others == set(EVENTS.values())
 
 
 @pytest.mark.parametrize("neighbors", EVERY_RELATION)

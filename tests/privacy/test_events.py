@@ -16,7 +16,9 @@ from tacit.privacy.events import (
     EVENTS,
     NEIGHBORS,
     Event,
+    Gamma,
     Gaussian,
+    Iterated,
     PoissonGaussian,
     Selection,
     sensitivity,
@@ -25,6 +27,8 @@ from tacit.privacy.events import (
 SAMPLES = {
     "gaussian": Gaussian(3.5, count=7),
     "selection": Selection(2.5, count=3),
+    "iterated": Iterated(2.5, count=3, steps=7),
+    "gamma": Gamma(2.5, count=3, sampling_probability=0.1),
     "poisson-gaussian": PoissonGaussian(0.8, 12, sampling_probability=0.03),
 }
 EVERY_EVENT = [pytest.param(SAMPLES.get(kind), id=kind) for kind in EVENTS]

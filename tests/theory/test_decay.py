@@ -9,6 +9,7 @@ import pytest
 
 from tacit import instances
 from tacit.exceptions import InputError
+from tacit.privacy.accountants import gaussian_mu
 from tacit.theory import decay, descent
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -132,3 +133,18 @@ def test_nonsense_is_refused():
         decay.power_law_risk(2, 1.0, epsilon=0.1, delta=1e-5)
     with pytest.raises(InputError, match="finite numbers"):
         decay.glm_coefficients([])
+
+
+def test_settings_of_a_schedule_are_those_of_a_trainer():
+    """Fewer steps keep k and pull, which do not depend on them, and balance the gradient too."""
+    from tacit.trainers import DPGD, Facts
+
+    values = decay.power_law(50, 1.0, first=2.0)
+    whole = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0)
+    short = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0, steps=200)
+    assert (short.k, short.pull, short.clip) == (whole.k, whole.pull, 2.0)
+    noise = 200 / (1000 * gaussian_mu(1.0, 1e-5)) ** 2
+    rate = 3.0 / (2.0 * math.sqrt(200 * (1 + short.k * noise)))
+    assert short.learning_rate == pytest.approx(rate)
+    trainer = DPGD(**short.settings).resolve(Facts(1000, 49, 1, 1.0, 0.2))
+    assert (trainer.steps, trainer.pull, trainer.average) == (200, short.pull, "uniform")

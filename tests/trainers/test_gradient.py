@@ -543,3 +543,66 @@ def test_the_attack_reaches_the_bound_and_no_further(monkeypatch, clip):
         best = max(best, distance)
     if clip < 0.1:  # every row is clipped
         assert best > Fraction(4) * (1 - Fraction(1, 10**6))
+
+
+# Steps and rate by paper 001, Theorem 3.1
+
+
+def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
+    loss = get_loss("logistic")
+    facts = Facts(500, 7, 1, 1.0, 0.05, loss=loss)
+    found = DPGD(norm=2.0, rank=3).resolve(facts)
+    clip = math.sqrt(1 + 0.1**2)  # L, with the constant feature
+    steps = math.ceil((500 * 0.05) ** 2)
+    assert (found.steps, found.clip) == (steps, pytest.approx(clip))
+    variance = steps * (clip / (500 * 0.05)) ** 2  # of a step's noise on the mean gradient
+    rate = 2.0 / math.sqrt((steps + 1) * (clip**2 + 3 * variance))
+    assert found.learning_rate == pytest.approx(rate)
+    assert (found.momentum, found.average, found.schedule) == (0.0, "uniform", "constant")
+
+
+def test_what_is_given_stays_beside_a_norm():
+    facts = Facts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
+    assert DPGD(norm=2.0).resolve(facts).steps == module.MOST_STEPS
+    found = DPGD(norm=2.0, steps=50, clip=0.25, momentum=0.5, average="last").resolve(facts)
+    assert (found.steps, found.clip, found.momentum, found.average) == (50, 0.25, 0.5, "last")
+    full = DPGD(norm=2.0, steps=50, clip=0.25).resolve(facts)
+    assert found.learning_rate == pytest.approx(full.learning_rate / 2)
+    low = DPGD(norm=2.0, steps=50, clip=0.25, rank=1).resolve(facts)
+    assert low.learning_rate > full.learning_rate
+    # Every output has noise of its own.
+    many = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 5, 1.0, 1.0))
+    one = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 1, 1.0, 1.0))
+    assert many.learning_rate == pytest.approx(one.learning_rate / math.sqrt(5), rel=0.06)
+
+
+def test_the_theorem_is_refused_where_it_says_nothing():
+    with pytest.raises(InputError, match="is for convex losses, not 'savage'"):
+        DPGD(norm=1.0).resolve(facts_of(loss=get_loss("savage")))
+    with pytest.raises(InputError, match="have no bound; pass clip="):
+        DPGD(norm=1.0).resolve(facts_of(loss=get_loss("squared")))
+    with pytest.raises(InputError, match="of use with norm= only"):
+        DPGD(rank=3).resolve(facts_of())
+    for bad in (0, -1.0, math.nan, "x"):
+        with pytest.raises(InputError, match="norm must be"):
+            DPGD(norm=bad).resolve(facts_of())
+
+
+def test_the_bound_of_the_theorem_holds_on_average():
+    """Excess of the mean iterate over seeds, against N·L·√((1 + 1/T)(1/T + r/(nμ)²))."""
+    rng = np.random.default_rng(0)
+    rows = np.rint(rng.uniform(-0.5, 0.5, size=(200, 3)) * 256) / 256
+    loss = get_loss("logistic")
+    targets = loss.targets((rng.random(200) < 0.5 + rows[:, 0]).astype(int), 1)
+    facts = Facts(200, 3, 1, 1.0, 0.1, loss=loss)
+    best = np.zeros(3)
+    for _ in range(2000):
+        slope = loss.residual(rows @ best[:, None], targets)
+        best -= 2.0 * (rows * slope).mean(axis=0)
+    value = lambda theta: loss.value(rows @ theta.reshape(3, 1), targets).mean()  # noqa: E731
+    trainer = DPGD(norm=float(np.linalg.norm(best)), rank=3).resolve(facts)
+    z = math.sqrt(trainer.steps) / facts.mu
+    lost = [value(run(trainer, rows, targets, loss, z=z, seed=s, facts=facts)) for s in range(40)]
+    n, steps = trainer.norm * trainer.clip, trainer.steps
+    bound = n * math.sqrt((1 + 1 / steps) * (1 / steps + 3 / (200 * 0.1) ** 2))
+    assert np.mean(lost) - value(best) <= bound

@@ -124,7 +124,7 @@ def prepare(
         else:
             stages = tuple(what)
             name, trainer = _name(stages), DPGD(**{**TRAINER, **options})
-        relation = chain.relation(neighbors, stages)
+        relation = chain.relation(neighbors, stages, trainer)
         plan = Plan(Budget(epsilon, delta), stages, trainer, get_loss("logistic"), relation)
     rows, width = shape(plan)
     classes = 0 if plan.loss.task == "regression" else 2

@@ -133,7 +133,7 @@ def _likelihood(
     """
     found = []
     for i, (release, one, other) in enumerate(zip(tape, first, second, strict=True)):
-        if release.kind == "test":
+        if release.kind in ("test", "choice"):
             found.append(float(one - other))
             continue
         variance = release.deviation**2
@@ -188,7 +188,7 @@ def separation(subject: Subject, trials: int = TRIALS) -> float:
         both = [watched.behind(t, tape, key) for t in (watched.pair.first, watched.pair.second)]
         square = 0.0
         for release, one, other in zip(tape, *both, strict=True):
-            if release.kind == "test":
+            if release.kind in ("test", "choice"):
                 square += float(one - other) ** 2
             else:
                 square += float(((one - other) ** 2).sum()) / release.deviation**2

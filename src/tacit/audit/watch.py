@@ -25,7 +25,7 @@ from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import VOTE
 from tacit.stages import private, private_impute, private_pca
 from tacit.stages.base import densify
-from tacit.trainers import engine, gradient, noisy_sgd
+from tacit.trainers import engine, flattest, gradient, local, noisy_sgd
 
 __all__ = ["Release", "recorded", "replayed"]
 
@@ -75,6 +75,20 @@ def _step(real: Any, keep: Keep, again: Again | None) -> Any:
             return again().value
         noisy: np.ndarray = real(total, deviations, key, step)
         keep(Release("step", noisy.copy(), float(deviations[0]), total.start))
+        return noisy
+
+    return add
+
+
+def _reports(real: Any, keep: Keep, again: Again | None) -> Any:
+    """Of reports, a listener who only sees their sum; each of them hides no less."""
+
+    def add(total: Any, deviations: Sequence[float], key: Any, step: int, rows: int) -> np.ndarray:
+        if again is not None:
+            keep(total.float())
+            return again().value
+        noisy: np.ndarray = real(total, deviations, key, step, rows)
+        keep(Release("step", noisy.copy(), float(deviations[0]) * math.sqrt(rows)))
         return noisy
 
     return add
@@ -178,6 +192,7 @@ def _choice(real: Any, keep: Keep, again: Again | None) -> Any:
 
 SITES: list[tuple[ModuleType, str, Any]] = [
     (gradient, "_add_noise", _step),
+    (local, "_add_reports", _reports),
     (private, "noisy_sum", _sum),
     (moments, "noisy_sum", _sum),
     (mean, "noisy_sum", _sum),
@@ -186,6 +201,7 @@ SITES: list[tuple[ModuleType, str, Any]] = [
     (private_impute, "noisy_sum", _sum),
     (private_pca, "noisy_second_moment", _second_moment),
     (plan, "noisy_above", _above),
+    (flattest, "exponential_choice", _choice),
     (noisy_sgd, "exponential_choice", _choice),
 ]
 

@@ -4,7 +4,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense, Verification
 from tacit.privacy.drift import Drift
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Selection
+from tacit.privacy.events import Event, Gamma, Gaussian, Iterated, PoissonGaussian, Selection
 
 __all__ = [
     "Budget",
@@ -12,7 +12,9 @@ __all__ = [
     "Drift",
     "Event",
     "Expense",
+    "Gamma",
     "Gaussian",
+    "Iterated",
     "PoissonGaussian",
     "Selection",
     "Verification",

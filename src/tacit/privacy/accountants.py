@@ -1,4 +1,4 @@
-"""What a list of events costs: exact Gaussian DP, or privacy loss distributions.
+"""What a list of events costs: exact Gaussian DP, loss distributions, or Rényi divergences.
 
 Every function rounds to the safe side: an ε or δ that is returned is never
 below the true one (for loss distributions: once `PLD_SLACK` is set aside in δ),
@@ -17,7 +17,16 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from tacit.exceptions import InputError
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Selection, sensitivity
+from tacit.privacy import renyi
+from tacit.privacy.events import (
+    Event,
+    Gamma,
+    Gaussian,
+    Iterated,
+    PoissonGaussian,
+    Selection,
+    sensitivity,
+)
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -182,6 +191,10 @@ def loss_distribution(
                 f"{event.count} sampled steps are too many to be counted on a grid: take "
                 f"{most} at most, or all rows in every step"
             )
+    if any(isinstance(event, Gamma) for event in events):
+        return _with_gamma(events, neighbors, grid)
+    if any(isinstance(event, Iterated) for event in events):
+        return _with_iteration(events, neighbors, grid)
     if drifts:
         return _drifted(events, grid)
     grid = _affordable(events, neighbors, grid)
@@ -205,6 +218,68 @@ def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
         one += square + 20 * math.sqrt(square)
         whole += q * square / 2 * (1 if type(event) is Gaussian else event.count)
     return max(grid, one / STEP_POINTS, whole / ALL_POINTS)
+
+
+# --- gamma noise, by its largest loss ----------------------------------------------------------
+
+
+def _with_gamma(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+    """Gamma steps as what they are at worst, randomised response, beside Gaussian noise.
+
+    Rényi accounts, which certificates of gamma noise rest on, are less tight: this checks them.
+    """
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    pure = [(e.count, renyi.pure_step(e, neighbors)) for e in events if isinstance(e, Gamma)]
+    # A grid that has the losses on it, or all steps would round up. Large ones need no such grid.
+    grid = pure[0][1] / math.ceil(pure[0][1] / grid) if pure[0][1] < 50 else grid
+    others = [event for event in events if not isinstance(event, Gamma)]
+    if not all(event.gaussian for event in others):
+        raise InputError("gamma noise and sampled Gaussian noise have no common account")
+    total = privacy_loss_distribution.identity(grid)
+    for count, loss in pure:
+        two = common.DifferentialPrivacyParameters(loss)
+        made = privacy_loss_distribution.from_privacy_parameters(two, grid)
+        total = total.compose(made.self_compose(count) if count > 1 else made)
+    if others:
+        noise = 1 / total_mu(others, neighbors)
+        total = total.compose(
+            privacy_loss_distribution.from_gaussian_mechanism(
+                noise, value_discretization_interval=grid
+            )
+        )
+    return _Drifted(total, 0.0)
+
+
+# --- a pass that hides all iterates but one ------------------------------------------------------
+
+_STOPS = 80  # numbers of steps that are told apart
+
+
+def _with_iteration(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+    """Passes over rows in their order, beside Gaussian noise.
+
+    k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
+    Altschuler 2024, Theorem 3.3 with shifts of equal size), for k = 1 … m, each with probability
+    1/m, for the first row; for others k may also be none. k may be revealed, so the δ(ε) average
+    over it. That is a step of replaced rows in which all are drawn and shifts b are random:
+    (2 + b)/z′ = Δ/(z√k), with the least shift at the largest k.
+    """
+    known: list[Event] = []
+    for event in events:
+        if not (isinstance(event, Iterated) or event.gaussian):
+            raise InputError("a pass in fixed order and sampled steps have no common account")
+        if not isinstance(event, Iterated):  # as it would be for replaced rows
+            known.append(Gaussian(2 / total_mu([event], neighbors)))
+            continue
+        stops = np.unique(np.floor(np.geomspace(1, event.steps, _STOPS)))
+        weights = np.diff(np.append(stops, event.steps + 1)) / event.steps  # k rounded down
+        last = stops[-1]
+        noise = 2 * event.noise_multiplier * math.sqrt(last) / sensitivity(neighbors) * (1 - 1e-15)
+        shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
+        drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
+        known.append(PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift))
+    return _drifted(known, grid)
 
 
 # --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------
@@ -368,7 +443,9 @@ def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
 
 
 def accountant_for(events: Sequence[Event]) -> str:
-    """``gaussian-dp`` where it is exact, ``pld`` otherwise."""
+    """``gaussian-dp`` where it is exact, ``rdp`` for gamma noise, ``pld`` otherwise."""
+    if any(isinstance(event, Gamma) for event in events):
+        return "rdp"
     return "gaussian-dp" if all(e.gaussian for e in events) else "pld"
 
 
@@ -386,6 +463,8 @@ def epsilon(
         return 0.0
     if accountant_for(events) == "gaussian-dp":
         return gaussian_epsilon(total_mu(events, neighbors), delta)
+    if accountant_for(events) == "rdp":
+        return renyi.epsilon(events, delta, neighbors)
     return float(loss_distribution(events, neighbors, grid).get_epsilon(delta))
 
 
@@ -397,4 +476,6 @@ def delta(
         return 0.0
     if accountant_for(events) == "gaussian-dp":
         return gaussian_delta(total_mu(events, neighbors), epsilon)
+    if accountant_for(events) == "rdp":
+        return renyi.delta(events, epsilon, neighbors)
     return float(loss_distribution(events, neighbors, grid).get_delta(epsilon))

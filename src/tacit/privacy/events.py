@@ -19,7 +19,9 @@ __all__ = [
     "EVENTS",
     "NEIGHBORS",
     "Event",
+    "Gamma",
     "Gaussian",
+    "Iterated",
     "PoissonGaussian",
     "Selection",
     "sensitivity",
@@ -179,6 +181,44 @@ class PoissonGaussian(Event):
         return data
 
 
+@dataclass(frozen=True)
+class Gamma(Event):
+    """Noise of density e^(−‖z‖/``noise_multiplier``) on a sum over rows, drawn or all of them.
+
+    Its direction is uniform and its length has a gamma distribution, whose shape is the number of
+    coordinates: the more of them, the longer it is.
+    """
+
+    kind: ClassVar[str] = "gamma"
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self._plain("sampling_probability") <= 1:
+            raise InputError(
+                f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Iterated(Event):
+    """A pass of contractive steps over groups of rows, each with Gaussian noise on its sum.
+
+    After a number of steps drawn uniformly from 1 to ``steps`` the iterate is released, and nothing
+    else. A row is in one group; it is met first by the worst account.
+    """
+
+    kind: ClassVar[str] = "iterated"
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = self._plain("steps")
+        if not (1 <= steps <= LARGEST_COUNT and steps == int(steps)):
+            raise InputError(f"steps must be a whole number of at least 1, not {steps!r}")
+        object.__setattr__(self, "steps", int(steps))
+
+
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
     """Pairs of plain numbers, checked: weights that may be believed, shifts that are finite."""
     try:
@@ -201,5 +241,5 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event for event in (Gaussian, PoissonGaussian, Selection)
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated)
 }

@@ -89,7 +89,9 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     steps : sequence of (kind, parameters)
         ``("gaussian", {"noise_multiplier": z, "count": T})``, or ``"poisson-gaussian"`` with
         ``sampling_probability`` as well; z is relative to the contribution bound of one row.
-        ``"selection"`` is the exponential mechanism, exp(utility/z).
+        ``"selection"`` is the exponential mechanism, exp(utility/z). ``"gamma"`` has noise of
+        density exp(−‖x‖/z): with it there is an upper bound only, by Rényi divergences.
+        ``"iterated"`` is a pass of ``steps`` contractive steps, stopped at random.
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
         probability, in all ``count`` steps together, that they drifted farther.
     delta : float
@@ -105,6 +107,9 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must lie between 0 and 1, not {delta!r}")
+    if any(kind == "gamma" for kind, _ in steps):
+        found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + math.log(1 / delta) / (a - 1))
+        return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
     failure = _failure(steps)
     left, slip = delta - failure, 4 * _UNIT * delta if failure else 0.0
     if not left > slip:
@@ -125,6 +130,9 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
+    if any(kind == "gamma" for kind, _ in steps):
+        least = _renyi(steps, neighbors, lambda a, d: (a - 1) * (d + _gain(a) - epsilon))
+        return Recheck(math.exp(min(least, 0.0)), math.exp(min(least, 0.0)), 0.0)
     found = _worst([_delta(pairs, epsilon) for pairs in _directions(steps, neighbors)])
     if not (failure := _failure(steps)):
         return found
@@ -176,6 +184,23 @@ def _drifted(z: float, q: float, shifts: Mixture) -> Loss:
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
+def _iterated(z: float, steps: int, neighbors: str) -> Loss:
+    """The first row of a pass, k steps behind which its trace has been through noise of √k·z.
+
+    Each k of 1 … steps is as likely as any other, and may be known. Many are taken for a smaller.
+    """
+    if steps < 1 or steps > 10**12:
+        raise InputError(f"a pass of {steps} steps cannot be checked")
+    apart = (2.0 if neighbors == "replace_one" else 1.0) / z
+    firsts = sorted({math.floor(k) for k in np.geomspace(1, steps, 80).tolist()})
+    nexts = [*firsts[1:], steps + 1]
+    parts = tuple(
+        ((after - k) / steps, (((1.0, apart / math.sqrt(k)),), ((1.0, 0.0),)))
+        for k, after in zip(firsts, nexts, strict=True)
+    )
+    return Blend(parts) if len(parts) > 1 else parts[0][1]
+
+
 def _selection(beta: float, _: float, neighbors: str) -> list[Pair]:
     """Exponents that move by r at most: as hard as N(0, 1) against N(2·Φ⁻¹(p), 1), logit p = r."""
     reach = (2.0 if neighbors == "replace_one" else 1.0) / beta
@@ -216,6 +241,11 @@ def _shifts(given: Mapping[str, Any]) -> Mixture:
 
 def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[Loss], int]:
     """What a step loses, in either order of the neighbours, and how often it is taken."""
+    if kind == "iterated":
+        z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
+        if not (0 < z < math.inf and count > 0):
+            raise InputError(f"{kind} with {dict(given)}: needs noise_multiplier > 0, count >= 1")
+        return [_iterated(z, int(given.get("steps", 1)), neighbors)], count
     if kind not in _PAIRS:
         raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
     z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
@@ -263,6 +293,59 @@ def _only_gaussian(pairs: Mapping[Loss, int]) -> float | None:
     """μ, if there is one Gaussian pair and nothing else."""
     (step, count), *others = pairs.items()
     return _gaussian_mu(step) if count == 1 and not others else None
+
+
+# --- gamma noise: Rényi divergences, order by order ------------------------------------------
+
+
+def _gain(order: float) -> float:
+    """What ln(1/δ)/(α−1) is too much by (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    return math.log((order - 1) / order) - math.log(order) / (order - 1)
+
+
+def _renyi(steps: Steps, neighbors: str, bound: Callable[[float, float], float]) -> float:
+    """The least ``bound`` of an order and the divergence there, by ever finer grids of orders.
+
+    A step's loss is at most ε: randomised response is the worst. Its divergence is taken as the
+    mean of e^((α−1)·loss) over the two outcomes.
+    """
+    if neighbors not in _NEIGHBORS:
+        raise InputError(f"neighbors={neighbors!r}: choose one of {', '.join(_NEIGHBORS)}")
+    square, gamma = 0.0, []
+    for kind, given in steps:
+        z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
+        q = float(given.get("sampling_probability", 1.0))
+        if not (0 < z < math.inf and 0 < q <= 1 and count > 0):
+            raise InputError(f"{kind} with {dict(given)}: no such step")
+        if kind != "gamma":
+            (loss, *_), _ = _losses(kind, given, neighbors)
+            if (mu := _gaussian_mu(loss)) is None:
+                raise InputError("gamma noise beside sampled Gaussian noise cannot be checked")
+            square += count * mu**2
+            continue
+        if not 1 / z <= _WIDEST:
+            raise InputError("privacy losses beyond 600: far too little noise for a recheck")
+        most, least = 1 - q + q * math.exp(1 / z), 1 - q + q * math.exp(-1 / z)
+        pure = math.log(most / least) if neighbors == "replace_one" else math.log(most)
+        gamma.append((count, pure * (1 + 16 * _UNIT) + 4 * _UNIT))
+
+    def at(log_order: Array) -> Array:
+        excess = np.exp(log_order)
+        total = (1 + excess) * square / 2
+        for count, pure in gamma:
+            up, down = -math.log1p(math.exp(-pure)), -math.log1p(math.exp(pure))
+            mean = np.logaddexp(up + excess * pure, down - excess * pure)
+            total = total + count * np.minimum(mean / excess + 1e-14, pure)
+        return np.array([bound(1 + a, float(d)) for a, d in zip(excess, total, strict=True)])
+
+    low, high, best = math.log(1e-3), math.log(1e6), math.inf
+    for _ in range(6):
+        grid = np.linspace(low, high, 201)
+        values = at(grid)
+        middle = int(np.argmin(values))
+        best = min(best, float(values[middle]))
+        low, high = grid[max(middle - 1, 0)], grid[min(middle + 1, 200)]
+    return best + 1e-12 * (1 + abs(best))
 
 
 # --- Gaussian steps alone: closed form -------------------------------------------------------

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,12 +61,28 @@ class Schedule:
         α, strength of the pull towards the start: `pull` of a trainer.
     k : int
         Directions that the bound is least for.
+    clip : float
+        G₀: with the theorem's assumption, nothing is clipped.
     """
 
     steps: int
     learning_rate: float
     pull: float
     k: int
+    clip: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of `tacit.trainers.DPGD`, or of `DPSGD` beside a ``batch_size``."""
+        return {
+            "steps": self.steps,
+            "learning_rate": self.learning_rate,
+            "pull": self.pull,
+            "clip": self.clip,
+            "momentum": 0.0,
+            "average": "uniform",
+            "schedule": "constant",
+        }
 
 
 def power_law(d: int, decay: float, first: float = 1.0) -> np.ndarray:
@@ -188,19 +205,36 @@ def schedule(
     distance: float = 1.0,
     population: bool = False,
     neighbors: str = "replace_special",
+    steps: int | None = None,
 ) -> Schedule:
     """Steps, rate and pull of paper 002, Theorem 3.3 (or 3.5), for the best k.
 
     Noise is that of full batches by exact Gaussian DP, where the theorems have Θ(·).
+
+    Parameters
+    ----------
+    steps : int, optional
+        Instead of n² + d·log²(d), which grows large: fewer steps at the rate that suits them. The
+        theorem's rate has noise alone in its root, which is far larger than the gradient after so
+        many steps; after fewer, the gradient counts as well.
+
+    Examples
+    --------
+    >>> plan = schedule(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5, steps=200)
+    >>> plan.steps, plan.settings["average"]
+    (200, 'uniform')
     """
     values = _checked(coefficients)
+    require(steps=steps)
     d = len(values) - 1
     k = best_k(values, n, epsilon=epsilon, delta=delta)
-    steps = n**2 + math.ceil(d * math.log(d) ** 2)
+    gradient = 0.0 if steps is None else 1.0  # in units of G₀²
+    steps = n**2 + math.ceil(d * math.log(d) ** 2) if steps is None else int(steps)
     noise = steps * noise_of(n, epsilon, delta, neighbors) ** 2  # σ², in units of G₀²
-    spread = k * noise + (steps / n if population else 0.0)
+    spread = k * noise + gradient + (steps / n if population else 0.0)
     rate = distance / (values[0] * math.sqrt(steps * spread))
-    return Schedule(steps, rate, math.sqrt(_tails(values)[k - 1]) / distance, k)
+    pull = math.sqrt(_tails(values)[k - 1]) / distance
+    return Schedule(steps, rate, pull, k, float(values[0]))
 
 
 def _risk(

@@ -21,7 +21,7 @@ from typing import Any
 
 from tacit.theory.risk import Risk, noise_of, require
 
-__all__ = ["Schedule", "clipped_risk", "population_risk", "risk", "schedule"]
+__all__ = ["Schedule", "clipped_risk", "population_risk", "risk", "schedule", "within"]
 
 CONVEX = "loss convex in the score"
 FROM_ZERO = "descent from zero on all rows, mean of the iterates, rate as in `descent.schedule`"
@@ -99,12 +99,24 @@ def schedule(
     >>> plan.steps
     250000
     """
-    require(rank=rank, norm=norm, lipschitz=lipschitz, steps=steps)
-    unit = noise_of(n, epsilon, delta, neighbors)
     count = max(1, math.ceil((n * epsilon) ** 2)) if steps is None else int(steps)
-    strength = lipschitz * math.sqrt(1 + rank * count * unit**2)  # √(L² + rσ²)
-    rate = norm / (math.sqrt(count + 1) * strength)
-    return Schedule(count, rate, lipschitz, unit * n * math.sqrt(count))
+    mu = 1 / (n * noise_of(n, epsilon, delta, neighbors))
+    return within(mu, n, rank, norm=norm, lipschitz=lipschitz, steps=count)
+
+
+def within(mu: float, n: int, rank: int, *, norm: float, lipschitz: float, steps: int) -> Schedule:
+    """The rate for that many steps, where they may spend a Gaussian budget.
+
+    Parameters
+    ----------
+    mu : float
+        Of all steps together, per unit of sensitivity.
+    """
+    require(mu=mu, n=n, rank=rank, norm=norm, lipschitz=lipschitz, steps=steps)
+    unit = 1 / (n * mu)
+    strength = lipschitz * math.sqrt(1 + rank * steps * unit**2)  # √(L² + rσ²)
+    rate = norm / (math.sqrt(steps + 1) * strength)
+    return Schedule(steps, rate, lipschitz, unit * n * math.sqrt(steps))
 
 
 def risk(

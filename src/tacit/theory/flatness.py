@@ -23,7 +23,7 @@ from tacit.privacy.events import sensitivity
 from tacit.theory.descent import Schedule
 from tacit.theory.risk import Risk, noise_of, require
 
-__all__ = ["risk", "schedule"]
+__all__ = ["risk", "schedule", "within"]
 
 
 def schedule(
@@ -50,8 +50,16 @@ def schedule(
     lipschitz : float
         L, largest norm of a row's gradient.
     """
-    require(n=n, rank=rank, smoothness=smoothness, start=start, lipschitz=lipschitz)
-    unit = noise_of(n, epsilon / 2, delta, neighbors)
+    mu = 1 / (n * noise_of(n, epsilon / 2, delta, neighbors))
+    return within(mu, n, rank, smoothness=smoothness, start=start, lipschitz=lipschitz)
+
+
+def within(
+    mu: float, n: int, rank: int, *, smoothness: float, start: float, lipschitz: float
+) -> Schedule:
+    """The same, where all steps together may spend ``mu``, a Gaussian budget per sensitivity."""
+    require(mu=mu, n=n, rank=rank, smoothness=smoothness, start=start, lipschitz=lipschitz)
+    unit = 1 / (n * mu)
     steps = max(1, round(math.sqrt(2 * smoothness * start / rank) / (lipschitz * unit)))
     return Schedule(steps, 1 / smoothness, lipschitz, unit * n * math.sqrt(steps))
 

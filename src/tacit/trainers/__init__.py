@@ -2,7 +2,11 @@
 
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
+from tacit.trainers.flattest import FlattestDPGD
+from tacit.trainers.gamma import GammaSGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.iterated import IteratedSGD
+from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
 from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
 
@@ -14,7 +18,11 @@ __all__ = [
     "AdaDPS",
     "Engine",
     "Facts",
+    "FlattestDPGD",
+    "GammaSGD",
     "GradientTrainer",
+    "IteratedSGD",
+    "LocalDPGD",
     "NoisySGD",
     "train_together",
 ]

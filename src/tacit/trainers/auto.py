@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Facts", "suggest"]
+from tacit.losses import Loss
+
+__all__ = ["BIAS", "Facts", "suggest"]
+
+BIAS = 0.1  # size of the constant feature, in row bounds
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class Facts:
         What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
     scales : tuple of float
         What `tacit.stages.PublicPrecondition`, as last stage, divided the columns by.
+    loss : Loss, optional
+        What is minimised, for settings that follow from its constants.
+    limit : float, optional
+        Norm that no row exceeds; ``bound`` is that of a typical row.
     """
 
     size: int
@@ -47,6 +55,8 @@ class Facts:
     shifts: tuple[tuple[float, float], ...] = ()
     failure: float = 0.0
     scales: tuple[float, ...] = ()
+    loss: Loss | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ def suggest(
         "learning_rate": min(travel / steps, balance.reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
-        "bias": 0.1,
+        "bias": BIAS,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }

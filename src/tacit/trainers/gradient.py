@@ -18,15 +18,25 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability, sigma_for
 from tacit.mechanisms.noise import Key
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian
+from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
-from tacit.trainers.auto import Facts, suggest
+from tacit.theory import descent
+from tacit.trainers.auto import BIAS, Facts, suggest
 from tacit.trainers.engine import Engine, LatticeSum
 from tacit.trainers.movement import Movement
 
-__all__ = ["DPGD", "DPSGD", "GradientTrainer", "train_together"]
+__all__ = [
+    "DPGD",
+    "DPSGD",
+    "GradientTrainer",
+    "is_auto",
+    "is_positive",
+    "is_whole",
+    "train_together",
+]
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
+MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
 AVERAGES = ("last", "uniform", "weighted")
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
@@ -75,6 +85,13 @@ class GradientTrainer:
     takes_drift: ClassVar[bool] = True
     #: Whether strict arithmetic checks all that it sums.
     takes_strict: ClassVar[bool] = True
+    #: Whether every row is private before it leaves its owner, so that nobody else may look.
+    local: ClassVar[bool] = False
+    #: Whether its account needs steps that bring no two weights farther apart.
+    contracts: ClassVar[bool] = False
+    #: Relations for which its event is stated, and arithmetic in which it holds.
+    relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
+    arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
 
     @property
     def name(self) -> str:
@@ -132,6 +149,33 @@ class GradientTrainer:
     def draws(self, features: int, outputs: int) -> int:
         """How many noise values it draws, for that many columns, the intercept's included."""
         return int(self.steps) * features * outputs
+
+    def members(self, step: int, n: int) -> np.ndarray | None:
+        """Rows of a step that is not drawn at random; None for all of them."""
+        return None
+
+    def normaliser(self, facts: Facts) -> float:
+        """What sums are divided by: the rows that a step expects."""
+        return self.sampling_probability(facts) * facts.size
+
+    def noise(self, noise_multiplier: float, facts: Facts) -> float:
+        """Standard deviation of the noise on a step's sum, in clips."""
+        return noise_multiplier
+
+    def sampled(self, facts: Facts) -> str:
+        """Which rows a step looks at, in words."""
+        q = self.sampling_probability(facts)
+        return "all rows" if q == 1 else f"each row with probability {q:.3g}"
+
+    def noisy(
+        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
+    ) -> np.ndarray:
+        """Sums over that many rows, with their noise."""
+        return _add_noise(total, deviations, key, step)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What its guarantee takes for granted, or gives, beyond what every plan says."""
+        return ()
 
     def remark(self) -> str:
         """What a plan should say of it besides its steps and their noise."""
@@ -203,11 +247,67 @@ class GradientTrainer:
 class DPGD(GradientTrainer):
     """Noisy gradient descent on all rows (paper 001, Algorithm 1).
 
+    Parameters
+    ----------
+    norm : float, optional
+        N, at least the norm of the best weights, the intercept's included. Whatever else is left
+        to be chosen is then as in paper 001, Theorem 3.1, whose bound holds for losses that are
+        convex in one score (`tacit.theory.descent`): plain steps of constant rate, their mean, no
+        gradient clipped. With a ``clip`` the bound is that of the clipped objective.
+    rank : int, optional
+        At least the rank of the rows with their constant feature, if that is publicly known; the
+        number of columns if not given. It only sets the rate.
+
+    Notes
+    -----
+    The theorem's (nε)² steps are taken with ε as the Gaussian budget has it, nμ squared, and not
+    beyond 10,000: its bound is N·L·√((1 + 1/T)(1/T + r/(nμ)²)) for any T at the rate that suits T.
+
     Examples
     --------
     >>> DPGD(steps=100, clip=0.5).steps
     100
     """
+
+    norm: float | None = None
+    rank: int | None = None
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        self._check("norm", lambda v: v is None or is_positive(v), "a positive number or None")
+        self._check("rank", lambda v: v is None or (is_whole(v) and v >= 1), "at least 1, or None")
+        if self.rank is not None and self.norm is None:
+            raise InputError(f"{self.name}(rank={self.rank!r}) is of use with norm= only")
+        if self.norm is not None and facts.loss is not None and not facts.loss.convex:
+            raise InputError(
+                f"{self.name}(norm={self.norm!r}) is for convex losses, not {facts.loss.name!r}"
+            )
+
+    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+        if self.norm is None:
+            return super().suggest(facts, given)
+        bias = float(given.get("bias", BIAS))
+        slope = 1.0 if facts.loss is None else facts.loss.lipschitz(facts.outputs)
+        reach = slope * facts.bound * math.sqrt(1 + bias**2)
+        clip = float(given.get("clip", reach))
+        if not math.isfinite(clip):
+            raise InputError(
+                f"{self.name}(norm={self.norm}): gradients of this loss have no bound; pass clip="
+            )
+        rank = min(facts.features + 1, facts.size) if self.rank is None else int(self.rank)
+        steps = given.get("steps", min(math.ceil((facts.size * facts.mu) ** 2), MOST_STEPS))
+        found = descent.within(
+            facts.mu,
+            facts.size,
+            rank * facts.outputs,  # every output has noise of its own
+            norm=float(self.norm),
+            lipschitz=clip,
+            steps=int(steps),
+        )
+        # Heavy balls go 1/(1 - momentum) times as far.
+        rate = found.learning_rate * (1 - float(given.get("momentum", 0.0)))
+        chosen = {**found.settings, "learning_rate": rate, "bias": bias}
+        return {**chosen, **given}
 
 
 @dataclass
@@ -275,6 +375,7 @@ def train_together(
     progress: Progress = silent,
     moves: Movement | None = None,
     run: int = 0,
+    visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -282,6 +383,7 @@ def train_together(
     all rows, releasing S of them costs the composition of their events. On *samples* it does not:
     a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
     cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
+    ``visit`` is shown the weights of every step and their sums, which are private.
 
     Returns
     -------
@@ -300,33 +402,36 @@ def train_together(
     momentum = _column([trainer.momentum for trainer in trainers])
     pull = _column([trainer.pull for trainer in trainers])
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
-    q = first.sampling_probability(facts)
+    q, normaliser = first.sampling_probability(facts), first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
     velocity = np.zeros_like(weights)
     average = np.zeros_like(weights)
     with engine:
         for step in range(steps):
-            batch = None
+            batch = first.members(step, engine.n)
             if isinstance(first, DPSGD):
                 batch = key.stream("batch", run * steps + step).include(engine.n, q)
             seen = weights if scales is None else weights * scales
             sums = engine.gradient_sums(
                 seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
+            if visit is not None:
+                visit(weights, sums[0])
             norms = _norms(seen)  # public: the last step's outcome
             deviations = [
                 trainer.deviations(z, norm, moves)
                 for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
             ]
+            rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = np.concatenate(
                 [
-                    _add_noise(total, [d[part] for d in deviations], key, first_sum + part)
+                    first.noisy(total, [d[part] for d in deviations], key, first_sum + part, rows)
                     for part, total in enumerate(sums)
                 ],
                 axis=1,
             )
-            gradient = noisy / (q * facts.size) + pull * weights
+            gradient = noisy / normaliser + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             average += _weight(trainers, step, steps) * weights

@@ -1,0 +1,186 @@
+"""One pass over the rows in their order, stopped at random: privacy by iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.exceptions import InputError
+from tacit.losses import Loss, Softmax
+from tacit.losses.base import MarginLoss
+from tacit.mechanisms.noise import Key
+from tacit.privacy.events import Event, Iterated
+from tacit.progress import Progress, silent
+from tacit.trainers.auto import BIAS, Facts
+from tacit.trainers.engine import Engine, LatticeSum
+from tacit.trainers.gradient import GradientTrainer, is_auto, is_positive, train_together
+from tacit.trainers.movement import Movement
+
+__all__ = ["IteratedSGD"]
+
+MOST_STEPS = 1000
+
+
+@dataclass
+class IteratedSGD(GradientTrainer):
+    """Descent that meets every row once and hides all iterates but one (paper 004, A.2.2).
+
+    Rows are cut into ``steps`` groups in their order. Step t moves by the noisy gradient of group
+    t; after a number of steps drawn uniformly from 1 to ``steps`` the weights are released, and
+    nothing else (Feldman, Mironov, Talwar & Thakurta 2018).
+
+    Notes
+    -----
+    *What it costs.* Steps of rate at most 2/β on convex, β-smooth losses bring no two weights
+    farther apart. So if a run stops k steps after a row was met, its trace has been through the
+    noise of k steps: it is as hard to see as through Gaussian noise of √k·z clips, ``z`` being that
+    of a step (Bok, Su & Altschuler 2024, with shifts of equal size; Feldman et al. have it for
+    Rényi divergences). Which k it is may be known: `Iterated` averages over it. That is worst for
+    the first row.
+
+    Convexity survives clipping where a gradient is one number times the row: one output, or
+    one-versus-rest with ``clipping="per-class"``. Gradients of softmax, once clipped, are those of
+    no function (paper 001, Theorem 5.3), so its clip must be out of reach.
+
+    Momentum, averages and falling rates break the argument and are refused; so is exact
+    arithmetic, since rounding may bring weights farther apart; and plain stages, after which many
+    rows differ: paper 004's account of that asks for rows that moved to be consecutive.
+
+    Examples
+    --------
+    >>> IteratedSGD(steps=100).momentum
+    'auto'
+    """
+
+    takes_drift: ClassVar[bool] = False
+    contracts: ClassVar[bool] = True
+    relations: ClassVar[tuple[str, ...]] = ("replace_special", "replace_one")
+    arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        self._check("momentum", lambda v: v == 0, "0: a heavy ball does not contract")
+        self._check("average", lambda v: v == "last", "last: only one iterate is covered")
+        self._check("schedule", lambda v: v == "constant", "constant")
+        if not is_auto(self.steps) and self.steps > facts.size:
+            raise InputError(
+                f"{self.name}(steps={self.steps!r}): there are {facts.size} rows, of which every "
+                "step needs one of its own"
+            )
+        if facts.loss is not None:
+            self._require_contraction(facts.loss, facts)
+
+    def _require_contraction(self, loss: Loss, facts: Facts) -> None:
+        if not (loss.convex and math.isfinite(loss.smoothness)):
+            raise InputError(
+                f"{self.name} is private for convex and smooth losses only, such as 'logistic' or "
+                f"'huber-hinge', not {loss.name!r}"
+            )
+        if facts.outputs > 1 and not is_auto(self.clip):
+            apart = isinstance(loss, MarginLoss) and self.clipping == "per-class"
+            reach = loss.lipschitz(facts.outputs) * _length(facts, self.bias) * (1 + 2.0**-15)
+            if not apart and float(self.clip) < reach:
+                raise InputError(
+                    f"{self.name}: clipped gradients of {facts.outputs} outputs are those of no "
+                    f"convex loss; pass clip={reach:.6g} or more"
+                    + ("" if isinstance(loss, Softmax) else ", or clipping='per-class'")
+                )
+        if not (is_auto(self.learning_rate) or is_auto(self.steps)):
+            most = self._largest_rate(loss, facts, int(self.steps), self.bias)
+            if not self.learning_rate <= most:
+                raise InputError(
+                    f"{self.name}(learning_rate={self.learning_rate!r}): steps may bring weights "
+                    f"farther apart, and nothing is private then; at most {most:.6g}"
+                )
+
+    def _largest_rate(self, loss: Loss, facts: Facts, steps: int, bias: Any) -> float:
+        """2/β of a step's mean loss and pull; groups differ by a row, the normaliser does not."""
+        uneven = math.ceil(facts.size / steps) / (facts.size / steps)
+        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(self.pull)
+        return 2 / beta * (1 - 1e-9)
+
+    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"momentum": 0.0, "average": "last", "schedule": "constant", **given}
+        own.setdefault("steps", min(facts.size, MOST_STEPS))
+        found = super().suggest(facts, own)
+        if facts.loss is None:
+            return found
+        length = _length(facts, own.get("bias", "auto"))
+        slope = facts.loss.lipschitz(facts.outputs)
+        if "clip" not in own:  # half of what gradients reach is seldom cut; softmax needs it all
+            most = slope * length if math.isfinite(slope) else facts.bound
+            found["clip"] = most * (1.001 if facts.outputs > 1 else 0.5)
+        if "learning_rate" not in own:
+            most = self._largest_rate(facts.loss, facts, int(own["steps"]), own.get("bias", "auto"))
+            found["learning_rate"] = most / 2
+        return found
+
+    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+        return Iterated(noise_multiplier, steps=int(self.steps))
+
+    def draws(self, features: int, outputs: int) -> int:
+        return 0  # none of them exact
+
+    def members(self, step: int, n: int) -> np.ndarray | None:
+        steps = int(self.steps)
+        return np.arange(step * n // steps, (step + 1) * n // steps)
+
+    def normaliser(self, facts: Facts) -> float:
+        return facts.size / int(self.steps)
+
+    def sampled(self, facts: Facts) -> str:
+        return f"{facts.size / int(self.steps):.4g} rows each, in their order"
+
+    def noisy(
+        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
+    ) -> np.ndarray:
+        """Not released: the account covers nothing but the weights at the end."""
+        drawn = [
+            deviation * key.stream("noise", step, s).normal(total.values[s].size)
+            for s, deviation in enumerate(deviations)
+        ]
+        return total.float() + np.stack(drawn).reshape(total.values.shape)
+
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            "the order of the rows does not depend on them, and no iterate but the released one "
+            "is ever seen",
+        )
+
+    def remark(self) -> str:
+        return (
+            f"Weights are released after a number of steps drawn from 1 to {self.steps}; all "
+            "others stay hidden, and their noise hides the rows."
+        )
+
+    def train(
+        self,
+        engine: Engine,
+        noise_multiplier: float,
+        facts: Facts,
+        key: Key,
+        *,
+        progress: Progress = silent,
+        moves: Movement | None = None,
+    ) -> np.ndarray:
+        stop = 1 + int(key.stream("stop").uniform(1)[0] * int(self.steps))
+        seen: list[np.ndarray] = []
+
+        def visit(weights: np.ndarray, total: LatticeSum) -> None:
+            seen.append(weights[0])
+
+        # To the end, whenever it stops: so the time that it takes says nothing.
+        how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
+        last = train_together(engine, [self], [noise_multiplier], facts, key, **how)
+        return [*seen, last[0]][stop]
+
+
+def _length(facts: Facts, bias: Any) -> float:
+    """Norm that no row exceeds, its constant feature included."""
+    limit = facts.bound if facts.limit is None else facts.limit
+    size = float(bias) if is_positive(bias) else BIAS
+    return math.hypot(limit, size * facts.bound)

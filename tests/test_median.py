@@ -1,0 +1,94 @@
+"""The geometric median: sensitivity, certificate, conventions, and what columns do to its error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tacit import DPGeometricMedian, median
+from tacit.exceptions import InputError, MissingBound
+from tacit.instances import median as instance
+from tacit.mechanisms.additive import BITS, lattice_sum
+from tacit.privacy import Gaussian
+
+X = np.random.default_rng(0).normal([0.4, -0.2, 0.0], 0.1, size=(1500, 3))
+
+
+@parametrize_with_checks([DPGeometricMedian(radius=10.0, steps=5, random_state=0)])
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def test_it_finds_the_median_within_its_noise():
+    found = DPGeometricMedian(radius=1.0, random_state=0).fit(X)
+    assert np.linalg.norm(found.location_ - np.median(X, axis=0)) < 0.05
+    assert found.score(X) == pytest.approx(-np.linalg.norm(X - found.location_, axis=1).mean())
+
+
+def test_the_certificate_verifies_and_says_what_was_done():
+    certificate = DPGeometricMedian(2.0, 1e-6, radius=1.0, steps=20).fit(X).certificate_
+    assert certificate.releasable and certificate.verify().holds
+    assert certificate.accountant == "gaussian-dp"
+    (expense,) = certificate.events
+    assert isinstance(expense.event, Gaussian) and expense.event.count == 20
+    seeded = DPGeometricMedian(radius=1.0, steps=5, random_state=0).fit(X).certificate_
+    assert not seeded.releasable
+    double = DPGeometricMedian(2.0, 1e-6, radius=1.0, steps=20, neighbors="replace_one").fit(X)
+    assert double.certificate_.events[0].event.noise_multiplier == pytest.approx(
+        2 * expense.event.noise_multiplier, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_row_moves_a_sum_of_gradients_by_more_than_is_counted(seed):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 5))
+    weights = rng.uniform(1e-6, 3, d)
+    rows, x = rng.normal(size=(6, d)), rng.normal(size=d) * rng.choice([0, 1e-9, 1])
+    rows[1] = x  # no gradient at all
+    top = float(np.sqrt(weights.max()))
+
+    def total(rows):
+        return lattice_sum(median._gradients(rows, x, weights), d, top).astype(float)
+
+    for swap in (x, -50 * rows[0], x + 1e-160, x + np.eye(d)[weights.argmax()] * 1e-3):
+        moved = rows.copy()
+        moved[0] = swap
+        assert np.linalg.norm(total(rows) - total(moved)) <= 2 * 2**BITS
+    without = rows.copy()
+    without[0] = x
+    assert np.linalg.norm(total(rows) - total(without)) <= 2**BITS
+
+
+def test_what_is_missing_or_wrong_is_named():
+    with pytest.raises(MissingBound, match="radius="):
+        DPGeometricMedian().fit(X)
+    for given, text in [
+        ({"radius": -1.0}, "radius=-1.0"),
+        ({"steps": 0}, "steps=0"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0"),
+        ({"pull": -1.0}, "pull=-1.0"),
+        ({"neighbors": "add_or_remove_one"}, "neighbors="),
+        ({"weights": [1.0, 2.0]}, "weights must be 3 positive numbers"),
+        ({"weights": [1.0, 0.0, 1.0]}, "weights must be 3 positive numbers"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            DPGeometricMedian(**{"radius": 1.0, **given}).fit(X)
+    assert clone(DPGeometricMedian(radius=2.0)).radius == 2.0
+
+
+@pytest.mark.parametrize(("decay", "least", "most"), [(0.0, 2.0, np.inf), (1.0, 0.85, 1.15)])
+def test_columns_do_harm_only_where_all_count_alike(decay, least, most):
+    """Paper 002, Figure 1, in small: n = 10,000, ε = 2, δ = 1e-6."""
+    error = {}
+    for d in (10, 100):
+        made = instance(10_000, d, decay=decay, seed=0)
+        how = {"radius": 1.0, "weights": made.facts["weights"], "steps": 50}
+        runs = [
+            DPGeometricMedian(2.0, 1e-6, **how, random_state=seed).fit(made.rows).location_
+            for seed in range(1 if d == 100 else 2)
+        ]
+        error[d] = np.mean([made.excess(x) for x in runs])
+    assert least <= error[100] / error[10] <= most
