@@ -18,6 +18,7 @@ STAGE = """Instead of a recipe: a step before full-batch training, such as
 NAIVE = """Instead: a pipeline that ignores its preprocessing, to see it caught; centring, dedup or
 pca."""
 OBSERVE = """What the adversary sees: steps (all noisy sums, as the account assumes) or model."""
+TRAINER = """dp-gd, dpsgd or noisy-sgd, instead of the recipes'."""
 RUNS = """Runs for each plan, half of them on either table; or canaries, with --one-run."""
 NEIGHBORS = """replace_special, add_or_remove_one, replace_one; auto: replace_one if a stage looks
 at the rows without noise, replace_special otherwise."""
@@ -36,6 +37,7 @@ def audit(
     stage: Annotated[list[str] | None, flag(STAGE)] = None,
     naive: Annotated[list[str] | None, flag(NAIVE)] = None,
     steps: Annotated[int | None, flag("Training steps.")] = None,
+    trainer: Annotated[str | None, flag(TRAINER)] = None,
     jobs: Annotated[int, flag("Processes; -1 for one a core.")] = -1,
     seed: Annotated[int | None, flag("Makes the audit repeatable.")] = None,
     plot: Annotated[Path | None, flag("Draw bounds against claims: a file.svg.")] = None,
@@ -78,6 +80,9 @@ def audit(
     more: dict[str, Any] = {"neighbors": neighbors}
     more["method"] = "one-run" if one_run else "many-runs"
     more |= {} if steps is None else {"steps": steps}
+    if trainer is not None and stage:
+        raise InputError("--trainer is for recipes; behind --stage it is full-batch descent")
+    more |= {} if trainer is None else {"trainer": trainer}
     found = []
     with nullcontext(silent) if quiet or as_json else progress_bar() as shown:
         for what in subjects:

@@ -452,6 +452,8 @@ def test_the_command_says_what_was_found(run, tmp_path):
     stages = ["--stage", "ClipNorm(1.0)", "--stage", "PrivateCenter(0.2)", "--steps", "1"]
     done = run("--epsilon", "4", "--runs", "60", "--jobs", "1", *stages)
     assert "ClipNorm → PrivateCenter" in done.output
+    done = run("pillar", *words[1:], "--trainer", "noisy-sgd")
+    assert done.exit_code == 0, done.output
 
 
 def test_a_refuted_claim_is_exit_code_one(run):
@@ -467,6 +469,7 @@ def test_a_refuted_claim_is_exit_code_one(run):
         (["--naive", "pca", "--one-run"], "many runs"),
         (["dp-gd", "--plot", "a.png"], "svg"),
         (["dp"], "no recipe"),
+        (["--stage", "ClipNorm(1.0)", "--trainer", "dpsgd"], "is for recipes"),
     ],
 )
 def test_the_command_refuses_nonsense(run, words, match):
