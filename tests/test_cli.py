@@ -260,7 +260,7 @@ def test_bad_input_is_refused(here, more, words):
         (["--size", 7], "size=7"),
         (["--target", "ward"], "the schema's target is 'ill'"),
         (["--test", "none.csv"], "no such file"),
-        (["--schema", "none.yaml"], "cannot read the schema"),
+        (["--schema", "none.yaml"], "cannot read none.yaml"),
         (["--schema", "train.csv"], "schema"),
     ],
     ids=str,
