@@ -420,7 +420,7 @@ def fitted(*stages, **options):
     return model.fit(ROWS, CLASSES)
 
 
-PROJECTIONS = [RandomProjection(3, seed=0), PublicPCA(ROWS[:50].copy(), 3), PrivatePCA(3)]
+PROJECTIONS = [RandomProjection(3, seed=0), PublicPCA(ROWS[:50] / 2, 3), PrivatePCA(3)]
 
 
 @pytest.mark.parametrize("stage", PROJECTIONS, ids=lambda stage: stage.name)
