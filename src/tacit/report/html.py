@@ -30,6 +30,7 @@ _AS_SOURCE = {
     "selection": _GAUSSIAN,
     "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
 }
+_NO_SOURCE = {"gamma", "iterated"}
 _RECOMPUTE = """\
 import dp_accounting as dpa
 from dp_accounting import pld
@@ -120,8 +121,8 @@ def _recompute(story: Story) -> str:
     certificate. Where all noise is Gaussian the grid follows ε: it costs nothing
     there, and a fixed one would round a very small ε up past the claim.
     """
-    if any(getattr(item.event, "drift", ()) for item in story.spent):
-        return ""  # that library knows no sums whose other rows move as well
+    if any(getattr(item.event, "drift", ()) or item.kind in _NO_SOURCE for item in story.spent):
+        return ""  # that library knows no sums whose other rows move as well, nor such steps
     gaussian = all(item.event.gaussian for item in story.spent)
     events = []
     for item in story.spent:
