@@ -35,6 +35,7 @@ FORMAT = "tacit-model/1"
 LIMIT = 1 << 30  # bytes of a file: 100 million coefficients
 LONGEST = 32 << 20  # characters of its description, or of its certificate
 MOST_TENSORS = 1000
+PICTURE = 1 << 22  # numbers of a picture that a network is shown
 LABELS = re.compile(r"[<>|](b1|[iuf][1248]|O8?|U\d+)")  # types that labels may have
 ESTIMATORS = {cls.__name__: cls for cls in (DPLinearClassifier, DPLinearRegressor)}
 STAGES: dict[str, type[Stage]] = {
@@ -135,7 +136,10 @@ def _rebuild(
     if not isinstance(loss, str):
         raise ValueError("its loss has no name")
     # Something in the file is as wide as the rows: what follows need not be ready for any width.
-    if not 0 < width <= sum(value.size for value in tensors.values()):
+    # A network in front is not in the file; its rows may be as wide as a picture.
+    first = dict(next(iter(model["stages"]), {}))
+    most = PICTURE if first.get("name") == "PublicFeatures" else 0
+    if not 0 < width <= max(most, sum(value.size for value in tensors.values())):
         raise ValueError(f"{width} features do not fit the rest")
     estimator = ESTIMATORS[model["estimator"]](certificate.epsilon, certificate.delta, loss=loss)
     estimator.certificate_ = certificate

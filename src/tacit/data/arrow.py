@@ -67,7 +67,7 @@ class ArrowColumn:
             return
         if not _is(array.type, "dictionary"):
             array = array.dictionary_encode()
-        indices = array.indices.fill_null(ABSENT).to_numpy(zero_copy_only=False)
+        indices = array.indices.cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
         words = array.dictionary
         if len(words) > len(indices):  # a slice: most of them may stand elsewhere
             used, indices = np.unique(indices, return_inverse=True)
