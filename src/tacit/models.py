@@ -150,7 +150,7 @@ def _rebuild(
         if not texts or len(names) != width:
             raise ValueError("names of features do not fit the rest")
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
-    rows = as_rows(_some_row(estimator))
+    row, behind = _some_row(estimator)
     for stage in estimator.stages_:
         width = stage.width(width)
     outputs = 1
@@ -165,7 +165,7 @@ def _rebuild(
     if (coef.dtype, intercept.dtype) != (np.float64, np.float64):
         raise ValueError("coefficients are not of double precision")
     with np.errstate(divide="raise", over="raise", invalid="raise"):  # or predicting would fail
-        for _, chunk in apply_stages(rows, estimator.stages_).chunks():
+        for _, chunk in apply_stages(as_rows(row), behind).chunks():
             if np.shape(chunk @ coef.T) != (1, outputs):
                 raise ValueError("the stages do not fit the rest")
     estimator.coef_, estimator.intercept_ = coef, intercept
@@ -174,13 +174,19 @@ def _rebuild(
     return estimator
 
 
-def _some_row(estimator: DPLinearClassifier | DPLinearRegressor) -> Any:
-    """A row that the model must be able to predict for."""
-    for stage in estimator.stages_:
+def _some_row(estimator: DPLinearClassifier | DPLinearRegressor) -> tuple[Any, tuple[Stage, ...]]:
+    """A row that the model must be able to predict for, and the stages that it goes through."""
+    stages, width = estimator.stages_, estimator.n_features_in_
+    if stages and isinstance(stages[0], PublicFeatures):  # the network is not here yet
+        width, stages = stages[0].width(width), stages[1:]
+        if not 0 < width <= PICTURE:
+            raise ValueError(f"{width} features do not fit the rest")
+    for stage in stages:
         if isinstance(stage, Encode):
             columns = stage.schema.columns.items()
-            return Table.from_columns({name: [_some_cell(column)] for name, column in columns})
-    return np.zeros((1, estimator.n_features_in_))
+            cells = {name: [_some_cell(column)] for name, column in columns}
+            return Table.from_columns(cells), stages
+    return np.zeros((1, width)), stages
 
 
 def _some_cell(column: Column) -> str | float:
