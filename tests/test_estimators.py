@@ -899,3 +899,23 @@ def test_an_error_about_text_quotes_no_cell():
 def test_missing_values_are_not_sent_to_an_uncounted_imputer():
     with pytest.raises(InputError, match="not covered by the certificate"):
         DPLinearClassifier().fit([[np.nan], [1.0]], [0, 1])
+
+
+# What the type of the cells says
+
+
+@pytest.mark.parametrize("given", [np.asarray, sp.csr_matrix, pd.DataFrame])
+def test_bytes_are_intensities_and_their_roots_come_first(given):
+    pixels = np.clip(40 * np.abs(X), 0, 255).astype(np.uint8)
+    clf = DPLinearClassifier(trainer=QUICK, random_state=0).fit(given(pixels), KIND)
+    assert [stage.name for stage in clf.plan_.plan.stages] == ["Root", "Normalize", "PrivateCenter"]
+    assert any("bytes" in said for said in clf.certificate_.assumptions)
+    same = clf.predict(given(pixels.astype(float)))  # what was fitted does not change with the type
+    assert (same == clf.predict(given(pixels))).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.int8, np.uint16, bool])
+def test_other_numbers_are_not_taken_for_intensities(kind):
+    clf = DPLinearClassifier(trainer=QUICK, random_state=0).fit(np.abs(X).astype(kind), KIND)
+    assert [stage.name for stage in clf.plan_.plan.stages] == ["Normalize", "PrivateCenter"]
+    assert not any("bytes" in said for said in clf.certificate_.assumptions)

@@ -27,6 +27,7 @@ from tacit.stages import (
     PublicPCA,
     PublicScale,
     RandomProjection,
+    Root,
 )
 from tacit.trainers import DPGD
 
@@ -74,6 +75,7 @@ STAGES = {
     "center": [ClipNorm(2.0), PrivateCenter(), Normalize()],
     "pca": [ClipNorm(3.0), PublicPCA(X.copy(), 2), Normalize()],
     "projection": [ClipNorm(3.0), RandomProjection(3), Normalize(2.0)],
+    "roots": [Root(), Normalize()],
     "scale": [PublicScale(X.copy()), ClipNorm()],
 }
 

@@ -24,7 +24,7 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
-from tacit.stages import Encode, Normalize, PrivateCenter, PublicFeatures, Stage
+from tacit.stages import Encode, Normalize, PrivateCenter, PublicFeatures, Root, Stage
 from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
 
@@ -36,14 +36,15 @@ class _DPLinear(BaseEstimator):
 
     intercept_: Any
 
-    def _plan(self, loss: Loss) -> Plan:
+    def _plan(self, loss: Loss, rows: Rows) -> Plan:
         stages: Any = self.stages
         if isinstance(stages, str):
             if stages != "auto":
                 raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
-            stages = (Normalize(), PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
-            if getattr(self.trainer, "local", False):  # nobody may see all rows
-                stages = stages[:1]
+            first = (Root(),) if rows.bytes else ()  # bytes are intensities: pixels, or counts
+            stages = (*first, Normalize())
+            if not getattr(self.trainer, "local", False):  # there, nobody may see all rows
+                stages = (*stages, PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
         elif isinstance(stages, Stage):
             stages = (stages,)
         elif not isinstance(stages, list | tuple):
@@ -148,6 +149,8 @@ class _DPLinear(BaseEstimator):
         calibrated = plan.calibrate(
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
+        if self.stages == "auto" and rows.bytes:
+            assumptions = [*assumptions, "that the cells are bytes, 0 to 255, is public"]
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             return calibrated.run(
@@ -202,6 +205,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
 
     By default every row is scaled to unit norm, a private mean is subtracted,
     and noisy gradient descent is run on all rows; one guarantee covers it all.
+    Unsigned bytes are taken for intensities, such as pixels: their roots come first.
 
     Parameters
     ----------
@@ -317,7 +321,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
             raise InputError(f"y does not hold labels of one kind: {error}") from None
         classes, index, assumption = self._classes(labels)
         loss = self._loss(len(classes))
-        plan = self._plan(loss)
+        plan = self._plan(loss, rows)
         targets = loss.targets(index, loss.outputs(len(classes)))
         fit = self._fit_rows(plan, rows, targets, len(classes), [assumption])
         self._keep(fit)
@@ -481,7 +485,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
             scaled = np.clip((targets - middle) / half, -1.0, 1.0)
         bounded = "the limits of the target were given in advance"
-        fit = self._fit_rows(self._plan(loss), rows, loss.targets(scaled, 1), 0, [bounded])
+        fit = self._fit_rows(self._plan(loss, rows), rows, loss.targets(scaled, 1), 0, [bounded])
         self._keep(fit)
         self.coef_ = fit.coef[0] * half
         self.intercept_ = float(fit.intercept[0] * half + middle)

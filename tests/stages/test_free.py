@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
-from tacit.stages import Bound, ClipNorm, Context, Normalize, RandomProjection
+from tacit.stages import Bound, ClipNorm, Context, Normalize, RandomProjection, Root
 
 MAX, TINY = sys.float_info.max, 5e-324
 RADII = [1.0, 1 / 3, 1e-3, 1e6]
@@ -263,3 +263,32 @@ def test_components_are_counted_from_one(components):
 
 def test_settings_take_projected_rows_to_be_as_long_as_before():
     assert RandomProjection(5).typical(2.0, 400) == 2.0
+
+
+# Root
+
+
+@quick
+@given(any_rows)
+@example(np.array([[TINY, -TINY, 0.0]]))
+def test_roots_square_back_and_stay_within_their_bound(rows):
+    stage = Root()
+    for given_ in (rows, sp.csr_array(rows)):
+        rooted = stage.transform(given_)
+        assert sp.issparse(rooted) == sp.issparse(given_)
+        roots = dense(rooted)
+        assert np.allclose(np.sign(roots) * roots**2, dense(given_), rtol=1e-15, atol=0)
+        radius = float(norms(rows).max()) * rounding(rows.shape[1])
+        assert norms(roots).max() <= stage.bound(radius, rows.shape[1]) * rounding(rows.shape[1])
+
+
+def test_the_bound_of_roots_is_reached_and_needs_one_before():
+    row = np.full((1, 9), 1 / 3)
+    assert norms(Root().transform(row))[0] == pytest.approx(Root().bound(1.0, 9), rel=1e-12)
+    assert Root().bound(None, 9) is None
+
+
+def test_roots_leave_gaps_alone():
+    rooted = Root().transform(as_rows(np.array([[4.0, np.nan]]), gaps=True)).collect()
+    assert rooted[0, 0] == 2.0
+    assert np.isnan(rooted[0, 1])

@@ -52,6 +52,7 @@ class DenseSource:
 
     n = property(lambda self: self.array.shape[0])
     d = property(lambda self: self.array.shape[1])
+    dtype = property(lambda self: self.array.dtype)
     sparse = False
 
     def empty(self) -> DenseSource:
@@ -67,6 +68,7 @@ class SparseSource:
 
     n = property(lambda self: self.matrix.shape[0])
     d = property(lambda self: self.matrix.shape[1])
+    dtype = property(lambda self: self.matrix.dtype)
     sparse = True
 
     def empty(self) -> SparseSource:
@@ -105,6 +107,11 @@ class Rows:
     def sparse(self) -> bool:
         """Whether the source holds sparse rows (maps may still densify chunks)."""
         return bool(self.source.sparse)
+
+    @property
+    def bytes(self) -> bool:
+        """Whether the source declares its cells as unsigned bytes: a public fact of its type."""
+        return getattr(self.source, "dtype", None) == np.uint8
 
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None

@@ -4,7 +4,7 @@ from tacit.stages.base import Context, Stage
 from tacit.stages.duplicates import Dedup, Quantize
 from tacit.stages.encode import Encode
 from tacit.stages.features import PublicFeatures
-from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection
+from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection, Root
 from tacit.stages.impute import FillGaps, PlainImpute
 from tacit.stages.plain import PlainPCA, PlainScale, SoftPCA
 from tacit.stages.private import PrivateCenter
@@ -45,6 +45,7 @@ __all__ = [
     "PublicScale",
     "Quantize",
     "RandomProjection",
+    "Root",
     "SoftPCA",
     "Stage",
 ]
