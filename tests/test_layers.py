@@ -30,7 +30,7 @@ LAYERS = [
     {"features"},
     {"stages", "trainers", "instances"},
     {"chain"},
-    {"plan"},
+    {"plan", "starting"},
     {"estimators", "median"},
     {"recipes", "models", "pipelines", "report"},
     {"audit", "diagnostics"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit import chain
+from tacit import chain, starting
 from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
@@ -36,8 +37,11 @@ class _DPLinear(BaseEstimator):
 
     intercept_: Any
 
-    def _plan(self, loss: Loss, rows: Rows) -> Plan:
-        stages: Any = self.stages
+    def _plan(
+        self, loss: Loss, rows: Rows, budget: Budget | None = None, before: Fit | None = None
+    ) -> Plan:
+        """The whole plan, or what comes after ``before`` for a budget more."""
+        stages: Any = self.stages if before is None else before.told
         if isinstance(stages, str):
             if stages != "auto":
                 raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
@@ -58,14 +62,29 @@ class _DPLinear(BaseEstimator):
             raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
         neighbors = chain.relation(self.neighbors, stages, trainer)
         return Plan(
-            Budget(self.epsilon, self.delta),
+            budget or Budget(self.epsilon, self.delta),
             tuple(stages),
             trainer,
             loss,
             neighbors,
             bool(self.fit_intercept),
             self.arithmetic,
+            fitted=before is not None,
         )
+
+    def _more(self, epsilon: float | None, delta: float | None) -> tuple[Budget, Fit]:
+        """The budget that is added, and what it is added to."""
+        if epsilon is None or delta is None:
+            raise InputError(
+                "this model has spent its budget: going on costs more, so say how much with "
+                "epsilon= and delta="
+            )
+        before = getattr(self, "_last", None)
+        if before is None:
+            raise InputError(
+                "a model from a file holds no stages to go on with: fit anew with start=model"
+            )
+        return Budget(epsilon, delta), before
 
     def _size(self, neighbors: str, n: int) -> int:
         """The public normaliser."""
@@ -144,25 +163,40 @@ class _DPLinear(BaseEstimator):
         chain.separate(stages, X)
 
     def _fit_rows(
-        self, plan: Plan, rows: Rows, targets: np.ndarray, classes: int, assumptions: Sequence[str]
+        self,
+        plan: Plan,
+        rows: Rows,
+        targets: np.ndarray,
+        classes: int,
+        assumptions: Sequence[str],
+        *,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
+        before: Fit | None = None,
     ) -> Fit:
         calibrated = plan.calibrate(
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
-        if self.stages == "auto" and rows.bytes:
+        if start is not None and before is None:
+            assumptions = [*assumptions, "the model that training starts from is public"]
+        if isinstance(self.stages, str) and rows.bytes:
             assumptions = [*assumptions, "that the cells are bytes, 0 to 255, is public"]
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
-            return calibrated.run(
+            fit = calibrated.run(
                 rows,
                 targets,
                 key=self._key(),
                 assumptions=assumptions,
                 progress=show,
                 ledger=self.ledger,
+                start=start,
             )
+        if before is not None:
+            fit = replace(fit, certificate=before.certificate.then(fit.certificate))
+        return fit
 
     def _keep(self, fit: Fit) -> None:
+        self._last = fit
         self.plan_ = fit.plan
         self.certificate_ = fit.certificate
         self.stages_ = fit.stages
@@ -242,6 +276,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     ledger : Ledger, optional
         The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
         before any noise is drawn, and a fit that would pass the account's limit is refused.
+    start : fitted linear model or (coef, intercept), optional
+        A *public* model to begin at, on the same columns behind the same stages, as far as those
+        are not affine: what another model released, or one fitted to public rows.
     verbose : bool
         Show progress.
 
@@ -286,6 +323,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
+        start: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -300,6 +338,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
+        self.start = start
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -310,28 +349,75 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         X : array, sparse matrix or table of n rows
         y : sequence of n labels
         """
-        Budget(self.epsilon, self.delta)
+        return self._learn(X, y, Budget(self.epsilon, self.delta), self.classes)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+    ) -> Self:
+        """Go on from where the model is, for a budget more; at first, the same as `fit`.
+
+        Stages stay as they were fitted, training begins at the present weights, and the
+        certificate covers everything spent so far, composed jointly.
+
+        Parameters
+        ----------
+        X, y
+            Private rows and labels: the same people, or others.
+        classes : sequence, optional
+            The labels that may occur, at the first call.
+        epsilon, delta : float
+            What is spent *in addition*. The first call takes the model's own budget.
+        """
+        if not hasattr(self, "certificate_"):
+            own = Budget(
+                self.epsilon if epsilon is None else epsilon,
+                self.delta if delta is None else delta,
+            )
+            return self._learn(X, y, own, self.classes if classes is None else classes)
+        self._rows(X, reset=False)
+        more, before = self._more(epsilon, delta)
+        return self._learn(X, y, more, self.classes_, before)
+
+    def _learn(self, X: Any, y: Any, budget: Budget, given: Any, before: Fit | None = None) -> Self:
         self._require_account()
         self._require_separate(X)
-        rows, y = self._rows(X, reset=True, y=y)
+        rows, y = self._rows(X, reset=before is None, y=y)
         labels = _labels(y, rows.n)
         try:
             check_classification_targets(labels)
         except TypeError as error:  # some of them missing, or of another kind
             raise InputError(f"y does not hold labels of one kind: {error}") from None
-        classes, index, assumption = self._classes(labels)
+        classes, index, assumption = self._classes(labels, given)
         loss = self._loss(len(classes))
-        plan = self._plan(loss, rows)
-        targets = loss.targets(index, loss.outputs(len(classes)))
-        fit = self._fit_rows(plan, rows, targets, len(classes), [assumption])
+        plan = self._plan(loss, rows, budget, before)
+        outputs = loss.outputs(len(classes))
+        start = None if before is None else (before.coef, before.intercept)
+        if before is None and self.start is not None:
+            start = starting.for_classes(self.start, classes, outputs)
+        said = [assumption] if before is None else []
+        fit = self._fit_rows(
+            plan,
+            rows,
+            loss.targets(index, outputs),
+            len(classes),
+            said,
+            start=start,
+            before=before,
+        )
         self._keep(fit)
         self.classes_ = classes
         if len(classes) == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
             self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
         return self
 
-    def _classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-        if self.classes is None:
+    def _classes(self, labels: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
+        if given is None:
             classes, index = np.unique(labels, return_inverse=True)
             if len(classes) < 2:
                 raise InputError(
@@ -339,7 +425,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
                     "pass all of them as classes="
                 )
             return classes, index, "the set of labels was read from the data and is taken as public"
-        classes = np.unique(np.asarray(self.classes))
+        classes = np.unique(np.asarray(given))
         if len(classes) < 2:
             raise InputError("classes= must name at least two labels")
         try:
@@ -400,7 +486,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         would leak the smallest and the largest value.
     loss : {"squared", "huber", "absolute"} or Loss
         On the mapped target.
-    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, ledger, verbose
+    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, ledger, start,
+    verbose
         As for `DPLinearClassifier`.
 
     Attributes
@@ -436,6 +523,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
+        start: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -450,6 +538,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
+        self.start = start
         self.verbose = verbose
 
     def _target_scale(self) -> tuple[float, float]:
@@ -467,14 +556,29 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit on private rows and targets, spending the budget."""
-        Budget(self.epsilon, self.delta)
+        return self._learn(X, y, Budget(self.epsilon, self.delta))
+
+    def partial_fit(
+        self, X: Any, y: Any, *, epsilon: float | None = None, delta: float | None = None
+    ) -> Self:
+        """Go on for a budget more, as `DPLinearClassifier.partial_fit` does."""
+        if not hasattr(self, "certificate_"):
+            own = Budget(
+                self.epsilon if epsilon is None else epsilon,
+                self.delta if delta is None else delta,
+            )
+            return self._learn(X, y, own)
+        self._rows(X, reset=False)
+        return self._learn(X, y, *self._more(epsilon, delta))
+
+    def _learn(self, X: Any, y: Any, budget: Budget, before: Fit | None = None) -> Self:
         self._require_account()
         self._require_separate(X)
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         middle, half = self._target_scale()
-        rows, y = self._rows(X, reset=True, y=y)
+        rows, y = self._rows(X, reset=before is None, y=y)
         targets = _labels(y, rows.n)
         try:
             targets = targets.astype(np.float64)
@@ -484,8 +588,14 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError("the target contains NaN or infinity")
         with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
             scaled = np.clip((targets - middle) / half, -1.0, 1.0)
-        bounded = "the limits of the target were given in advance"
-        fit = self._fit_rows(self._plan(loss, rows), rows, loss.targets(scaled, 1), 0, [bounded])
+        start = None if before is None else (before.coef, before.intercept)
+        if before is None and self.start is not None:
+            start = starting.for_target(self.start, middle, half)
+        said = ["the limits of the target were given in advance"] if before is None else []
+        plan = self._plan(loss, rows, budget, before)
+        fit = self._fit_rows(
+            plan, rows, loss.targets(scaled, 1), 0, said, start=start, before=before
+        )
         self._keep(fit)
         self.coef_ = fit.coef[0] * half
         self.intercept_ = float(fit.intercept[0] * half + middle)

@@ -61,6 +61,7 @@ class Plan:
     neighbors: str = "replace_special"
     fit_intercept: bool = True
     arithmetic: str = "exact"
+    fitted: bool = False  # the stages are: what they released before is not released again
 
     def __post_init__(self) -> None:
         sensitivity(self.neighbors)
@@ -76,6 +77,11 @@ class Plan:
                 )
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
+        if self.fitted and self.plain:
+            raise InputError(
+                "what a plain stage has learned is private, so nothing can go on from it: fit "
+                "anew, or use stages that release what they learn"
+            )
         chain.check(self.stages, self.neighbors)
         chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
         if self.plain and self.arithmetic == "strict":
@@ -117,7 +123,7 @@ class Plan:
         noise = {
             i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
             for i, stage in enumerate(self.stages)
-            if stage.pays
+            if stage.pays and not self.fitted
         }
         fixed = [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise.items()]
         # The margin of a test changes by one, whatever the unit of the other noise.
@@ -247,9 +253,11 @@ class CalibratedPlan:
         assumptions: Sequence[str] = (),
         progress: Progress = silent,
         ledger: Ledger | None = None,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
+        Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
         and counts as spent from then on, whatever happens.
         """
@@ -262,7 +270,11 @@ class CalibratedPlan:
         chain.separate(plan.stages, rows)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
-        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
+        if start is not None and not self.trainer.takes_start:
+            raise InputError(f"{self.trainer.name} begins at zero: it takes no model to start from")
+        if start is not None:
+            self._check_start(start[0])
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "start": start}
         if ledger is None:
             return self._fit(rows, targets, key, entry=None, **how)
         entry = self._reserve(ledger, key)
@@ -273,6 +285,20 @@ class CalibratedPlan:
             raise
         _settle(entry, "model", fit.certificate)
         return fit
+
+    def _check_start(self, coef: np.ndarray) -> None:
+        """Refuse, before anything is spent, coefficients of another shape."""
+        stages, wide = list(self.plan.stages), self.columns
+        while stages and stages[-1].affine:
+            stages.pop()
+        for stage in stages:
+            wide = stage.width(wide)
+        if coef.shape != (self.facts.outputs, wide):
+            raise InputError(
+                f"the model to start from has coefficients of shape {coef.shape}, not "
+                f"{(self.facts.outputs, wide)}, scores by the columns behind "
+                f"{', '.join(stage.name for stage in stages) or 'no stage'}"
+            )
 
     def _reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""
@@ -304,6 +330,7 @@ class CalibratedPlan:
         assumptions: Sequence[str],
         progress: Progress,
         entry: Reservation | None,
+        start: tuple[np.ndarray, np.ndarray] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         plan, size = self.plan, self.facts.size
@@ -325,7 +352,8 @@ class CalibratedPlan:
                 check_places(seen)
             crash = None
             try:
-                stage.fit(seen if looks else seen.hidden(), context)
+                if not plan.fitted:
+                    stage.fit(seen if looks else seen.hidden(), context)
                 stage.warm(seen, context, progress)
                 before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
@@ -368,14 +396,20 @@ class CalibratedPlan:
         if fitted and isinstance(fitted[-1], PublicPrecondition):
             facts = replace(facts, scales=tuple(fitted[-1].scale_.tolist()))
         weights = self.trainer.train(
-            engine, self.noise_multiplier, facts, key, progress=progress, moves=self.moves
+            engine,
+            self.noise_multiplier,
+            facts,
+            key,
+            progress=progress,
+            moves=self.moves,
+            start=None if start is None else _weights(start, fitted, bias),
         )
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
         certificate = self.certify(key, told, assumptions, entry)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
-        return Fit(coef, intercept, tuple(fitted), certificate, self)
+        return Fit(coef, intercept, tuple(fitted), certificate, self, tuple(told))
 
     def _require_pass(
         self, margin: float, key: Key, assumptions: Sequence[str], entry: Reservation | None
@@ -586,6 +620,22 @@ class Fit:
     stages: tuple[Stage, ...]
     certificate: Certificate
     plan: CalibratedPlan | None = None
+    told: tuple[Stage, ...] = ()  # all stages as they were fitted, plain ones excepted
+
+
+def _weights(
+    start: tuple[np.ndarray, np.ndarray], fitted: Sequence[Stage], bias: float
+) -> np.ndarray:
+    """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages."""
+    coef, intercept = start
+    tail: list[Stage] = []
+    for stage in reversed(fitted):
+        if not stage.affine:
+            break
+        tail.append(stage)
+    for stage in reversed(tail):
+        coef, intercept = stage.unfold(coef, intercept)
+    return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
 
 
 def _listed(numbers: Sequence[float], digits: int) -> str:

@@ -247,6 +247,43 @@ class Certificate:
                 problems.append(f"the events cannot be composed: {error}")
         return Verification(not problems, self.epsilon, recomputed, tuple(dict.fromkeys(problems)))
 
+    def then(self, later: Certificate) -> Certificate:
+        """What this and a later certificate about the same people claim together.
+
+        Their events are composed jointly, at the sum of both δ, so ε is at most about the sum of
+        both and as a rule far less. The later plan may depend on what the earlier one released.
+        """
+        if self.neighbors != later.neighbors:
+            raise InputError(
+                f"certificates for {self.neighbors} and for {later.neighbors} do not add up"
+            )
+        delta = self.delta + later.delta
+        numerical = self.numerical_delta + later.numerical_delta
+        spent = [(e.stage, e.event) for e in (*self.events, *later.events)]
+        events = [event for _, event in spent]
+        epsilon = accountants.epsilon(events, delta - numerical, self.neighbors)
+        cautions = [*self.warnings, *later.warnings]
+        if not all(event.gaussian for event in events):
+            cautions.append(
+                "the later budget must not have been chosen by the earlier result: for sampled "
+                "steps, joint composition is proved for budgets that were fixed before"
+            )
+        return Certificate(
+            epsilon=epsilon * (1 + 1e-6),  # so that another accountant's rounding confirms it
+            delta=delta,
+            neighbors=self.neighbors,
+            events=tuple(Expense.weigh(spent, delta, self.neighbors)),
+            releasable=self.releasable and later.releasable,
+            reasons=tuple(dict.fromkeys((*self.reasons, *later.reasons))),
+            assumptions=tuple(dict.fromkeys((*self.assumptions, *later.assumptions))),
+            warnings=tuple(dict.fromkeys(cautions)),
+            accountant=accountants.accountant_for(events),
+            numerical_delta=numerical,
+            plan={**later.plan, "continues": self.digest},
+            versions=later.versions,
+            created=later.created,
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only mappings do not pickle; JSON does, and is checked on the way in.
         return (Certificate.from_json, (self.to_json(),))

@@ -221,6 +221,13 @@ class Stage:
         """Coefficients (K, d) on rows out, rewritten for rows in."""
         raise TypeError(f"{self.name} is not affine")
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (K, d) on rows in, rewritten for rows out: what `fold` undoes.
+
+        Where columns are lost, the nearest that `fold` can reach.
+        """
+        raise TypeError(f"{self.name} is not affine")
+
     def note(self) -> str:
         """One sentence for the certificate: how this stage pays."""
         return ""

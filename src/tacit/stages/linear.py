@@ -69,6 +69,9 @@ class Projection(Stage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef @ self._require("matrix_").T, intercept
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.linalg.lstsq(self._require("matrix_"), coef.T, rcond=None)[0].T, intercept
+
 
 class _Check:
     """Rows times a matrix M hold if their product with secret numbers τ is that of rows with Mτ."""

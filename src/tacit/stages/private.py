@@ -130,6 +130,9 @@ class PrivateCenter(PrivateStage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef, intercept - coef @ self._require("mean_")
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef, intercept + coef @ self._require("mean_")
+
     def note(self) -> str:
         near = "" if self.method == "gaussian" else ", of the size of their spread,"
         return f"a mean of the rows was released with Gaussian noise{near} and subtracted"

@@ -112,6 +112,9 @@ class PrivateClip(RankStage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef / self._require("radius_"), intercept
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef * self._require("radius_"), intercept
+
     def note(self) -> str:
         return (
             "rows are clipped to a private quantile of their norms, near the largest, and divided "

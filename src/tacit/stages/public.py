@@ -226,6 +226,9 @@ class PublicPrecondition(PublicStage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef / self._require("scale_"), intercept
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef * self._require("scale_"), intercept
+
     def note(self) -> str:
         return f"scales come from public rows with fingerprint {self.fingerprint}"
 
@@ -264,6 +267,9 @@ class PublicCenter(PublicStage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef, intercept - coef @ self._require("mean_")
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef, intercept + coef @ self._require("mean_")
+
     def note(self) -> str:
         return f"the mean comes from public rows with fingerprint {self.fingerprint}"
 
@@ -299,6 +305,9 @@ class PublicScale(PublicStage):
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scaled = coef / self._require("scale_")
         return scaled, intercept - scaled @ self.mean_
+
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef * self._require("scale_"), intercept + coef @ self.mean_
 
     def note(self) -> str:
         return f"means and scales come from public rows with fingerprint {self.fingerprint}"

@@ -110,5 +110,8 @@ class PrivateScale(PrivateStage):
         scaled = coef / self._require("scale_")
         return scaled, intercept - scaled @ self.mean_
 
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return coef * self._require("scale_"), intercept + coef @ self.mean_
+
     def note(self) -> str:
         return "means and scales of the columns were released with Gaussian noise"

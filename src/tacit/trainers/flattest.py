@@ -65,6 +65,7 @@ class FlattestDPGD(GradientTrainer):
 
     choice_noise: OrAuto = "auto"
     takes_drift: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
     takes_strict: ClassVar[bool] = False
 
     def check(self, facts: Facts) -> None:
@@ -105,6 +106,7 @@ class FlattestDPGD(GradientTrainer):
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
+        start: np.ndarray | None = None,
     ) -> np.ndarray:
         found: list[np.ndarray] = []
         lengths: list[float] = []

@@ -89,6 +89,8 @@ class GradientTrainer:
     local: ClassVar[bool] = False
     #: Whether its account needs steps that bring no two weights farther apart.
     contracts: ClassVar[bool] = False
+    #: Whether a run may begin at given weights instead of zero.
+    takes_start: ClassVar[bool] = True
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
@@ -236,11 +238,11 @@ class GradientTrainer:
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
+        start: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights (d, K) after the run."""
-        return train_together(
-            engine, [self], [noise_multiplier], facts, key, progress=progress, moves=moves
-        )[0]
+        """Weights (d, K) after a run from ``start``, which is public, or from zero."""
+        how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
+        return train_together(engine, [self], [noise_multiplier], facts, key, **how)[0]
 
 
 @dataclass
@@ -374,6 +376,7 @@ def train_together(
     *,
     progress: Progress = silent,
     moves: Movement | None = None,
+    start: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
 ) -> np.ndarray:
@@ -383,6 +386,7 @@ def train_together(
     all rows, releasing S of them costs the composition of their events. On *samples* it does not:
     a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
     cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
+    They begin at ``start``, public weights (d, K), or at zero.
     ``visit`` is shown the weights of every step and their sums, which are private.
 
     Returns
@@ -404,6 +408,8 @@ def train_together(
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
     q, normaliser = first.sampling_probability(facts), first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
+    if start is not None:
+        weights = _project(weights + (start if scales is None else start / scales), trainers)
     velocity = np.zeros_like(weights)
     average = np.zeros_like(weights)
     with engine:

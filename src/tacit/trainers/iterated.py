@@ -57,6 +57,7 @@ class IteratedSGD(GradientTrainer):
     """
 
     takes_drift: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
     contracts: ClassVar[bool] = True
     relations: ClassVar[tuple[str, ...]] = ("replace_special", "replace_one")
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
@@ -166,6 +167,7 @@ class IteratedSGD(GradientTrainer):
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
+        start: np.ndarray | None = None,
     ) -> np.ndarray:
         stop = 1 + int(key.stream("stop").uniform(1)[0] * int(self.steps))
         seen: list[np.ndarray] = []

@@ -66,6 +66,7 @@ class NoisySGD(DPSGD):
     choice_noise: OrAuto = "auto"
     ceiling: OrAuto = "auto"
     takes_drift: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
     takes_strict: ClassVar[bool] = False
 
     def check(self, facts: Facts) -> None:
@@ -113,6 +114,7 @@ class NoisySGD(DPSGD):
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
+        start: np.ndarray | None = None,
     ) -> np.ndarray:
         runs, steps = int(self.runs), int(self.steps)
         how: dict[str, Any] = {"moves": moves}

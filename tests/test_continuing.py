@@ -1,0 +1,246 @@
+"""Going on from a fitted model for a budget more, and beginning at a public one."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit.data.rows import as_rows
+from tacit.exceptions import InputError
+from tacit.privacy import Gaussian
+from tacit.privacy.accountants import epsilon
+from tacit.privacy.certificate import Certificate, Expense
+from tacit.stages import (
+    ClipNorm,
+    Context,
+    Normalize,
+    PrivateCenter,
+    PrivateClip,
+    PrivateScale,
+    PublicPCA,
+    PublicScale,
+    RandomProjection,
+    SoftPCA,
+)
+from tacit.trainers import DPGD, DPSGD, FlattestDPGD, LocalDPGD
+
+RNG = np.random.default_rng(0)
+N, D = 3000, 6
+KIND = RNG.integers(0, 3, N)
+X = 0.4 * RNG.normal(size=(N, D)) + np.eye(3, D)[KIND]
+TWO = (KIND > 0).astype(int)
+TARGET = np.clip(X @ [1.0, -0.5, 0.2, 0, 0, 0] / np.linalg.norm(X, axis=1), -1, 1)
+FEW = DPGD(steps=3)
+
+
+def fitted(y=KIND, **options):
+    given = {"epsilon": 1.0, "delta": 1e-6, "trainer": FEW, **options}
+    return DPLinearClassifier(**given).fit(X, y)
+
+
+# Certificates
+
+
+def test_spending_more_is_composed_jointly_and_verifies():
+    clf = fitted()
+    first = clf.certificate_
+    clf.partial_fit(X, KIND, epsilon=0.5, delta=1e-6)
+    whole = clf.certificate_
+    assert whole.delta == 2e-6
+    assert 1.0 < whole.epsilon < 1.5  # jointly, not by addition
+    assert len(whole.events) == 3  # mean, training, training: the mean is not paid for twice
+    assert [e.stage for e in whole.events] == ["PrivateCenter", "DPGD", "DPGD"]
+    assert whole.verify().holds
+    assert whole.plan["continues"] == first.digest
+    again = epsilon([e.event for e in whole.events], 2e-6, whole.neighbors)
+    assert whole.epsilon >= again
+
+
+def test_a_second_certificate_hides_nothing_of_the_first():
+    one = Certificate(
+        1.0, 1e-5, "replace_special", (Expense("A", Gaussian(30.0, 10)),), warnings=("x",)
+    )
+    two = Certificate(1.0, 1e-5, "replace_special", (Expense("B", Gaussian(40.0, 10)),))
+    seeded = Certificate(
+        1.0, 1e-5, "replace_special", two.events, releasable=False, reasons=("seeded",)
+    )
+    assert not one.then(seeded).releasable
+    assert not seeded.then(one).releasable
+    assert one.then(two).warnings == ("x",)
+    events = [Gaussian(30.0, 10), Gaussian(40.0, 10)]
+    for both in (one.then(two), two.then(one)):
+        assert both.epsilon >= epsilon(events, 2e-5, "replace_special")
+        assert both.verify().holds
+    other = Certificate(1.0, 1e-5, "replace_one", two.events)
+    with pytest.raises(InputError, match="do not add up"):
+        one.then(other)
+
+
+def test_sampled_steps_come_with_a_caution():
+    clf = fitted(trainer=DPSGD(steps=5, batch_size=300))
+    clf.partial_fit(X, KIND, epsilon=0.5, delta=1e-6)
+    assert any("fixed before" in said for said in clf.certificate_.warnings)
+    assert clf.certificate_.verify().holds
+
+
+# What happens
+
+
+STAGES = {
+    "centre": [Normalize(), PrivateCenter()],
+    "clip": [ClipNorm(3.0), PrivateClip(0.3)],
+    "scale": [ClipNorm(3.0), PrivateScale()],
+    "components": [Normalize(), PublicPCA(X[:200].copy() + 0.01, 4), PrivateCenter()],
+    "projection": [ClipNorm(3.0), RandomProjection(4), Normalize(), PrivateCenter()],
+    "public scale": [PublicScale(X[:200].copy() + 0.01), ClipNorm(4.0), PrivateCenter()],
+}
+
+
+@pytest.mark.parametrize("stages", STAGES.values(), ids=list(STAGES))
+def test_stages_stay_and_training_begins_where_it_was(stages):
+    clf = fitted(stages=stages)
+    coef, intercept = clf.coef_.copy(), clf.intercept_.copy()
+    still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
+    clf.set_params(trainer=still).partial_fit(X, KIND, epsilon=0.1, delta=1e-6)
+    assert np.allclose(clf.coef_, coef, atol=1e-8)
+    assert np.allclose(clf.intercept_, intercept, atol=1e-8)
+
+
+def test_more_budget_makes_a_better_model():
+    gains = []
+    for seed in range(3):
+        clf = DPLinearClassifier(0.02, 1e-6, random_state=seed).fit(X, KIND)
+        before = clf.score(X, KIND)
+        clf.set_params(random_state=100 + seed).partial_fit(X, KIND, epsilon=2.0, delta=1e-6)
+        gains.append(clf.score(X, KIND) - before)
+    assert min(gains) > 0.02
+
+
+def test_a_first_call_is_a_fit():
+    one = DPLinearClassifier(1.0, 1e-6, trainer=FEW, random_state=0).partial_fit(X, KIND, [0, 1, 2])
+    two = DPLinearClassifier(1.0, 1e-6, trainer=FEW, random_state=0, classes=[0, 1, 2]).fit(X, KIND)
+    assert (one.coef_ == two.coef_).all()
+    assert one.certificate_.assumptions == two.certificate_.assumptions
+
+
+def test_regressors_go_on_as_well_and_survive_pickling():
+    model = DPLinearRegressor(1.0, 1e-6, target_bounds=(-2, 4)).fit(X, TARGET)
+    model = pickle.loads(pickle.dumps(model))
+    coef, intercept = model.coef_, model.intercept_
+    still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
+    model.set_params(trainer=still).partial_fit(X, TARGET, epsilon=0.1, delta=1e-6)
+    assert np.allclose(model.coef_, coef, atol=1e-8)
+    assert model.intercept_ == pytest.approx(intercept, abs=1e-8)
+    assert model.certificate_.verify().holds
+
+
+def test_other_people_may_come_later():
+    clf = fitted()
+    clf.partial_fit(X[:1000], KIND[:1000], epsilon=0.5, delta=1e-6)
+    assert clf.certificate_.verify().holds
+
+
+def test_both_budgets_are_in_the_ledger(tmp_path):
+    ledger = Ledger(f"sqlite:///{tmp_path}/l.db", dataset="d")
+    ledger.create(epsilon=2.0, delta=1e-5)
+    clf = fitted(ledger=ledger)
+    once = ledger.remaining().spent
+    clf.partial_fit(X, KIND, epsilon=0.3, delta=1e-6)
+    assert ledger.remaining().spent > once
+    assert len(ledger.charges()) == 2
+
+
+# Public models
+
+
+def test_training_begins_at_a_public_model():
+    public = LogisticRegression().fit(Normalize().transform(X[:500]), KIND[:500])
+    still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
+    clf = fitted(start=public, trainer=still)
+    assert np.allclose(clf.coef_, public.coef_, atol=1e-8)
+    assert any("starts from is public" in said for said in clf.certificate_.assumptions)
+    careful = DPGD(steps=20, learning_rate=0.1, clip=0.1)
+    near = fitted(start=public, trainer=careful, epsilon=0.01, random_state=0)
+    far = fitted(trainer="auto", epsilon=0.01, random_state=0)
+    assert near.score(X, KIND) > far.score(X, KIND)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_two_classes_have_one_score_or_two(loss):
+    public = LogisticRegression().fit(Normalize().transform(X[:500]), TWO[:500])
+    still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
+    clf = fitted(TWO, start=public, trainer=still, loss=loss)
+    assert np.allclose(clf.coef_, public.coef_, atol=1e-8)
+    assert np.allclose(clf.intercept_, public.intercept_, atol=1e-8)
+    pair = fitted(TWO, start=(public.coef_, public.intercept_), trainer=still, loss=loss)
+    assert np.allclose(pair.coef_, public.coef_, atol=1e-8)
+
+
+def test_folding_and_unfolding_are_inverse():
+    rows = Normalize().transform(X)
+    coef, intercept = RNG.normal(size=(3, D)), RNG.normal(size=3)
+    for stage in (PrivateCenter(), PrivateScale(), PublicScale(X[:100])):
+        context = Context(N, noise_multiplier=5.0)
+        stage.fit(as_rows(rows, bound=1.0), context)
+        back = stage.fold(*stage.unfold(coef, intercept))
+        assert np.allclose(back[0], coef)
+        assert np.allclose(back[1], intercept)
+
+
+# Bad input
+
+
+def test_going_on_needs_a_budget():
+    clf = fitted()
+    with pytest.raises(InputError, match="say how much"):
+        clf.partial_fit(X, KIND)
+    with pytest.raises(InputError):
+        clf.partial_fit(X, KIND, epsilon=-1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="features"):
+        clf.partial_fit(X[:, :3], KIND, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InputError, match="label"):
+        clf.partial_fit(X, KIND + 1, epsilon=1.0, delta=1e-6)
+    assert len(clf.certificate_.events) == 2  # nothing was spent
+
+
+def test_plain_stages_cannot_go_on():
+    clf = DPLinearClassifier(
+        1.0, 1e-6, stages=[Normalize(), SoftPCA(strength=0.1)], trainer=FEW
+    ).fit(X, KIND)
+    with pytest.raises(InputError, match="plain stage"):
+        clf.partial_fit(X, KIND, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("a model", "fitted linear model"),
+        ((np.ones((2, D)), np.zeros(2)), "2 scores"),
+        ((np.ones((3, D + 1)), np.zeros(3)), "shape"),
+        ((np.full((3, D), np.nan), np.zeros(3)), "finite"),
+        ((np.ones((3, D)), np.full(3, np.inf)), "finite"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(start, said):
+    with pytest.raises(InputError, match=said):
+        fitted(start=start)
+
+
+def test_other_classes_are_refused():
+    public = LogisticRegression().fit(X, KIND + 7)
+    with pytest.raises(InputError, match="other classes"):
+        fitted(start=public)
+
+
+def test_trainers_that_begin_at_zero_say_so():
+    start = (np.zeros((3, D)), np.zeros(3))
+    with pytest.raises(InputError, match="begins at zero"):
+        fitted(start=start, trainer=FlattestDPGD(steps=3), loss="savage")
+    assert fitted(start=start, trainer=LocalDPGD(steps=2), stages=[Normalize()]).coef_.shape == (
+        3,
+        D,
+    )
