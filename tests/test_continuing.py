@@ -194,10 +194,16 @@ def test_folding_and_unfolding_are_inverse():
 # Bad input
 
 
-def test_going_on_needs_a_budget():
+def test_going_on_without_a_budget_spends_the_same_again_and_says_so():
     clf = fitted()
-    with pytest.raises(InputError, match="say how much"):
+    with pytest.warns(UserWarning, match="another epsilon=1, delta=1e-06"):
         clf.partial_fit(X, KIND)
+    assert clf.certificate_.delta == 2e-6
+    assert clf.certificate_.verify().holds
+
+
+def test_bad_budgets_rows_and_labels_spend_nothing():
+    clf = fitted()
     with pytest.raises(InputError):
         clf.partial_fit(X, KIND, epsilon=-1.0, delta=1e-6)
     with pytest.raises(ValueError, match="features"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -74,17 +75,21 @@ class _DPLinear(BaseEstimator):
 
     def _more(self, epsilon: float | None, delta: float | None) -> tuple[Budget, Fit]:
         """The budget that is added, and what it is added to."""
-        if epsilon is None or delta is None:
-            raise InputError(
-                "this model has spent its budget: going on costs more, so say how much with "
-                "epsilon= and delta="
-            )
         before = getattr(self, "_last", None)
         if before is None:
             raise InputError(
                 "a model from a file holds no stages to go on with: fit anew with start=model"
             )
-        return Budget(epsilon, delta), before
+        more = Budget(
+            self.epsilon if epsilon is None else epsilon, self.delta if delta is None else delta
+        )
+        if epsilon is None or delta is None:  # scikit-learn wants this to work
+            warnings.warn(
+                f"partial_fit spends another epsilon={more.epsilon:g}, delta={more.delta:g} on top "
+                "of what this model has cost; say so with epsilon= and delta=",
+                stacklevel=3,
+            )
+        return more, before
 
     def _size(self, neighbors: str, n: int) -> int:
         """The public normaliser."""
@@ -372,7 +377,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         classes : sequence, optional
             The labels that may occur, at the first call.
         epsilon, delta : float
-            What is spent *in addition*. The first call takes the model's own budget.
+            What is spent *in addition*; the model's own budget, with a warning, if not given.
         """
         if not hasattr(self, "certificate_"):
             own = Budget(
