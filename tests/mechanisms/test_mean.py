@@ -73,7 +73,7 @@ def cells_of(rows, bound, monkeypatch):
     seen = []
 
     def spy(cells, bits, targets, z, stream):
-        seen.extend(cells())
+        seen.extend(cells)
         return np.zeros(len(targets.fractions), dtype=np.int64)
 
     with monkeypatch.context() as patch:

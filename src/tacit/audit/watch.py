@@ -22,6 +22,7 @@ from tacit import plan
 from tacit.mechanisms import mean, moments, quantile
 from tacit.mechanisms.additive import BITS, lattice_sum, shorten
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Passes
 from tacit.mechanisms.quantile import VOTE
 from tacit.stages import private, private_impute, private_pca
 from tacit.stages.base import densify
@@ -135,7 +136,7 @@ def _cells(real: Any, keep: Keep, again: Again | None) -> Any:
 
 def _log_chance(cells: Any, bits: int, targets: Any, beta: float, found: np.ndarray) -> float:
     """Logarithm of the probability with which the exponential mechanism chooses these cells."""
-    held, total = np.concatenate(list(cells())), 0.0
+    held, total = Passes.over(cells).merged(quantile.Tally.of, quantile.Tally()), 0.0
     scale = beta * len(targets.fractions) * VOTE
     for j, cell in enumerate(found.tolist()):
         first, weights, gaps = quantile.utilities(held, bits, targets, j)

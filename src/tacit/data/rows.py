@@ -1,24 +1,28 @@
 """One protocol for rows: read chunk by chunk, through row-wise maps.
 
 A map sees one chunk and returns one chunk of as many rows, each row a function
-of that row alone. So a pipeline of stages never copies the table, and whoever
-sums over rows needs only ``for span, chunk in rows.chunks()``.
+of that row alone. So a pipeline of stages never copies the table. Whatever a stage
+needs from the rows (sums, means, second moments, quantiles, counts) is one pass of
+summaries of chunks that are added up, `Rows.merged`, wherever the rows are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from tacit.exceptions import InputError
+from tacit.mechanisms.passes import Passes
 
 __all__ = ["Chunk", "RowMap", "Rows", "as_rows", "shares_memory"]
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
+T = TypeVar("T")
 CHUNK_ROWS = 4096
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
 
@@ -122,6 +126,28 @@ class Rows:
         while stop < self.n:
             start, stop = stop, min(stop + (size if stop else min(first or size, size)), self.n)
             yield slice(start, stop), self.read(start, stop)
+
+    def merged(self, summary: Callable[[slice, Chunk], T], zero: T, *, size: int = CHUNK_ROWS) -> T:
+        """``zero`` plus the sum of ``summary(span, chunk)`` over all chunks, of ``size`` rows.
+
+        Sums of integers are the same for any chunks in any order. Floats are added in the order
+        of the rows. ``zero`` is added to in place where it can be, and must be the caller's own.
+
+        Examples
+        --------
+        >>> rows = as_rows([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> rows.merged(lambda span, chunk: chunk.sum(axis=0), np.zeros(2), size=2)
+        array([ 9., 12.])
+        """
+        for span, chunk in self.chunks(size):
+            zero += summary(span, chunk)  # type: ignore[operator]
+        return zero
+
+    def passes(self, size: int = CHUNK_ROWS) -> Passes:
+        """The rows as mechanisms take them, ``size`` at a time."""
+        return Passes(
+            lambda: (chunk for _, chunk in self.chunks(size)), partial(self.merged, size=size)
+        )
 
     def read(self, start: int, stop: int) -> Chunk:
         """Rows from start up to stop, through the maps."""

@@ -162,11 +162,9 @@ def inspect_privately(
         if not isinstance(ledger, Ledger):
             raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
-    total = noisy_sum(
-        (chunk for _, chunk in rows.chunks()), d, radius, z_mean, key.stream("inspected mean")
-    )
+    total = noisy_sum(rows.passes(), d, radius, z_mean, key.stream("inspected mean"))
     moment = noisy_second_moment(
-        (chunk for _, chunk in rows.chunks(block_rows(d))),
+        rows.passes(block_rows(d)),
         d,
         radius,
         z,

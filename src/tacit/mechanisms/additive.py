@@ -9,8 +9,7 @@ discrete Gaussian on the same integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Chunk, Passes, Source
 
 __all__ = [
     "BITS",
@@ -30,8 +30,6 @@ __all__ = [
     "scale_rows",
     "shorten",
 ]
-
-Chunk: TypeAlias = Any  # float64 ndarray or csr_array of at most 2^22 rows
 
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 
@@ -127,18 +125,20 @@ def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
     return lattice
 
 
-def lattice_sum(chunks: Iterable[Chunk], d: int, bound: float, bits: int = BITS) -> np.ndarray:
+def lattice_sum(chunks: Source, d: int, bound: float, bits: int = BITS) -> np.ndarray:
     """Exact sum of all rows, int64, in units of bound/2^bits."""
-    total = np.zeros(d, dtype=np.int64)
-    for chunk in chunks:
-        # Fewer than 2^23 rows of norm 2^30: below 2^53, so float64 adds them exactly.
-        whole = lattice_rows(chunk, bound, bits)
-        if sp.issparse(whole):  # not by a product with ones, as SciPy would
-            part = np.bincount(whole.indices, whole.data, minlength=d)
-        else:
-            part = np.add.reduce(whole, axis=0)
-        total += part.astype(np.int64)
-    return total
+    summary = partial(_whole_sum, d=d, bound=bound, bits=bits)
+    return Passes.over(chunks).merged(summary, np.zeros(d, dtype=np.int64))
+
+
+def _whole_sum(chunk: Chunk, d: int, bound: float, bits: int) -> np.ndarray:
+    # Fewer than 2^23 rows of norm 2^30: below 2^53, so float64 adds them exactly.
+    whole = lattice_rows(chunk, bound, bits)
+    if sp.issparse(whole):  # not by a product with ones, as SciPy would
+        part = np.bincount(whole.indices, whole.data, minlength=d)
+    else:
+        part = np.add.reduce(whole, axis=0)
+    return part.astype(np.int64)
 
 
 def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
@@ -147,7 +147,7 @@ def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
 
 
 def noisy_sum(
-    chunks: Iterable[Chunk],
+    chunks: Source,
     d: int,
     bound: float,
     noise_multiplier: float,

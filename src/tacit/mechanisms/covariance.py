@@ -13,17 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
 
 from tacit.exceptions import MachineError
-from tacit.mechanisms.additive import Chunk, lattice_rows
+from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.privacy.drift import Drift
 
 __all__ = ["noisy_second_moment"]
@@ -35,7 +36,7 @@ UP = 1 + 1e-14  # more than the rounding of any formula here
 
 
 def noisy_second_moment(
-    chunks: Iterable[Chunk],
+    chunks: Source,
     d: int,
     bound: float,
     noise_multiplier: float,
@@ -53,7 +54,7 @@ def noisy_second_moment(
 
     Parameters
     ----------
-    chunks : iterable of array or csr_array
+    chunks : Passes, or iterable of array or csr_array
         Rows; those longer than ``bound`` are shortened to it, never trusted.
     d : int
         Columns.
@@ -98,9 +99,12 @@ def noisy_second_moment(
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
         reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
     total = np.zeros((d, d), dtype=np.int64, order="F")
-    check = _Check(d) if strict and moved is None else None
-    for part in _parts(chunks, d, bound, bits, exact=moved is None, check=check):
-        total += part
+    if moved is None:
+        summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
+        total = Passes.over(chunks).merged(summary, total)
+    else:  # rounded as seldom as `reach` says, so one chunk after the other
+        for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
+            total += part
     sigma = noise_multiplier * reach * UP * 4.0**bits
     every = np.arange(d)
     total[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
@@ -145,6 +149,15 @@ def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
     apart = replace(drift, bound=bound).rounded(slip).second_moment(1) / bound**2
     products = n * TOGETHER * 2.0**-53 * 1.01
     return (apart / 2 + products) * UP
+
+
+def _whole_moment(chunk: Chunk, d: int, bound: float, bits: int, strict: bool) -> np.ndarray:
+    """Upper triangle of Σaaᵀ over a chunk, in exact integers."""
+    total = np.zeros((d, d), dtype=np.int64, order="F")
+    check = _Check(d) if strict else None
+    for part in _parts([chunk], d, bound, bits, exact=True, check=check):
+        total += part
+    return total
 
 
 def _parts(

@@ -6,24 +6,19 @@ are left outside on purpose, so that noise does not mistake the empty space beyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
-
 import numpy as np
 
-from tacit.mechanisms.additive import Chunk, row_norms
+from tacit.mechanisms.additive import row_norms
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.quantile import Floats, Method, Targets, margin, search
 
 __all__ = [
-    "Source",
     "bounds_draws",
     "noisy_bounds",
     "noisy_radius",
     "radius_draws",
 ]
-
-Source: TypeAlias = Callable[[], Iterable[Chunk]]  # rows in chunks, as often as it is called
 
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves
 COLUMNS = Floats(digits=3)  # the grid of cells: every float of three binary digits
@@ -51,8 +46,8 @@ def noisy_radius(
 
     Parameters
     ----------
-    chunks : callable
-        Gives the rows in chunks, as often as it is called: once.
+    chunks : Passes or callable
+        Gives the rows in chunks, as often as it is asked: once.
     largest : float
         Public bound on their norms.
     noise_multiplier : float
@@ -88,11 +83,11 @@ def noisy_radius(
     spare = margin(method, bits, Targets((1.0,), size=known), noise_multiplier)
     targets = Targets((max(0.5, 1 - spare / size),), size=known)
 
-    def cells() -> Iterator[np.ndarray]:
-        for chunk in chunks():
-            yield grid.cells(row_norms(chunk))[:, None]
+    def cells(chunk: Chunk) -> np.ndarray:
+        return grid.cells(row_norms(chunk))[:, None]
 
-    (cell,) = search(cells, bits, targets, noise_multiplier, stream, method=method)
+    asked = Passes.over(chunks).map(cells)
+    (cell,) = search(asked, bits, targets, noise_multiplier, stream, method=method)
     return min(grid.edge(int(cell) + 1), largest)
 
 
@@ -150,15 +145,16 @@ def noisy_bounds(
     spare = min(0.5, margin(method, COLUMNS.bits, ends, noise_multiplier) / size)
     targets = Targets((spare,) * d + (1 - spare,) * d, columns, known)
 
-    def cells() -> Iterator[np.ndarray]:
-        for chunk in chunks():
-            yield COLUMNS.cells(np.ascontiguousarray(_dense(chunk)))
-
-    found = search(cells, COLUMNS.bits, targets, noise_multiplier, stream, method=method)
+    asked = Passes.over(chunks).map(_column_cells)
+    found = search(asked, COLUMNS.bits, targets, noise_multiplier, stream, method=method)
     # Noise may have crossed them, or led beyond the finite numbers.
     found = np.sort(np.clip(found.reshape(2, d), *COLUMNS.finite), axis=0)
     low, high = (np.array([COLUMNS.edge(t) for t in side]) for side in (found[0], found[1] + 1))
     return low, high
+
+
+def _column_cells(chunk: Chunk) -> np.ndarray:
+    return COLUMNS.cells(np.ascontiguousarray(_dense(chunk)))
 
 
 def _dense(chunk: Chunk) -> np.ndarray:

@@ -18,15 +18,16 @@ and one row contributes D votes of size one, a vector of norm √D, in the D rot
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.mechanisms.additive import Chunk, lattice_rows, noisy_sum
-from tacit.mechanisms.extent import Source, noisy_radius, radius_draws
+from tacit.mechanisms.additive import lattice_rows, noisy_sum
+from tacit.mechanisms.extent import noisy_radius, radius_draws
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.quantile import UP, Targets, noisy_search
 
 __all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws"]
@@ -74,8 +75,8 @@ def instance_optimal_mean(
 
     Parameters
     ----------
-    chunks : callable
-        Gives the rows in chunks, as often as it is called: six or seven times.
+    chunks : Passes or callable
+        Gives the rows in chunks, as often as it is asked: six or seven times.
     d : int
         Columns.
     bound : float
@@ -124,14 +125,11 @@ def instance_optimal_mean(
     """
     part = {"location": LOCATION, "radius": RADIUS, "mean": 1 - LOCATION - RADIUS}
     noise = {name: noise_multiplier / math.sqrt(share) * UP for name, share in part.items()}
-    location = _location(chunks, d, bound, noise["location"], stream, rotation=rotation)
-
-    def around() -> Iterator[np.ndarray]:
-        for chunk in chunks():
-            yield _dense(chunk) - location
-
+    passes = Passes.over(chunks)
+    location = _location(passes, d, bound, noise["location"], stream, rotation=rotation)
+    around = passes.map(partial(_relative, location=location))
     radius = noisy_radius(around, 2 * bound, noise["radius"], stream, size=size, counted=counted)
-    total = noisy_sum(around(), d, radius, noise["mean"], stream)
+    total = noisy_sum(around, d, radius, noise["mean"], stream)
     return Located(location + total / size, location, radius, noise["mean"] * radius / size)
 
 
@@ -141,7 +139,7 @@ def locating_draws(d: int) -> int:
 
 
 def _location(
-    chunks: Source,
+    passes: Passes,
     d: int,
     bound: float,
     noise_multiplier: float,
@@ -156,18 +154,17 @@ def _location(
     shift = 1 + (wide.bit_length() - 1 + 1) // 2
     reach = 1 << (BITS + shift - 1)
 
-    def cells() -> Iterator[np.ndarray]:
-        for chunk in chunks():
-            whole = lattice_rows(chunk, bound, BITS)
-            turned = np.zeros((whole.shape[0], wide), dtype=np.int64)
-            turned[:, :d] = _dense(whole)
-            turned[:, :d] *= signs
-            hadamard(turned)
-            turned += reach
-            turned >>= shift
-            yield turned
+    def cells(chunk: Chunk) -> np.ndarray:
+        whole = lattice_rows(chunk, bound, BITS)
+        turned = np.zeros((whole.shape[0], wide), dtype=np.int64)
+        turned[:, :d] = _dense(whole)
+        turned[:, :d] *= signs
+        hadamard(turned)
+        turned += reach
+        turned >>= shift
+        return turned
 
-    found = noisy_search(cells, BITS, Targets((0.5,) * wide), noise_multiplier, stream)
+    found = noisy_search(passes.map(cells), BITS, Targets((0.5,) * wide), noise_multiplier, stream)
     middle = ((found.astype(np.float64) + 0.5) * 2.0**shift - reach)[None]
     hadamard(middle)
     location: np.ndarray = middle[0, :d] / wide * signs * math.ldexp(bound, -BITS)
@@ -200,6 +197,10 @@ def hadamard(rows: np.ndarray) -> None:
 def _padded(d: int) -> int:
     """The least power of two from d on."""
     return 1 << (d - 1).bit_length()
+
+
+def _relative(chunk: Chunk, location: np.ndarray) -> np.ndarray:
+    return _dense(chunk) - location
 
 
 def _dense(chunk: Chunk) -> np.ndarray:

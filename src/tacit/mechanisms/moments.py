@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.mechanisms.additive import Chunk, noisy_sum, shorten
+from tacit.mechanisms.additive import noisy_sum, shorten
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Chunk, Passes, Source
 
 __all__ = ["Moments", "lifted", "lifted_bound", "noisy_moments"]
 
@@ -27,11 +28,14 @@ class Moments:
         return np.maximum(self.square - self.mean**2, 0.0)
 
 
-def lifted(chunks: Iterable[Chunk], bound: float) -> Iterator[np.ndarray]:
+def lifted(chunks: Source, bound: float) -> Passes:
     """Rows (x, x²/R), each of norm at most √2·R, since ‖x²‖ ≤ ‖x‖²."""
-    for chunk in chunks:
-        dense = shorten(chunk.toarray() if sp.issparse(chunk) else np.asarray(chunk), bound)
-        yield np.hstack([dense, dense * dense / bound])
+    return Passes.over(chunks).map(partial(_lift, bound=bound))
+
+
+def _lift(chunk: Chunk, bound: float) -> np.ndarray:
+    dense = shorten(chunk.toarray() if sp.issparse(chunk) else np.asarray(chunk), bound)
+    return np.hstack([dense, dense * dense / bound])
 
 
 def lifted_bound(bound: float) -> float:
@@ -40,7 +44,7 @@ def lifted_bound(bound: float) -> float:
 
 
 def noisy_moments(
-    chunks: Iterable[Chunk],
+    chunks: Source,
     d: int,
     bound: float,
     noise_multiplier: float,
@@ -56,7 +60,7 @@ def noisy_moments(
 
     Parameters
     ----------
-    chunks : iterable of array or csr_array
+    chunks : Passes, or iterable of array or csr_array
         Rows; those longer than ``bound`` are shortened to it.
     d : int
         Columns.

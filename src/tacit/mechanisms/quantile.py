@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.passes import Passes, Source
 from tacit.mechanisms.selection import masses, pick
 from tacit.privacy.events import Event, Gaussian, Selection
 
@@ -64,7 +65,7 @@ _INFINITY = 0x7FF << 52  # its bits
 
 Method: TypeAlias = Literal["gaussian", "exponential"]
 METHODS = ("gaussian", "exponential")
-Cells: TypeAlias = Callable[[], Iterable[np.ndarray]]  # chunks of cells (rows, columns), each time
+Cells: TypeAlias = Source  # of cells (rows, columns)
 
 
 class Grid(Protocol):
@@ -354,17 +355,22 @@ def _counted(
     """How many rows lie below ``low`` + j·2^left, for each target and j up to 2^step, and of how
     many: the counts that ``step`` rounds may ask for, in one pass. All of it is private."""
     width = (1 << step) + 1  # below all, and every cell but those above all
-    total, count = np.zeros(len(low) * (width + 1), dtype=np.int64), 0
-    start = np.arange(len(low)) * (width + 1)
-    columns = list(targets.columns)
-    for chunk in cells():
-        place = (chunk[:, columns] - low) >> left
-        np.clip(place, -1, width - 1, out=place)
-        place += start + 1
-        total += np.bincount(place.reshape(-1), minlength=len(total))
-        count += len(chunk)
-    below = np.cumsum(total.reshape(len(low), width + 1)[:, :width], axis=1)
-    return below, count
+    zero = np.zeros(len(low) * (width + 1) + 1, dtype=np.int64)
+    summary = partial(_counts, columns=list(targets.columns), low=low, left=left, width=width)
+    total = Passes.over(cells).merged(summary, zero)
+    below = np.cumsum(total[:-1].reshape(len(low), width + 1)[:, :width], axis=1)
+    return below, int(total[-1])
+
+
+def _counts(
+    cells: np.ndarray, columns: list[int], low: np.ndarray, left: int, width: int
+) -> np.ndarray:
+    """Rows in every one of ``width`` + 1 places for each target, and at last how many rows."""
+    place = (cells[:, columns] - low) >> left
+    np.clip(place, -1, width - 1, out=place)
+    place += np.arange(len(low)) * (width + 1) + 1
+    counts = np.bincount(place.reshape(-1), minlength=len(low) * (width + 1))
+    return np.append(counts, len(cells))
 
 
 def exponential_search(
@@ -380,7 +386,7 @@ def exponential_search(
     Parameters
     ----------
     cells, bits, targets
-        As for `noisy_search`. All cells are held in memory.
+        As for `noisy_search`. All different cells are held in memory.
     noise_multiplier : float
         β, in contributions of one row to the votes at an edge.
     stream : Stream
@@ -402,7 +408,7 @@ def exponential_search(
     >>> exponential_search(lambda: [grid.cells(values)], 12, wanted, 0.1, stream)
     array([900])
     """
-    held = np.concatenate([np.asarray(chunk) for chunk in cells()])
+    held = Passes.over(cells).merged(Tally.of, Tally())
     found, beta = [], noise_multiplier * len(targets.fractions) * UP * VOTE
     for j in range(len(targets.fractions)):
         first, weights, gaps = utilities(held, bits, targets, j)
@@ -412,12 +418,52 @@ def exponential_search(
     return np.array(found, dtype=np.int64)
 
 
+class Tally:
+    """How many rows lie in which cells of each column; tallies of other rows can be added.
+
+    Examples
+    --------
+    >>> both = Tally.of(np.array([[3], [1]])) + Tally.of(np.array([[3]]))
+    >>> both.column(0), both.n
+    ((array([1, 3]), array([1, 2])), 3)
+    """
+
+    def __init__(self, parts: tuple[list[np.ndarray], ...] = (), n: int = 0) -> None:
+        self._parts, self.n = parts, n  # of each column, arrays (2, cells): which, how many
+
+    @classmethod
+    def of(cls, cells: np.ndarray) -> Tally:
+        columns = np.asarray(cells).T
+        found = (np.unique(column, return_counts=True) for column in columns)
+        return cls(tuple([np.stack(pair)] for pair in found), len(cells))
+
+    def __add__(self, other: Tally) -> Tally:
+        if not self._parts or not other._parts:
+            return self if self._parts else other
+        both = zip(self._parts, other._parts, strict=True)
+        return Tally(tuple(mine + theirs for mine, theirs in both), self.n + other.n)
+
+    def column(self, j: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cells of a column that have rows, rising, and how many rows they have."""
+        which, times = np.concatenate(self._parts[j], axis=1)
+        cells, place = np.unique(which, return_inverse=True)
+        return cells, np.bincount(place.reshape(-1), times, len(cells)).astype(np.int64)
+
+    def __getstate__(self) -> tuple[tuple[list[np.ndarray], ...], int]:
+        """Every cell once: what there is to send from one machine to another."""
+        return tuple([np.stack(self.column(j))] for j in range(len(self._parts))), self.n
+
+    def __setstate__(self, state: tuple[tuple[list[np.ndarray], ...], int]) -> None:
+        self._parts, self.n = state
+
+
 def utilities(
-    cells: np.ndarray, bits: int, targets: Targets, j: int
+    cells: np.ndarray | Tally, bits: int, targets: Targets, j: int
 ) -> tuple[list[int], list[int], list[int]]:
     """Runs of cells that are equally good for target j: their first, how many, and minus their
     utility in lattice units of votes. Private: it says where the rows are."""
-    values, counts = np.unique(cells[:, targets.columns[j]], return_counts=True)
+    tally = cells if isinstance(cells, Tally) else Tally.of(cells)
+    values, counts = tally.column(targets.columns[j])
     below = np.concatenate([[0], np.cumsum(counts)])
     # A cell with rows, then the empty ones up to the next; in front of all, empty ones.
     start = np.stack([values, values + 1], axis=1).reshape(-1)
@@ -427,7 +473,7 @@ def utilities(
     upper = np.concatenate([[0], np.stack([below[1:], below[1:]], axis=1).reshape(-1)])
     held = weights > 0
     goal = int(targets.goals[j])
-    above = targets.one(j).votes(lower[held][:, None], len(cells))[:, 0] - goal
-    short = goal - targets.one(j).votes(upper[held][:, None], len(cells))[:, 0]
+    above = targets.one(j).votes(lower[held][:, None], tally.n)[:, 0] - goal
+    short = goal - targets.one(j).votes(upper[held][:, None], tally.n)[:, 0]
     gaps = np.maximum(np.maximum(above, short), 0).tolist()
     return start[held].tolist(), weights[held].tolist(), gaps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,7 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import shorten
+from tacit.mechanisms.passes import Passes
 from tacit.privacy import drift as rules
 from tacit.privacy.drift import Drift
 from tacit.stages.base import (
@@ -210,9 +212,7 @@ class PlainImpute(PlainStage):
         incoming = context.drift if context and context.drift else Drift(rows.bound)
         self._radius = rows.bound
         self._which = self._columns(rows.d)
-        with_gaps = sum(
-            int(np.isnan(c[:, self._which]).any(axis=1).sum()) for c in self._seen(rows)
-        )
+        with_gaps = self._seen(rows).merged(self._rows_with_gaps, 0)
         self._margin = math.inf if self.rows_with_gaps is None else self.rows_with_gaps - with_gaps
         if self.regresses:
             self._fit_regression(rows, incoming)
@@ -222,23 +222,21 @@ class PlainImpute(PlainStage):
             self._fit_ranks(rows)
         return self
 
-    def _seen(self, rows: Rows) -> Any:
+    def _seen(self, rows: Rows) -> Passes:
         """Chunks whose observed cells are within the bound, with gaps in the named columns only."""
         elsewhere = np.ones(rows.d, dtype=bool)
         elsewhere[self._which] = False
-        for _, chunk in rows.chunks():
-            yield self._clipped(chunk, elsewhere)
+        return rows.passes().map(partial(self._clipped, elsewhere=elsewhere))
+
+    def _rows_with_gaps(self, cells: np.ndarray) -> int:
+        return int(np.isnan(cells[:, self._which]).any(axis=1).sum())
 
     def _clipped(self, chunk: Chunk, elsewhere: np.ndarray) -> np.ndarray:
         cells = around_gaps(lambda c: shorten(c, self._radius), densify(chunk))
         return np.where(np.isnan(cells) & elsewhere, 0.0, cells)
 
     def _fit_means(self, rows: Rows) -> None:
-        total, count = np.zeros(rows.d), np.zeros(rows.d)
-        for cells in self._seen(rows):
-            observed = ~np.isnan(cells)
-            total += np.where(observed, cells, 0.0).sum(axis=0)
-            count += observed.sum(axis=0)
+        total, count = self._seen(rows).merged(_sums_and_counts, np.zeros((2, rows.d)))
         if self.strategy == "shrunk-mean":
             self._fill = total / (count + self._strength(rows.n))
         else:  # a column without any value fails the test; it must not crash before
@@ -263,12 +261,10 @@ class PlainImpute(PlainStage):
     def _fit_regression(self, rows: Rows, incoming: Drift) -> None:
         """One fit of all columns with gaps on the others, over rows that lack nothing."""
         rest = np.setdiff1d(np.arange(rows.d), self._which)
-        gram = np.zeros((len(rest), len(rest)))
-        cross = np.zeros((len(rest), len(self._which)))
-        for cells in self._seen(rows):
-            complete = cells[~np.isnan(cells).any(axis=1)]
-            gram += complete[:, rest].T @ complete[:, rest]
-            cross += complete[:, rest].T @ complete[:, self._which]
+        summary = partial(_products, rest=rest, which=self._which)
+        both = self._seen(rows).merged(summary, np.zeros((len(rest), rows.d)))
+        gram = np.ascontiguousarray(both[:, : len(rest)])
+        cross = np.ascontiguousarray(both[:, len(rest) :])
         ridge = self._strength(rows.n) * rows.n if self.strategy == "ridge" else 0.0
         if self.strategy == "regression":
             r, floor = incoming.bound, float(self.floor or 0)
@@ -301,6 +297,19 @@ class PlainImpute(PlainStage):
             f"missing cells of training rows were filled ({self.strategy}) from the rows "
             "themselves, which makes training more sensitive; what was filled in is not released"
         )
+
+
+def _sums_and_counts(cells: np.ndarray) -> np.ndarray:
+    """Of the observed cells of every column: (2, d)."""
+    observed = ~np.isnan(cells)
+    return np.stack([np.where(observed, cells, 0.0).sum(axis=0), observed.sum(axis=0)])
+
+
+def _products(cells: np.ndarray, rest: np.ndarray, which: Any) -> np.ndarray:
+    """Over rows that lack nothing, of the other columns: with themselves, and with those."""
+    complete = cells[~np.isnan(cells).any(axis=1)]
+    others = complete[:, rest]
+    return np.hstack([others.T @ complete[:, rest], others.T @ complete[:, which]])
 
 
 def _steady_changes(ranked: np.ndarray, change: float) -> float:

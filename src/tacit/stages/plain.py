@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,18 +42,24 @@ def _spectrum(rows: Rows, *, centered: bool) -> tuple[np.ndarray, np.ndarray, np
     """
     mean = np.zeros(rows.d)
     if centered:
-        mean = sum((densify(c).sum(axis=0) for _, c in rows.chunks()), mean) / rows.n
+        mean = rows.merged(_sum, mean) / rows.n
     weight = max(rows.n - centered, 1)
     if rows.n < rows.d:  # wide: the rows themselves are the smaller matrix
         held = densify(rows.collect()) - mean
         _, singular, basis = np.linalg.svd(held, full_matrices=False)
         return mean, singular**2 / weight, basis.T
-    moment = np.zeros((rows.d, rows.d))
-    for _, chunk in rows.chunks():
-        dense = densify(chunk) - mean
-        moment += dense.T @ dense
+    moment = rows.merged(partial(_moment, mean=mean), np.zeros((rows.d, rows.d)))
     values, vectors = np.linalg.eigh(moment / weight)
     return mean, np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+
+
+def _sum(span: slice, chunk: Chunk) -> np.ndarray:
+    return densify(chunk).sum(axis=0)
+
+
+def _moment(span: slice, chunk: Chunk, mean: np.ndarray) -> np.ndarray:
+    dense = densify(chunk) - mean
+    return dense.T @ dense
 
 
 @dataclass

@@ -92,11 +92,10 @@ class PrivateCenter(PrivateStage):
     def _gaussian(
         self, rows: Rows, bound: float, context: Context, noise_multiplier: float
     ) -> np.ndarray:
-        chunks = (chunk for _, chunk in rows.chunks())
         stream = context.key.stream("center", context.position)
         moved = context.drift.total if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, bound)
-        total = noisy_sum(chunks, rows.d, bound, noise_multiplier, stream, drift=drift)
+        total = noisy_sum(rows.passes(), rows.d, bound, noise_multiplier, stream, drift=drift)
         return self._shrunk(
             total / context.size, noise_multiplier * (bound + drift / 2) / context.size
         )
@@ -106,7 +105,7 @@ class PrivateCenter(PrivateStage):
     ) -> np.ndarray:
         require_unmoved(self, context.drift)
         found = instance_optimal_mean(
-            lambda: (chunk for _, chunk in rows.chunks(block_rows(4 * rows.d))),
+            rows.passes(block_rows(4 * rows.d)),
             rows.d,
             bound,
             noise_multiplier,

@@ -95,7 +95,7 @@ class PrivateClip(RankStage):
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
         require_unmoved(self, context.drift)
         self.radius_ = noisy_radius(
-            lambda: (chunk for _, chunk in rows.chunks(block_rows(rows.d))),
+            rows.passes(block_rows(rows.d)),
             bound,
             noise_multiplier,
             context.key.stream("clip", context.position),
@@ -170,7 +170,7 @@ class PrivateBounds(RankStage):
             raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
         require_unmoved(self, context.drift)
         self.low_, self.high_ = noisy_bounds(
-            lambda: (chunk for _, chunk in rows.chunks(block_rows(2 * rows.d))),
+            rows.passes(block_rows(2 * rows.d)),
             rows.d,
             context.noise_multiplier,
             context.key.stream("bounds", context.position),

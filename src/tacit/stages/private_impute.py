@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten
+from tacit.mechanisms.passes import Passes
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import (
     Context,
@@ -126,10 +128,13 @@ def _clipped(chunk: Chunk, bound: float) -> np.ndarray:
     return np.asarray(around_gaps(lambda cells: shorten(cells, bound), densify(chunk)))
 
 
-def _lifted(rows: Rows, columns: list[int], bound: float) -> Iterator[np.ndarray]:
+def _lifted(rows: Rows, columns: list[int], bound: float) -> Passes:
     """Cells and pattern of the columns, each of norm at most the bound."""
-    for _, chunk in rows.chunks(block_rows(rows.d)):
-        cells = _clipped(chunk, bound)[:, columns]
-        gaps = np.isnan(cells)
-        pattern = np.where(gaps, 0.0, bound / math.sqrt(len(columns)))
-        yield np.hstack([np.where(gaps, 0.0, cells), pattern])
+    return rows.passes(block_rows(rows.d)).map(partial(_lift, columns=columns, bound=bound))
+
+
+def _lift(chunk: Chunk, columns: list[int], bound: float) -> np.ndarray:
+    cells = _clipped(chunk, bound)[:, columns]
+    gaps = np.isnan(cells)
+    pattern = np.where(gaps, 0.0, bound / math.sqrt(len(columns)))
+    return np.hstack([np.where(gaps, 0.0, cells), pattern])

@@ -76,7 +76,7 @@ class PrivatePCA(PrivateStage, Subspace):
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
         k, d = self.width(rows.d), rows.d
         moment = noisy_second_moment(
-            (chunk for _, chunk in rows.chunks(block_rows(d))),
+            rows.passes(block_rows(d)),
             d,
             bound,
             noise_multiplier,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,6 +11,7 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows
 from tacit.mechanisms.additive import lattice_drift
 from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
+from tacit.mechanisms.passes import Passes
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
 
@@ -21,7 +21,7 @@ __all__ = ["PrivateScale", "exact_moments", "released_moments"]
 def exact_moments(rows: Rows) -> Moments:
     """Without noise: for plain stages, which never release them."""
     assert rows.bound is not None
-    total = sum((chunk.sum(axis=0) for chunk in _lifted(rows)), np.zeros(2 * rows.d)) / rows.n
+    total = _lifted(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
     return Moments(total[: rows.d], total[rows.d :] * rows.bound)
 
 
@@ -31,7 +31,7 @@ def released_moments(rows: Rows, context: Context, noise_multiplier: float) -> M
     moved = context.drift.total if context.drift else 0.0
     moved = math.sqrt(5) * moved * (1 + 1e-12)
     return noisy_moments(
-        (chunk for _, chunk in rows.chunks(block_rows(rows.d))),
+        rows.passes(block_rows(rows.d)),
         rows.d,
         rows.bound,
         noise_multiplier,
@@ -41,9 +41,13 @@ def released_moments(rows: Rows, context: Context, noise_multiplier: float) -> M
     )
 
 
-def _lifted(rows: Rows) -> Iterator[np.ndarray]:
+def _lifted(rows: Rows) -> Passes:
     assert rows.bound is not None
-    return lifted((chunk for _, chunk in rows.chunks(block_rows(rows.d))), rows.bound)
+    return lifted(rows.passes(block_rows(rows.d)), rows.bound)
+
+
+def _column_sums(chunk: np.ndarray) -> np.ndarray:
+    return chunk.sum(axis=0)
 
 
 @dataclass
