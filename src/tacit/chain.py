@@ -145,6 +145,16 @@ def separate(stages: Sequence[Stage], rows: Any) -> None:
             )
 
 
+def require_spread(stages: Sequence[Stage]) -> None:
+    """Refuse stages that need all rows in one place, where rows are on a cluster."""
+    for i, stage in enumerate(stages):
+        if stage.gathers(moved=any(isinstance(other, PlainStage) for other in stages[:i])):
+            raise InputError(
+                f"{stage.name} needs all rows in one place, and they are on the workers of a "
+                "cluster: leave it out, or pass X.compute()"
+            )
+
+
 @dataclass(frozen=True)
 class Way:
     """What becomes of rows on their way through the stages.

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,7 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import chain, starting
-from tacit.data.rows import Rows, as_rows
+from tacit.data.cluster import is_dask
+from tacit.data.dask_rows import Parts, dask_parts, dask_rows
+from tacit.data.rows import Rows, as_rows, each
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
@@ -135,6 +138,8 @@ class _DPLinear(BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
         """Rows of X, checked; a table stays one if the first stage takes tables."""
+        if is_dask(X):
+            return self._dask_rows(X, reset=reset), y
         if _takes_tables(self.stages if reset else self.stages_):
             table = as_table(X)
             if reset:
@@ -162,6 +167,25 @@ class _DPLinear(BaseEstimator):
             X = sp.csr_array(X)
         return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
 
+    def _dask_rows(self, X: Any, *, reset: bool) -> Rows:
+        """Rows that stay on the workers of a cluster."""
+        if not reset:
+            raise InputError(
+                "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
+                "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
+            )
+        gaps, table = _fills_gaps(self.stages), _takes_tables(self.stages)
+        rows = dask_rows(X, gaps=gaps, table=table)
+        if rows.n == 0:
+            raise InputError("there are no rows")
+        self.n_features_in_ = rows.d
+        names = getattr(X, "columns", None)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.asarray(list(names), dtype=object)
+        return rows
+
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
         stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
@@ -171,7 +195,7 @@ class _DPLinear(BaseEstimator):
         self,
         plan: Plan,
         rows: Rows,
-        targets: np.ndarray,
+        targets: Any,
         classes: int,
         assumptions: Sequence[str],
         *,
@@ -352,6 +376,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         Parameters
         ----------
         X : array, sparse matrix or table of n rows
+            A Dask array or data frame is fitted on the cluster of the current client: see
+            ``docs/cluster.md``.
         y : sequence of n labels
         """
         return self._learn(X, y, Budget(self.epsilon, self.delta), self.classes)
@@ -393,9 +419,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self._require_account()
         self._require_separate(X)
         rows, y = self._rows(X, reset=before is None, y=y)
-        labels = _labels(y, rows.n)
+        labels = _labels(y, rows)
         try:
-            check_classification_targets(labels)
+            _outcome(each(labels, check_classification_targets))
         except TypeError as error:  # some of them missing, or of another kind
             raise InputError(f"y does not hold labels of one kind: {error}") from None
         classes, index, assumption = self._classes(labels, given)
@@ -409,7 +435,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         fit = self._fit_rows(
             plan,
             rows,
-            loss.targets(index, outputs),
+            each(index, partial(loss.targets, outputs=outputs)),
             len(classes),
             said,
             start=start,
@@ -421,9 +447,14 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
             self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
         return self
 
-    def _classes(self, labels: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
+    def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
+        index: Any
         if given is None:
-            classes, index = np.unique(labels, return_inverse=True)
+            if isinstance(labels, Parts):
+                classes = np.unique(np.concatenate(labels.map(np.unique).gather()))
+                index = labels.map(partial(_positions, classes=classes))
+            else:
+                classes, index = np.unique(labels, return_inverse=True)
             if len(classes) < 2:
                 raise InputError(
                     "Classifier can't train when only one class is present. If others exist, "
@@ -433,14 +464,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         classes = np.unique(np.asarray(given))
         if len(classes) < 2:
             raise InputError("classes= must name at least two labels")
-        try:
-            index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
-            known = classes[index] == labels
-        except TypeError:
-            known = np.zeros(1, dtype=bool)
-        if not np.all(known):
-            raise InputError("y holds a label that is not in classes=; add it or drop those rows")
-        return classes, index, "the set of labels was given in advance"
+        index = each(labels, partial(_positions, classes=classes))
+        return classes, _outcome(index), "the set of labels was given in advance"
 
     def _loss(self, classes: int) -> Loss:
         name = self.loss
@@ -584,22 +609,20 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         middle, half = self._target_scale()
         rows, y = self._rows(X, reset=before is None, y=y)
-        targets = _labels(y, rows.n)
-        try:
-            targets = targets.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InputError("the target must be numbers") from None
-        if not np.isfinite(targets).all():
-            raise InputError("the target contains NaN or infinity")
-        with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
-            scaled = np.clip((targets - middle) / half, -1.0, 1.0)
+        scaled = _outcome(each(_labels(y, rows), partial(_scaled, middle=middle, half=half)))
         start = None if before is None else (before.coef, before.intercept)
         if before is None and self.start is not None:
             start = starting.for_target(self.start, middle, half)
         said = ["the limits of the target were given in advance"] if before is None else []
         plan = self._plan(loss, rows, budget, before)
         fit = self._fit_rows(
-            plan, rows, loss.targets(scaled, 1), 0, said, start=start, before=before
+            plan,
+            rows,
+            each(scaled, partial(loss.targets, outputs=1)),
+            0,
+            said,
+            start=start,
+            before=before,
         )
         self._keep(fit)
         self.coef_ = fit.coef[0] * half
@@ -629,10 +652,46 @@ def _fills_gaps(stages: Any) -> bool:
     return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
 
 
-def _labels(y: Any, n: int) -> np.ndarray:
+def _positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The place of every label among the classes."""
+    try:
+        index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
+        known = classes[index] == labels
+    except TypeError:
+        known = np.zeros(1, dtype=bool)
+    if not np.all(known):
+        raise InputError("y holds a label that is not in classes=; add it or drop those rows")
+    return index
+
+
+def _scaled(targets: np.ndarray, middle: float, half: float) -> np.ndarray:
+    """Targets mapped to [-1, 1] and clamped there."""
+    try:
+        targets = targets.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("the target must be numbers") from None
+    if not np.isfinite(targets).all():
+        raise InputError("the target contains NaN or infinity")
+    with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
+        return np.clip((targets - middle) / half, -1.0, 1.0)
+
+
+def _outcome(values: Any) -> Any:
+    """The same values, once it is known that no partition has come to grief."""
+    if isinstance(values, Parts):
+        values.require()
+    return values
+
+
+def _labels(y: Any, rows: Rows) -> Any:
+    n = rows.n
+    if is_dask(y):
+        if not rows.spread:
+            raise InputError("y is a collection of Dask and X is not; pass y.compute()")
+        return dask_parts(y, rows)
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) != n:
         raise InputError(f"y must hold one value for each row: {n}, not shape {labels.shape}")
-    return labels
+    return rows.source.alike(labels) if rows.spread else labels

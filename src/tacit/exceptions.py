@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 __all__ = [
     "BudgetError",
     "CertificateError",
+    "ClusterError",
     "FileError",
     "InputError",
     "LedgerError",
@@ -110,6 +111,10 @@ class MachineError(TacitError):
     Found by a self-test, or by a check of ``arithmetic="strict"``. Nothing of the step in which
     it is found is released.
     """
+
+
+class ClusterError(TacitError):
+    """A cluster that went away, or that lost rows and cannot read them again."""
 
 
 class CertificateError(TacitError):

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tacit import chain
-from tacit.data.rows import Rows
+from tacit.data.rows import Rows, each
 from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed, of_public_facts
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
@@ -39,6 +39,7 @@ from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
+from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.movement import TARGET, Movement
@@ -247,7 +248,7 @@ class CalibratedPlan:
     def run(
         self,
         rows: Rows,
-        targets: np.ndarray,
+        targets: Any,
         *,
         key: Key | None = None,
         assumptions: Sequence[str] = (),
@@ -268,6 +269,8 @@ class CalibratedPlan:
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
         chain.separate(plan.stages, rows)
+        if rows.spread:
+            chain.require_spread(plan.stages)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         if start is not None and not self.trainer.takes_start:
@@ -324,7 +327,7 @@ class CalibratedPlan:
     def _fit(
         self,
         rows: Rows,
-        targets: np.ndarray,
+        targets: Any,
         key: Key,
         *,
         assumptions: Sequence[str],
@@ -379,10 +382,11 @@ class CalibratedPlan:
             seen, shift = before, fitted[-1].mean_  # centre implicitly: sparse stays so
         bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
         if self.moves is not None and plan.loss.task == "regression":
-            targets = np.clip(targets, -TARGET, TARGET)  # what the constants of drift rest on
+            targets = each(targets, _in_range)  # what the constants of drift rest on
         if strict:
             check_places(seen)
-        engine = Engine(
+        make: Any = ClusterEngine if seen.spread else Engine
+        engine = make(
             seen,
             targets,
             plan.loss,
@@ -636,6 +640,10 @@ def _weights(
     for stage in reversed(tail):
         coef, intercept = stage.unfold(coef, intercept)
     return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
+
+
+def _in_range(targets: np.ndarray) -> np.ndarray:
+    return np.clip(targets, -TARGET, TARGET)
 
 
 def _listed(numbers: Sequence[float], digits: int) -> str:

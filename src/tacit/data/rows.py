@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from tacit.data.cluster import is_dask
 from tacit.exceptions import InputError
 from tacit.mechanisms.passes import Passes
 
-__all__ = ["Chunk", "RowMap", "Rows", "as_rows", "shares_memory"]
+__all__ = ["Chunk", "RowMap", "Rows", "as_rows", "each", "shares_memory"]
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 T = TypeVar("T")
@@ -117,6 +118,11 @@ class Rows:
         """Whether the source declares its cells as unsigned bytes: a public fact of its type."""
         return getattr(self.source, "dtype", None) == np.uint8
 
+    @property
+    def spread(self) -> bool:
+        """Whether rows are on the workers of a cluster, so that only sums of them come here."""
+        return bool(getattr(self.source, "spread", False))
+
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None
     ) -> Iterator[tuple[slice, Chunk]]:
@@ -131,7 +137,8 @@ class Rows:
         """``zero`` plus the sum of ``summary(span, chunk)`` over all chunks, of ``size`` rows.
 
         Sums of integers are the same for any chunks in any order. Floats are added in the order
-        of the rows. ``zero`` is added to in place where it can be, and must be the caller's own.
+        of the rows; on a cluster, in that of the partitions. ``zero`` is added to in place where it
+        can be, and must be the caller's own.
 
         Examples
         --------
@@ -139,6 +146,9 @@ class Rows:
         >>> rows.merged(lambda span, chunk: chunk.sum(axis=0), np.zeros(2), size=2)
         array([ 9., 12.])
         """
+        if self.spread:
+            found: T = self.source.merged(self, summary, zero, size)
+            return found
         for span, chunk in self.chunks(size):
             zero += summary(span, chunk)  # type: ignore[operator]
         return zero
@@ -175,7 +185,7 @@ class Rows:
 
 
 def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:
-    """Rows of an array, a sparse matrix, a table, or rows already.
+    """Rows of an array, a sparse matrix, a table, a Dask collection, or rows already.
 
     Finite values are checked where numbers first appear; what to do about
     missing cells of a table is the schema's business (`tacit.stages.Encode`).
@@ -183,6 +193,10 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
     """
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)
+    if is_dask(data):
+        from tacit.data.dask_rows import dask_rows
+
+        return replace(dask_rows(data, gaps=gaps), bound=bound)
     if sp.issparse(data):
         _require_numbers(data.dtype)
         matrix = sp.csr_array(data)
@@ -204,6 +218,11 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
 
 
+def each(values: Any, function: Callable[[Any], Any]) -> Any:
+    """A function of values that belong to rows: here, or of every partition on a cluster."""
+    return values.map(function) if hasattr(values, "parts") else function(values)
+
+
 def shares_memory(one: Any, other: Any) -> bool:
     """Whether two tables are one, or hold some cells in common, in memory; no cell is read.
 
@@ -220,6 +239,8 @@ def _arrays(data: Any) -> list[np.ndarray]:
     """The arrays that hold a table's cells."""
     if isinstance(data, Rows):
         data = data.source
+    if is_dask(data):
+        return []
     if isinstance(data, DenseSource | SparseSource):
         data = data.array if isinstance(data, DenseSource) else data.matrix
     if isinstance(data, np.ndarray):

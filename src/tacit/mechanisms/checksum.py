@@ -183,6 +183,9 @@ def check_places(rows: Any) -> None:
     rows : Rows
         Behind their maps.
     """
+    if getattr(rows, "spread", False):  # every worker checks its own
+        rows.source.everywhere(rows, check_places)
+        return
     if rows.n < 2:
         return
     key = Key.fresh()

@@ -201,6 +201,13 @@ class Stage:
         as_rows(rows, gaps=self.fills_gaps)
         return self
 
+    def gathers(self, *, moved: bool) -> bool:
+        """Whether it needs all rows in one place to be fitted, so that no cluster can do it.
+
+        ``moved``: whether a plain stage is in front.
+        """
+        return False
+
     def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
 

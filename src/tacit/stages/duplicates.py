@@ -55,6 +55,9 @@ class _Crowds(PlainStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
+    def gathers(self, *, moved: bool) -> bool:
+        return True
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
         points = densify(rows.collect())

@@ -188,6 +188,8 @@ class PublicFeatures(Stage):
         """Check the shape of the rows, which is public."""
         if rows.maps:
             raise InputError("PublicFeatures must be the first stage: it takes rows as they come")
+        if rows.spread:
+            rows = rows.hidden()
         if self.column is not None:
             if not isinstance(rows.source, Table):
                 raise InputError("PublicFeatures(column=...) needs a table with named columns")
@@ -217,7 +219,7 @@ class PublicFeatures(Stage):
 
     def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Fill the cache, so that every later pass over the rows is quick."""
-        if self.cache is False:
+        if self.cache is False or rows.spread:  # workers fill theirs as they go
             return
         done = 0
         for _, chunk in rows.chunks(64):

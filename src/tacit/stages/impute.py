@@ -205,6 +205,9 @@ class PlainImpute(PlainStage):
             return rules.impute_trimmed_mean(incoming, n, gaps, self.trim, cells)
         return rules.impute_median(incoming, n, gaps, float(self.median_change or 0), cells)
 
+    def gathers(self, *, moved: bool) -> bool:
+        return self.strategy in ("trimmed-mean", "median")
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows, gaps=True)
         if rows.bound is None:

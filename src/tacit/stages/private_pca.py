@@ -72,6 +72,9 @@ class PrivatePCA(PrivateStage, Subspace):
     def draws(self, d: int) -> int:
         return d * (d + 1) // 2
 
+    def gathers(self, *, moved: bool) -> bool:
+        return moved  # products in floating point, rounded as seldom as was counted
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
         k, d = self.width(rows.d), rows.d

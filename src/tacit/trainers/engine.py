@@ -24,7 +24,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Literal, Self
@@ -75,6 +75,11 @@ class LatticeSum:
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
         return self.values * self.lattice[:, None, None]
+
+    def rounded(self) -> LatticeSum:
+        """Sums in float64 as multiples of the lattice; below 2^63: at most 2^26 rows."""
+        values = np.rint(self.values / self.lattice[:, None, None]).astype(np.int64)
+        return replace(self, values=values)
 
 
 @dataclass(frozen=True)
@@ -271,6 +276,18 @@ class Engine:
         One row counts for at most ``clips[p]`` in the sum of part p: together for the
         root of the sum of their squares, which is reached.
         """
+        found = self.raw_sums(weights, clips, batch=batch, per_class=per_class)
+        return [total.rounded() for total in found] if self._kind == "rounded" else found
+
+    def raw_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]:
+        """`gradient_sums`, where "rounded" ones are not rounded yet and may still be added up."""
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape
@@ -293,8 +310,6 @@ class Engine:
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])
-            if self._kind == "rounded":  # below 2^63: at most 2^26 rows, as checked
-                values = np.rint(values / clipping.lattice[:, None, None]).astype(np.int64)
             sums.append(LatticeSum(values, clipping.lattice, part.start))
         return sums
 
