@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tacit.data.rows import shares_memory
+from tacit.data.rows import Rows, shares_memory
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.privacy.budget import Budget
@@ -145,8 +145,10 @@ def separate(stages: Sequence[Stage], rows: Any) -> None:
             )
 
 
-def require_spread(stages: Sequence[Stage]) -> None:
+def require_spread(stages: Sequence[Stage], rows: Any) -> None:
     """Refuse stages that need all rows in one place, where rows are on a cluster."""
+    if not (isinstance(rows, Rows) and rows.spread):
+        return
     for i, stage in enumerate(stages):
         if stage.gathers(moved=any(isinstance(other, PlainStage) for other in stages[:i])):
             raise InputError(

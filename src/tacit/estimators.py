@@ -685,9 +685,7 @@ def _outcome(values: Any) -> Any:
 
 def _labels(y: Any, rows: Rows) -> Any:
     n = rows.n
-    if is_dask(y):
-        if not rows.spread:
-            raise InputError("y is a collection of Dask and X is not; pass y.compute()")
+    if is_dask(y) and rows.spread:
         return dask_parts(y, rows)
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:

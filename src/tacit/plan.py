@@ -269,8 +269,7 @@ class CalibratedPlan:
         if rows.d != self.columns:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
         chain.separate(plan.stages, rows)
-        if rows.spread:
-            chain.require_spread(plan.stages)
+        chain.require_spread(plan.stages, rows)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         if start is not None and not self.trainer.takes_start:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -77,14 +78,18 @@ class Cluster:
         import dask
 
         task = dask.delayed(_careful, pure=False)
-        return list(self.client.compute([task(function, piece, *others) for piece in pieces]))
+        with _lost_is_an_error():
+            return list(self.client.compute([task(function, piece, *others) for piece in pieces]))
 
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """``function`` of the first of all arguments, of the second, and so on; as futures."""
         count = len(arguments[0])
         name = f"tacit-{getattr(function, '__name__', 'task').strip('_')}-{uuid4().hex}"
         keys = [f"{name}-{i}" for i in range(count)]
-        return list(self.client.map(_careful, [function] * count, *arguments, key=keys, pure=False))
+        with _lost_is_an_error():
+            return list(
+                self.client.map(_careful, [function] * count, *arguments, key=keys, pure=False)
+            )
 
     def parcel(self, *content: Any, copies: int = 1) -> Any:
         """What goes to many tasks: with each if it is small, or else once."""
@@ -92,7 +97,8 @@ class Cluster:
         if len(made.data) * copies <= SMALL:
             return made
         # Not scattered: what is scattered is lost with the worker that has it.
-        return self.client.submit(_itself, made, key=f"tacit-parcel-{uuid4().hex}", pure=False)
+        (sent,) = self.each(_itself, [made])
+        return sent
 
     def total(self, futures: Sequence[Any]) -> Any:
         """The sum of values on the workers, in their order: of a few each, there, and at last here.
@@ -101,13 +107,8 @@ class Cluster:
         """
         parts = list(futures)
         while len(parts) > FAN:
-            groups = [parts[i : i + FAN] for i in range(0, len(parts), FAN)]
-            key = f"tacit-add-{uuid4().hex}"
-            parts = [
-                self.client.submit(_careful, _add, *group, key=f"{key}-{i}", pure=False)
-                for i, group in enumerate(groups)
-            ]
-        return _add(*self.values(parts))
+            parts = self.each(_add, [parts[i : i + FAN] for i in range(0, len(parts), FAN)])
+        return _add(self.values(parts))
 
     def values(self, futures: Sequence[Any]) -> list[Any]:
         """What became of tasks: for sums, and for what is small and public.
@@ -120,14 +121,13 @@ class Cluster:
         alone, tick = None, TICK
         while True:
             try:
-                found = self.client.sync(_gathered, self.client, futures, callback_timeout=tick)
-            except TimeoutError as error:
+                with _lost_is_an_error():
+                    found = self.client.sync(_gathered, self.client, futures, callback_timeout=tick)
+            except TimeoutError:
                 if any(future.status == "error" for future in futures):
-                    raise _lost(error) from error
+                    raise
                 alone = self._alone(alone)
                 tick = min(2 * tick, self.patience)  # what is large may take its time
-            except (Exception, CancelledError) as error:
-                raise _lost(error) from error
             else:
                 for value in found:
                     if isinstance(value, _Failure):
@@ -154,16 +154,22 @@ async def _gathered(client: Any, futures: Sequence[Any]) -> Any:
     return await client.gather(list(futures), asynchronous=True)
 
 
-def _lost(error: BaseException) -> BaseException:
-    """What to say of an error that is not one of ours."""
-    module = type(error).__module__
-    if not module.startswith(("distributed", "concurrent", "asyncio", "tornado")):
-        return error  # of whoever made the collection
-    return ClusterError(
-        f"the cluster lost what it was computing ({type(error).__name__}). Rows that are kept in "
-        "files or in the graph are read again when a worker is lost; rows that were scattered are "
-        "not. What was reserved in a ledger counts as spent"
-    )
+@contextmanager
+def _lost_is_an_error() -> Iterator[None]:
+    """Say what became of the cluster; errors of whoever made the collection stay as they are."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except (Exception, CancelledError) as error:
+        module = type(error).__module__
+        if not module.startswith(("distributed", "concurrent", "asyncio", "tornado")):
+            raise
+        raise ClusterError(
+            f"the cluster lost what it was computing ({type(error).__name__}). Rows that are kept "
+            "in files or in the graph are read again when a worker is lost; rows that were "
+            "scattered are not. What was reserved in a ledger counts as spent"
+        ) from error
 
 
 class Parcel:
@@ -205,8 +211,9 @@ class _Failure:
 def _careful(function: Callable[..., Any], *arguments: Any) -> Any:
     """A function on a worker, whose errors are values."""
     for argument in arguments:
-        if isinstance(argument, _Failure):
-            return argument
+        for each in argument if isinstance(argument, list) else (argument,):
+            if isinstance(each, _Failure):
+                return each
     try:
         return function(*arguments)
     except Exception as error:
@@ -229,7 +236,7 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _add(*values: Any) -> Any:
+def _add(values: Sequence[Any]) -> Any:
     total = values[0]
     for value in values[1:]:
         total = total + value

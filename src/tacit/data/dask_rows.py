@@ -117,7 +117,7 @@ class DaskSource:
         """One value a row, in partitions like those of the rows."""
         cut = np.split(values, self.starts[1:])
         # As part of the tasks: what is scattered is lost with the worker that has it.
-        parts = self.cluster.each(_checked_values, cut, self.sizes)
+        parts = self.cluster.each(np.asarray, cut)
         return Parts(self.cluster, tuple(parts), self.sizes)
 
 

@@ -1,0 +1,407 @@
+"""Fits on a cluster: the same model and certificate as on one machine, whoever is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tacit import Budget, DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
+from tacit.data.cluster import Cluster, Parcel
+from tacit.data.dask_rows import DaskSource, Piece
+from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
+from tacit.losses import get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import Plan
+from tacit.stages import (
+    ClipNorm,
+    Dedup,
+    Encode,
+    Normalize,
+    PlainImpute,
+    PlainPCA,
+    PrivateBounds,
+    PrivateCenter,
+    PrivateClip,
+    PrivateImpute,
+    PrivatePCA,
+    PrivateScale,
+    PublicPCA,
+    RandomProjection,
+    SoftPCA,
+)
+from tacit.trainers import DPGD, DPSGD, NoisySGD, gradient
+from tacit.trainers.cluster import ClusterEngine
+from tacit.trainers.engine import Engine
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 901)
+X = RNG.normal(size=(901, 5)) + Y[:, None]
+FEW = DPGD(steps=4)
+
+
+def settings(**options):
+    """Of a local cluster that is small, and silent about those who are killed."""
+    return {
+        "dashboard_address": ":0",
+        "silence_logs": 60,
+        "threads_per_worker": 1,
+        "worker_dashboard_address": None,
+        **options,
+    }
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(**settings(n_workers=2, processes=True)) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture
+def brief():
+    """A cluster within this process, to be taken away."""
+    with (
+        distributed.LocalCluster(**settings(n_workers=1, processes=False)) as cluster,
+        distributed.Client(cluster, set_as_default=True),
+        dask.config.set({"tacit.patience": 1.0}),
+    ):
+        yield cluster
+
+
+def blocks(table=X, rows=300, columns=None):
+    return da.from_array(table, chunks=(rows, columns or table.shape[1]))
+
+
+def certified(model):
+    """What a certificate says but for when it was made."""
+    said = model.certificate_.to_dict()
+    return {key: value for key, value in said.items() if key not in ("created", "digest")}
+
+
+def fitted(rows, y, kind=DPLinearClassifier, **options):
+    return kind(random_state=7, **({"trainer": FEW} | options)).fit(rows, y)
+
+
+def same(one, other):
+    assert np.array_equal(one.coef_, other.coef_)
+    assert np.array_equal(one.intercept_, other.intercept_)
+    assert certified(one) == certified(other)
+
+
+WAYS = {
+    "by default": {},
+    "runs to choose from": {"trainer": NoisySGD(steps=2, runs=2, batch_size=901)},
+    "strict": {"arithmetic": "strict"},
+    "a mean that is located": {"stages": [ClipNorm(3.0), PrivateCenter(method="instance-optimal")]},
+    "bounds": {"stages": [PrivateBounds(), Normalize(), RandomProjection(3)]},
+    "chosen bounds": {"stages": [PrivateBounds(method="exponential")]},
+    "scales": {"stages": [ClipNorm(3.0), PrivateScale()]},
+    "a chosen radius": {"stages": [ClipNorm(9.0), PrivateClip(method="exponential")]},
+    "components": {"stages": [ClipNorm(3.0), PrivatePCA(2)], "arithmetic": "strict"},
+    "public components": {"stages": [ClipNorm(9.0), PublicPCA(X[::2] + 0.1, 2)]},
+    "one class at a time": {"trainer": DPGD(steps=3, clipping="per-class"), "loss": "hinge"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_is_that_of_one_machine_bit_for_bit(client, way):
+    local = fitted(X, Y, **WAYS[way])
+    same(local, fitted(blocks(), da.from_array(Y, chunks=300), **WAYS[way]))
+
+
+def test_partitions_may_be_cut_in_any_way(client):
+    local = fitted(X, Y)
+    uneven = da.concatenate([blocks(X[:13], 5, 2), blocks(X[13:], 111, 2)])
+    assert uneven.numblocks[0] == 11  # so sums go through two levels of a tree
+    same(local, fitted(uneven, da.from_array(Y, chunks=300)))
+    same(local, fitted(blocks(), Y.tolist()))
+
+
+def test_targets_that_are_numbers(client):
+    options = {"kind": DPLinearRegressor, "target_bounds": (-4.0, 4.0)}
+    local = fitted(X, X[:, 0], **options)
+    rows = blocks()
+    same(local, fitted(rows, rows[:, 0], **options))
+
+
+def test_sparse_blocks(client):
+    matrix = sp.random_array((600, 20), density=0.2, rng=np.random.default_rng(1), format="csr")
+    labels = Y[:600] > 0
+    rows = blocks(matrix.toarray(), 250).map_blocks(sp.csr_array)
+    assert as_rows(rows).sparse
+    same(fitted(matrix, labels), fitted(rows, da.from_array(labels, chunks=250)))
+
+
+def frame():
+    age = np.where(RNG.random(901) < 0.1, np.nan, RNG.uniform(0, 90, 901).round())
+    return pd.DataFrame({"age": age, "job": np.array(["cook", "smith", "?"])[Y], "y": Y})
+
+
+def test_data_frames_whose_sizes_nobody_knows(client):
+    table = frame()
+    schema = Schema({"age": NumberColumn(0, 100), "job": CategoryColumn(("cook", "smith"))})
+    stages = [Encode(schema), PrivateCenter()]
+    spread = dd.from_pandas(table, npartitions=4)
+    spread = spread[spread["age"] != 17.0]  # one partition has fewer rows than the others
+    here = spread.compute()
+    local = fitted(here[["age", "job"]], here["y"], stages=stages)
+    same(local, fitted(spread[["age", "job"]], spread["y"], stages=stages))
+    numbers = spread[["age"]].fillna(0.0)
+    model = fitted(numbers, spread["y"])
+    same(fitted(here[["age"]].fillna(0.0), here["y"]), model)
+    assert model.feature_names_in_.tolist() == ["age"]
+    same(model, fitted(numbers.to_dask_array(), spread["y"].to_dask_array()))  # unknown chunks
+
+
+def test_gaps_are_filled_through_noise(client):
+    holes = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
+    stages = [ClipNorm(3.0), PrivateImpute()]
+    same(fitted(holes, Y, stages=stages), fitted(blocks(holes), Y, stages=stages))
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [Normalize(), SoftPCA()],
+        [ClipNorm(3.0), PlainImpute(), PrivateScale()],
+        [ClipNorm(3.0), PlainImpute(strategy="ridge", columns=[0])],
+    ],
+    ids=lambda stages: stages[1].name,
+)
+def test_plain_stages_agree_up_to_rounding(client, stages):
+    holes = X.copy()
+    if stages[1].fills_gaps:
+        holes[::50, 0] = np.nan
+    options = {"stages": stages, "epsilon": 20.0}
+    local, spread = fitted(holes, Y, **options), fitted(blocks(holes), Y, **options)
+    assert certified(local) == certified(spread)
+    assert np.allclose(local.coef_, spread.coef_, rtol=0, atol=1e-8)
+
+
+def test_components_are_found_from_moments(client):
+    spread = as_rows(blocks(X[:4], 2), bound=9.0)  # fewer rows than columns
+    one, other = (
+        PlainPCA(2, gap=1e-3, centered=True).fit(rows).apply(X)
+        for rows in (spread, as_rows(X[:4], bound=9.0))
+    )
+    assert np.allclose(one, other, rtol=0, atol=1e-9)
+
+
+def test_sums_of_moved_rows_are_rounded_once(client):
+    loss = get_loss("logistic")
+    targets = loss.targets(Y > 0, 1)
+    rows, local = as_rows(blocks(rows=50), bound=9.0), as_rows(X, bound=9.0)
+    spread = ClusterEngine(rows, rows.source.alike(targets), loss, arithmetic="rounded")
+    here = Engine(local, targets, loss, arithmetic="rounded")
+    weights = RNG.normal(size=(2, 5, 1))
+    one, other = (engine.gradient_sum(weights, 0.3) for engine in (spread, here))
+    assert one.values.dtype == np.int64
+    assert (one.lattice == other.lattice).all()
+    assert np.abs(one.values - other.values).max() <= 1
+
+
+def test_what_needs_all_rows_is_refused_before_anything_is_spent(client, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db").create("people", epsilon=9.0, delta=1e-5)
+    for stages in (
+        [ClipNorm(3.0), Dedup(crowd=5)],
+        [ClipNorm(3.0), PlainImpute(strategy="median", rows_with_gaps=9, median_change=0.1)],
+        [ClipNorm(3.0), SoftPCA(), PrivatePCA(2)],
+    ):
+        with pytest.raises(InputError, match="needs all rows in one place"):
+            DPLinearClassifier(stages=stages, trainer=FEW, ledger=ledger).fit(blocks(), Y)
+    with pytest.raises(InputError, match="all rows in one place"):
+        as_rows(blocks()).collect()
+    assert not ledger.charges()
+
+
+# What is wrong with rows
+
+
+def test_numbers_are_checked_where_they_lie_and_no_log_quotes_them(client):
+    secret = 4711.0815
+    spoiled = X.copy()
+    spoiled[0], spoiled[700, 2] = secret, np.inf
+    with pytest.raises(InputError, match="NaN or infinity") as refused:
+        fitted(blocks(spoiled, 901), Y)
+    spoken = str(refused.value) + str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    assert str(secret) not in spoken
+    for worker in client.get_worker_logs().values():
+        assert not [line for level, line in worker if level in ("WARNING", "ERROR")]
+
+
+def test_what_does_not_fit_is_refused(client):
+    rows = blocks()
+    for y, what in (
+        (da.from_array(Y[:900], chunks=(300, 300, 299, 1)), "one value for each row"),
+        (Y[:900], "one value for each row"),
+        (dd.from_pandas(pd.Series(Y), npartitions=2), "partitions"),
+        (da.from_array(np.where(Y, np.nan, 1.5), chunks=300), "(?i)unknown label|nan"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            fitted(rows, y)
+    with pytest.raises(InputError, match="not in classes="):
+        fitted(rows, da.from_array(Y, chunks=300), classes=[0, 1])
+    with pytest.raises(InputError, match="two dimensions"):
+        fitted(rows[:, 0], Y)
+    with pytest.raises(InputError, match="not numbers"):
+        fitted(dd.from_pandas(frame(), npartitions=2), Y)
+    with pytest.raises(InputError, match="cannot be sent"):
+        Cluster.current().parcel(threading.Lock())
+    with pytest.raises(MissingBound):
+        fitted(rows, Y, stages=[PrivateCenter()])
+    model = fitted(rows, Y)
+    with pytest.raises(InputError, match="map_blocks"):
+        model.predict(rows)
+    there = rows.map_blocks(model.predict, drop_axis=1, dtype=Y.dtype).compute()
+    assert (there == model.predict(X)).all()
+
+
+def test_without_a_client_there_is_no_cluster(monkeypatch):
+    def none():
+        raise ValueError("no clients found")
+
+    monkeypatch.setattr(distributed, "default_client", none)
+    with pytest.raises(InputError, match="connect to one first"):
+        fitted(blocks(), Y)
+
+
+def test_errors_of_partitions_keep_their_kind(client):
+    def faulty(rows):
+        raise MachineError("came out wrong")
+
+    rows = as_rows(blocks())
+    with pytest.raises(MachineError, match="came out wrong"):
+        rows.source.everywhere(rows, faulty)
+
+
+def test_noise_cannot_be_sent_anywhere():
+    key = Key.from_seed(0)
+    for secret in (key, key.stream("noise")):
+        with pytest.raises(TacitError, match="cannot be pickled"):
+            Parcel.of((secret,))
+
+
+# Workers that are lost
+
+
+class Watched:
+    """Sums that met noise, each with its number."""
+
+    def __init__(self, monkeypatch):
+        self.sums = {}
+        real = gradient._add_noise
+
+        def add(total, deviations, key, number):
+            assert number not in self.sums, "noise for a second sum"
+            self.sums[number] = total.values.copy()
+            return real(total, deviations, key, number)
+
+        monkeypatch.setattr(gradient, "_add_noise", add)
+
+
+def plan(trainer):
+    whole = Plan(Budget(1.0, 1e-5), (Normalize(), PrivateCenter()), trainer, get_loss("softmax"))
+    return whole.calibrate(size=901, columns=5, classes=3)
+
+
+def kill_one(client):
+    """The worker that holds most, at once."""
+    held = client.has_what()
+    address = max(held, key=lambda worker: len(held[worker]))
+    os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("trainer", [DPGD(steps=8), DPSGD(steps=8, batch_size=300)], ids=str)
+def test_a_killed_worker_changes_nothing(client, monkeypatch, trainer):
+    whole = plan(trainer)
+    with monkeypatch.context() as patch:
+        here = Watched(patch)
+        local = whole.run(as_rows(X), Y, key=Key.from_seed(3))
+    killed = []
+    real = Cluster.values
+
+    def deadly(self, futures):
+        if self.client.status == "running" and sum(map(len, killed)) == 0 and len(there.sums) == 3:
+            killed.append([len(there.sums)])
+            kill_one(client)  # while the tasks of a step are on their way
+        return real(self, futures)
+
+    with monkeypatch.context() as patch:
+        there = Watched(patch)
+        patch.setattr(Cluster, "values", deadly)
+        rows = as_rows(blocks(rows=226))
+        spread = whole.run(rows, rows.source.alike(Y), key=Key.from_seed(3))
+    assert killed
+    assert np.array_equal(local.coef, spread.coef)
+    assert np.array_equal(local.intercept, spread.intercept)
+    assert local.certificate.plan == spread.certificate.plan
+    assert local.certificate.events == spread.certificate.events
+    assert here.sums.keys() == there.sums.keys() == set(range(8))
+    assert all(np.array_equal(here.sums[step], there.sums[step]) for step in here.sums)
+
+
+def test_a_partition_that_has_changed_is_refused():
+    with pytest.raises(ClusterError, match="read again"):
+        Piece(as_rows(X).source, b"now").require(b"then")
+
+
+def taken_away(cluster, ledger, away):
+    """A fit whose cluster goes away in the middle, and how long it took to notice."""
+    model = DPLinearClassifier(trainer=DPGD(steps=50), ledger=ledger)
+    gone = []
+    real = ClusterEngine.gradient_sums
+
+    def going(self, *args, **how):
+        gone.append(time.monotonic())
+        if len(gone) == 3:
+            away(cluster)
+        return real(self, *args, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClusterEngine, "gradient_sums", going)
+        rows = blocks()
+        with pytest.raises(ClusterError, match="ledger counts as spent") as lost:
+            model.fit(rows, da.from_array(Y, chunks=300))
+    assert lost.value
+    return model, time.monotonic() - gone[2]
+
+
+AWAY = {
+    "its workers": lambda cluster: cluster.scale(0),
+    "all of it": lambda cluster: cluster.close(),
+}
+
+
+@pytest.mark.parametrize("away", AWAY.values(), ids=AWAY)
+def test_a_cluster_that_goes_away_for_good(brief, tmp_path, away):
+    ledger = Ledger(tmp_path / "ledger.db").create("people", epsilon=3.0, delta=1e-5)
+    model, seconds = taken_away(brief, ledger, away)
+    assert seconds < 30
+    assert not hasattr(model, "coef_") and not hasattr(model, "certificate_")
+    (charge,) = ledger.charges()
+    assert charge.outcome == "not finished"
+    assert ledger.remaining().spent > 0.99
+
+
+def test_rows_of_dask_are_rows_on_a_cluster(client):
+    rows = as_rows(blocks(), bound=2.0)
+    assert isinstance(rows.source, DaskSource)
+    assert (rows.n, rows.d, rows.bound, rows.spread, rows.sparse) == (901, 5, 2.0, True, False)
+    assert rows.hidden().n == 0
+    spans = rows.merged(lambda span, chunk: np.array([span.stop - span.start, len(chunk)]), [0, 0])
+    assert list(spans) == [901, 901]
