@@ -207,6 +207,24 @@ def statistics() -> list[str]:
     ]
 
 
+def cluster() -> list[str]:
+    small, large = (
+        run("bench_cluster.py", *options)["ms"]
+        for options in (("--rows", "2000", "--features", "20"), ())
+    )
+    return [
+        "A full-batch sum of clipped gradients on two worker processes of a Dask cluster, 10",
+        "classes, in milliseconds: the step, the slowest partition's own computation, and what the",
+        "step takes beyond it (median; at most 60, and at best).",
+        "",
+        *table(
+            ("rows", *small),
+            ("2,000 × 20", *(f"{value:.0f}" for value in small.values())),
+            ("60,000 × 784", *(f"{value:.0f}" for value in large.values())),
+        ),
+    ]
+
+
 SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
     "strict": ("Strict arithmetic", strict),
@@ -215,6 +233,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "dedup": ("De-duplication", dedup),
     "lowrank": ("Projections on low-rank rows", lowrank),
     "statistics": ("Private statistics", statistics),
+    "cluster": ("Steps on a cluster", cluster),
 }
 
 
