@@ -15,6 +15,7 @@ PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = [
     "README.md",
     "docs/audit.md",
+    "docs/cluster.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
     "docs/ledger.md",

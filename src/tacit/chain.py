@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tacit.data.cluster import Parcel
+from tacit.data.dask_rows import lean
 from tacit.data.rows import Rows, shares_memory
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
@@ -149,6 +151,7 @@ def require_spread(stages: Sequence[Stage], rows: Any) -> None:
     """Refuse stages that need all rows in one place, where rows are on a cluster."""
     if not (isinstance(rows, Rows) and rows.spread):
         return
+    Parcel.of(lean(replace(rows, maps=tuple(stages))).maps)  # refuses what cannot be sent there
     for i, stage in enumerate(stages):
         if stage.gathers(moved=any(isinstance(other, PlainStage) for other in stages[:i])):
             raise InputError(

@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import chain, starting
 from tacit.data.cluster import is_dask
-from tacit.data.dask_rows import Parts, dask_parts, dask_rows
+from tacit.data.dask_rows import Parts, dask_rows
+from tacit.data.labels import distinct, labels_of, positions_of, scaled
 from tacit.data.rows import Rows, as_rows, each
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
@@ -169,15 +170,14 @@ class _DPLinear(BaseEstimator):
 
     def _dask_rows(self, X: Any, *, reset: bool) -> Rows:
         """Rows that stay on the workers of a cluster."""
-        if not reset:
-            raise InputError(
-                "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
-                "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
-            )
         gaps, table = _fills_gaps(self.stages), _takes_tables(self.stages)
         rows = dask_rows(X, gaps=gaps, table=table)
         if rows.n == 0:
             raise InputError("there are no rows")
+        if not reset:
+            if rows.d != self.n_features_in_:
+                raise InputError(f"rows have {rows.d} features, the model {self.n_features_in_}")
+            return rows
         self.n_features_in_ = rows.d
         names = getattr(X, "columns", None)
         if hasattr(self, "feature_names_in_"):
@@ -235,6 +235,11 @@ class _DPLinear(BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """coef_ · stages_(row) + intercept_, for every row: (n, K)."""
         check_is_fitted(self, "coef_")
+        if is_dask(X):
+            raise InputError(
+                "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
+                "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
+            )
         rows, _ = self._rows(X, reset=False)
         coef = np.atleast_2d(self.coef_)
         seen = apply_stages(rows, self.stages_)
@@ -411,7 +416,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
                 self.delta if delta is None else delta,
             )
             return self._learn(X, y, own, self.classes if classes is None else classes)
-        self._rows(X, reset=False)
+        if not is_dask(X):  # which is read, and so checked, once
+            self._rows(X, reset=False)
         more, before = self._more(epsilon, delta)
         return self._learn(X, y, more, self.classes_, before)
 
@@ -419,12 +425,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self._require_account()
         self._require_separate(X)
         rows, y = self._rows(X, reset=before is None, y=y)
-        labels = _labels(y, rows)
-        try:
-            _outcome(each(labels, check_classification_targets))
-        except TypeError as error:  # some of them missing, or of another kind
-            raise InputError(f"y does not hold labels of one kind: {error}") from None
-        classes, index, assumption = self._classes(labels, given)
+        classes, index, assumption = self._classes(labels_of(y, rows), given)
         loss = self._loss(len(classes))
         plan = self._plan(loss, rows, budget, before)
         outputs = loss.outputs(len(classes))
@@ -448,24 +449,28 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         return self
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
-        index: Any
-        if given is None:
+        seen = labels
+        try:
             if isinstance(labels, Parts):
-                classes = np.unique(np.concatenate(labels.map(np.unique).gather()))
-                index = labels.map(partial(_positions, classes=classes))
-            else:
-                classes, index = np.unique(labels, return_inverse=True)
+                seen = distinct(labels) if given is None else np.asarray(given)
+            check_classification_targets(seen)
+        except TypeError as error:  # some of them missing, or of another kind
+            raise InputError(f"y does not hold labels of one kind: {error}") from None
+        if given is None:
+            classes, index = np.unique(seen, return_inverse=True)
             if len(classes) < 2:
                 raise InputError(
                     "Classifier can't train when only one class is present. If others exist, "
                     "pass all of them as classes="
                 )
+            if seen is not labels:
+                index = positions_of(labels, classes)
             return classes, index, "the set of labels was read from the data and is taken as public"
         classes = np.unique(np.asarray(given))
         if len(classes) < 2:
             raise InputError("classes= must name at least two labels")
-        index = each(labels, partial(_positions, classes=classes))
-        return classes, _outcome(index), "the set of labels was given in advance"
+        index = positions_of(labels, classes)
+        return classes, index, "the set of labels was given in advance"
 
     def _loss(self, classes: int) -> Loss:
         name = self.loss
@@ -598,7 +603,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
                 self.delta if delta is None else delta,
             )
             return self._learn(X, y, own)
-        self._rows(X, reset=False)
+        if not is_dask(X):  # which is read, and so checked, once
+            self._rows(X, reset=False)
         return self._learn(X, y, *self._more(epsilon, delta))
 
     def _learn(self, X: Any, y: Any, budget: Budget, before: Fit | None = None) -> Self:
@@ -609,7 +615,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         middle, half = self._target_scale()
         rows, y = self._rows(X, reset=before is None, y=y)
-        scaled = _outcome(each(_labels(y, rows), partial(_scaled, middle=middle, half=half)))
+        targets = scaled(labels_of(y, rows), middle, half)
         start = None if before is None else (before.coef, before.intercept)
         if before is None and self.start is not None:
             start = starting.for_target(self.start, middle, half)
@@ -618,7 +624,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         fit = self._fit_rows(
             plan,
             rows,
-            each(scaled, partial(loss.targets, outputs=1)),
+            each(targets, partial(loss.targets, outputs=1)),
             0,
             said,
             start=start,
@@ -650,46 +656,3 @@ def _takes_tables(stages: Any) -> bool:
 def _fills_gaps(stages: Any) -> bool:
     listed = stages if isinstance(stages, list | tuple) else [stages]
     return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
-
-
-def _positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The place of every label among the classes."""
-    try:
-        index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
-        known = classes[index] == labels
-    except TypeError:
-        known = np.zeros(1, dtype=bool)
-    if not np.all(known):
-        raise InputError("y holds a label that is not in classes=; add it or drop those rows")
-    return index
-
-
-def _scaled(targets: np.ndarray, middle: float, half: float) -> np.ndarray:
-    """Targets mapped to [-1, 1] and clamped there."""
-    try:
-        targets = targets.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError("the target must be numbers") from None
-    if not np.isfinite(targets).all():
-        raise InputError("the target contains NaN or infinity")
-    with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
-        return np.clip((targets - middle) / half, -1.0, 1.0)
-
-
-def _outcome(values: Any) -> Any:
-    """The same values, once it is known that no partition has come to grief."""
-    if isinstance(values, Parts):
-        values.require()
-    return values
-
-
-def _labels(y: Any, rows: Rows) -> Any:
-    n = rows.n
-    if is_dask(y) and rows.spread:
-        return dask_parts(y, rows)
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or len(labels) != n:
-        raise InputError(f"y must hold one value for each row: {n}, not shape {labels.shape}")
-    return rows.source.alike(labels) if rows.spread else labels

@@ -83,6 +83,7 @@ class DaskSource:
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
+    dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property
     def starts(self) -> list[int]:
@@ -235,7 +236,8 @@ def _checked(block: Any, gaps: bool, table: bool) -> Piece:
                     "the data frame holds columns that are not numbers; describe it in a schema "
                     "and start the stages with Encode(schema)"
                 )
-            block = block.to_numpy(dtype=np.float64, na_value=np.nan)
+            plain = all(isinstance(kind, np.dtype) for kind in block.dtypes)
+            block = block.to_numpy() if plain else block.to_numpy(np.float64, na_value=np.nan)
         source = as_rows(block, gaps=gaps).source
     return Piece(source, _digest(source))
 

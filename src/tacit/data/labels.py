@@ -1,0 +1,82 @@
+"""What belongs to the rows: labels and targets, here or in partitions on a cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tacit.data.cluster import is_dask
+from tacit.data.dask_rows import Parts, dask_parts
+from tacit.data.rows import Rows, each
+from tacit.exceptions import InputError
+
+__all__ = ["distinct", "labels_of", "positions_of", "scaled"]
+
+MOST = 10_000  # different labels that a cluster is asked for
+
+
+def labels_of(y: Any, rows: Rows) -> Any:
+    """One value for every row: an array, or `Parts` where the rows are on a cluster."""
+    if is_dask(y) and rows.spread:
+        return dask_parts(y, rows)
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != rows.n:
+        raise InputError(f"y must hold one value for each row: {rows.n}, not shape {labels.shape}")
+    return rows.source.alike(labels) if rows.spread else labels
+
+
+def distinct(labels: Any) -> np.ndarray:
+    """The different labels of all partitions."""
+    return np.unique(np.concatenate(labels.map(_few).gather()))
+
+
+def positions_of(labels: Any, classes: np.ndarray) -> Any:
+    """The place of every label among the classes."""
+    return _settled(each(labels, partial(_positions, classes=classes)))
+
+
+def scaled(targets: Any, middle: float, half: float) -> Any:
+    """Targets mapped to [-1, 1] and clamped there."""
+    return _settled(each(targets, partial(_scaled, middle=middle, half=half)))
+
+
+def _settled(values: Any) -> Any:
+    """The same values, once it is known that no partition has come to grief."""
+    if isinstance(values, Parts):
+        values.require()
+    return values
+
+
+def _few(labels: np.ndarray) -> np.ndarray:
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("y contains NaN or infinity")
+    found = np.unique(labels)
+    if len(found) > MOST:
+        raise InputError(f"y has more than {MOST:,} different labels; is it a number to predict?")
+    return found
+
+
+def _positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    try:
+        index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
+        known = classes[index] == labels
+    except TypeError:
+        known = np.zeros(1, dtype=bool)
+    if not np.all(known):
+        raise InputError("y holds a label that is not in classes=; add it or drop those rows")
+    return index
+
+
+def _scaled(targets: np.ndarray, middle: float, half: float) -> np.ndarray:
+    try:
+        targets = targets.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("the target must be numbers") from None
+    if not np.isfinite(targets).all():
+        raise InputError("the target contains NaN or infinity")
+    with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
+        return np.clip((targets - middle) / half, -1.0, 1.0)
