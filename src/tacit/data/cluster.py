@@ -127,7 +127,8 @@ class Cluster:
                 if any(future.status == "error" for future in futures):
                     raise
                 alone = self._alone(alone)
-                tick = min(2 * tick, self.patience)  # what is large may take its time
+                # What is large may take its time; what is gone, may not.
+                tick = 2 * tick if alone is None else min(tick, self.patience)
             else:
                 for value in found:
                     if isinstance(value, _Failure):
