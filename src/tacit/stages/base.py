@@ -104,6 +104,8 @@ class Stage:
     pays: ClassVar[bool] = False
     #: Whether it takes rows as they come, so that no other stage may stand in front.
     first: ClassVar[bool] = False
+    #: Whether several threads may map chunks at the same time.
+    shared: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

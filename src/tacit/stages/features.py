@@ -85,6 +85,7 @@ class PublicFeatures(Stage):
     outputs: int | None = None
     kind: ClassVar[Kind] = "public"
     first: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
     def __post_init__(self) -> None:

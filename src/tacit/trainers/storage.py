@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.rows import Rows
+from tacit.data.rows import CHUNK_ROWS, Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
@@ -61,6 +61,10 @@ class DenseStore:
         for columns, norms in zip(self.parts, self.inverse_norms, strict=True):
             part = wide[:, columns]
             norms[span] = _inverse_norm(np.einsum("ij,ij->i", part, part), self.exact)
+
+    def norms(self, block: Block) -> list[np.ndarray]:
+        """1 / |x| of every row of a block, part by part."""
+        return [inverse[block] for inverse in self.inverse_norms]
 
     def operand(self, weights: Weights) -> np.ndarray:
         # Powers of two commute with rounding, so the units go into the weights.
@@ -141,6 +145,10 @@ class SparseStore:
             if not self.exact:  # a difference of float32 products is never shorter than its error
                 square = np.maximum(square, 2.0**-40 * both)
         return _inverse_norm(square, self.exact)
+
+    def norms(self, block: Block) -> list[np.ndarray]:
+        """1 / |x| of every row of a block, part by part."""
+        return [inverse[block] for inverse in self.inverse_norms]
 
     def operand(self, weights: Weights) -> Any:
         columns = np.ascontiguousarray(weights.columns.T)
@@ -236,6 +244,7 @@ def ingest(
     parts: Parts,
     progress: Progress,
     blanks: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> DenseStore | SparseStore:
     """Read rows once, chunk by chunk, into a store.
 
@@ -246,7 +255,7 @@ def ingest(
     d = rows.d + constant.size
     dense: DenseStore | None = None
     held: list[sp.csr_array] = []
-    for span, chunk in rows.chunks():
+    for span, chunk in rows.chunks(chunk_rows):
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
         if sp.issparse(chunk) and dense is None:
