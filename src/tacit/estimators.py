@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import chain, starting
 from tacit.data.rows import Rows, as_rows
+from tacit.data.scans import Scan
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
@@ -135,6 +136,10 @@ class _DPLinear(BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
         """Rows of X, checked; a table stays one if the first stage takes tables."""
+        if isinstance(X, Scan | np.memmap):
+            if X.ndim != 2:
+                raise InputError(f"rows must be a table of two dimensions, not {X.ndim}")
+            return self._stored_rows(X, reset=reset), y
         if _takes_tables(self.stages if reset else self.stages_):
             table = as_table(X)
             if reset:
@@ -161,6 +166,27 @@ class _DPLinear(BaseEstimator):
         if sp.issparse(X):
             X = sp.csr_array(X)
         return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
+
+    def _stored_rows(self, X: Scan | np.memmap, *, reset: bool) -> Rows:
+        """Rows that stay in their files, where they are checked as they are read."""
+        stages = self.stages if reset else self.stages_
+        names = X.column_names if isinstance(X, Scan) else None
+        if reset:
+            self.n_features_in_ = X.shape[1]
+            if names is not None:
+                self.feature_names_in_ = np.asarray(names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif isinstance(X, Scan) and names is not None and hasattr(self, "feature_names_in_"):
+            X = X.select(self.feature_names_in_)  # the target may be there, or not
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        if isinstance(X, Scan) and _takes_tables(stages):
+            return X.as_table_rows()
+        return as_rows(X, gaps=_fills_gaps(stages))
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -346,20 +372,21 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self.start = start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit on private rows and labels, spending the budget.
 
         Parameters
         ----------
-        X : array, sparse matrix or table of n rows
+        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files; n rows
         y : sequence of n labels
+            May be left out if X is a scan that names its target.
         """
         return self._learn(X, y, Budget(self.epsilon, self.delta), self.classes)
 
     def partial_fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         classes: Any = None,
         *,
         epsilon: float | None = None,
@@ -393,12 +420,15 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self._require_account()
         self._require_separate(X)
         rows, y = self._rows(X, reset=before is None, y=y)
-        labels = _labels(y, rows.n)
-        try:
-            check_classification_targets(labels)
-        except TypeError as error:  # some of them missing, or of another kind
-            raise InputError(f"y does not hold labels of one kind: {error}") from None
-        classes, index, assumption = self._classes(labels, given)
+        if isinstance(X, Scan) and y is None:
+            classes, index, assumption = self._scanned_classes(X, given)
+        else:
+            labels = _labels(y, rows.n)
+            try:
+                check_classification_targets(labels)
+            except TypeError as error:  # some of them missing, or of another kind
+                raise InputError(f"y does not hold labels of one kind: {error}") from None
+            classes, index, assumption = self._classes(labels, given)
         loss = self._loss(len(classes))
         plan = self._plan(loss, rows, budget, before)
         outputs = loss.outputs(len(classes))
@@ -424,15 +454,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     def _classes(self, labels: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
         if given is None:
             classes, index = np.unique(labels, return_inverse=True)
-            if len(classes) < 2:
-                raise InputError(
-                    "Classifier can't train when only one class is present. If others exist, "
-                    "pass all of them as classes="
-                )
-            return classes, index, "the set of labels was read from the data and is taken as public"
+            return classes, index, _require_two(classes, given)
         classes = np.unique(np.asarray(given))
-        if len(classes) < 2:
-            raise InputError("classes= must name at least two labels")
+        said = _require_two(classes, given)
         try:
             index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
             known = classes[index] == labels
@@ -440,7 +464,13 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
             known = np.zeros(1, dtype=bool)
         if not np.all(known):
             raise InputError("y holds a label that is not in classes=; add it or drop those rows")
-        return classes, index, "the set of labels was given in advance"
+        return classes, index, said
+
+    def _scanned_classes(self, X: Scan, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
+        if given is not None:
+            _require_two(np.unique(np.asarray(given)), given)
+        classes, index = X.labels(given)
+        return classes, index, _require_two(classes, given)
 
     def _loss(self, classes: int) -> Loss:
         name = self.loss
@@ -559,12 +589,12 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
         return middle, half
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit on private rows and targets, spending the budget."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit on private rows and targets, spending the budget; X and y as for the classifier."""
         return self._learn(X, y, Budget(self.epsilon, self.delta))
 
     def partial_fit(
-        self, X: Any, y: Any, *, epsilon: float | None = None, delta: float | None = None
+        self, X: Any, y: Any = None, *, epsilon: float | None = None, delta: float | None = None
     ) -> Self:
         """Go on for a budget more, as `DPLinearClassifier.partial_fit` does."""
         if not hasattr(self, "certificate_"):
@@ -584,7 +614,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         middle, half = self._target_scale()
         rows, y = self._rows(X, reset=before is None, y=y)
-        targets = _labels(y, rows.n)
+        targets = _labels(X.numbers() if isinstance(X, Scan) and y is None else y, rows.n)
         try:
             targets = targets.astype(np.float64)
         except (TypeError, ValueError):
@@ -627,6 +657,20 @@ def _takes_tables(stages: Any) -> bool:
 def _fills_gaps(stages: Any) -> bool:
     listed = stages if isinstance(stages, list | tuple) else [stages]
     return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
+
+
+def _require_two(classes: np.ndarray, given: Any) -> str:
+    """Refuse a single class; where the classes are from, in words."""
+    if given is not None:
+        if len(classes) < 2:
+            raise InputError("classes= must name at least two labels")
+        return "the set of labels was given in advance"
+    if len(classes) < 2:
+        raise InputError(
+            "Classifier can't train when only one class is present. If others exist, "
+            "pass all of them as classes="
+        )
+    return "the set of labels was read from the data and is taken as public"
 
 
 def _labels(y: Any, n: int) -> np.ndarray:

@@ -59,7 +59,7 @@ class Mapped:
         return DenseSource(np.empty((0, self.d), dtype=self.array.dtype))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        return self._read(slice(start, stop))
+        return self._read(slice(start, stop)).astype(np.float64)
 
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None = None) -> Iterator[Source]:
         """Pieces between cuts, copied into memory while others are worked on."""
@@ -72,8 +72,8 @@ class Mapped:
     def _read(self, which: slice | np.ndarray) -> np.ndarray:
         if self.stamp is not None:
             self.stamp.check()  # a page beyond the end of a file that shrank would end the process
-        # A copy: what was checked is what is used.
-        chunk = np.array(self.array[which], dtype=np.float64, order="C")
+        # A copy: what was checked is what is used. In order of rows, as in memory.
+        chunk = np.array(self.array[which], order="C")
         require_finite(chunk, gaps=self.gaps)
         return chunk
 

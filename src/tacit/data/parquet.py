@@ -52,6 +52,11 @@ class ParquetFiles(Ordered):
         Whether chunks are arrays; otherwise they are tables.
     gaps : bool
         Whether an array may have NaN.
+    memory : int or None
+        Bytes that an engine may take for rows; None for its own limit.
+    by_column : bool
+        Whether arrays are laid out column by column, as the file is: quicker, and as good
+        where no bit of a result depends on it.
     """
 
     files: tuple[_File, ...]
@@ -61,6 +66,7 @@ class ParquetFiles(Ordered):
     numbers: bool = False
     gaps: bool = False
     memory: int | None = None
+    by_column: bool = False
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -102,28 +108,35 @@ class ParquetFiles(Ordered):
         return [self.stored[name] for name, kind in self.kinds.items() if kind == "text"]
 
     def _batch(self, batch: Any) -> Batch:
-        return _Numbers(batch, self.gaps) if self.numbers else _Tables(batch, tuple(self.kinds))
+        if self.numbers:
+            return _Numbers(batch, self.gaps, self.by_column)
+        return _Tables(batch, tuple(self.kinds))
 
 
 class _Numbers:
     """A record batch of numbers; rows are put together when they are asked for."""
 
-    def __init__(self, batch: Any, gaps: bool) -> None:
-        self._batch, self._gaps = batch, gaps
+    def __init__(self, batch: Any, gaps: bool, by_column: bool) -> None:
+        self._batch, self._gaps, self._by_column = batch, gaps, by_column
         self.n = batch.num_rows
         self._columns: list[np.ndarray] | None = None
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         if self._columns is None:
             self._columns = [_floats(column) for column in self._batch.columns]
-        out = np.empty((stop - start, len(self._columns)))
+        shape = stop - start, len(self._columns)
+        if self._by_column:  # in single precision if that is what it is: rounding gives the same
+            single = np.result_type(*self._columns) == np.float32
+            out = np.empty(shape, np.float32 if single else np.float64, order="F")
+        else:
+            out = np.empty(shape)
         for j, column in enumerate(self._columns):
             out[:, j] = column[start:stop]
         require_finite(out, gaps=self._gaps)
         return out
 
     def take(self, index: np.ndarray) -> _Numbers:
-        return _Numbers(_take(self._batch, index), self._gaps)
+        return _Numbers(_take(self._batch, index), self._gaps, self._by_column)
 
 
 class _Tables:

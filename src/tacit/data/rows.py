@@ -240,7 +240,7 @@ def require_numbers(dtype: np.dtype) -> None:
 def require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = False) -> None:
     if values.dtype.kind != "f":
         return
-    flat = values.reshape(-1)
+    flat = values.ravel(order="K")  # no copy, however rows lie in memory
     for start in range(0, values.size, block):
         part = flat[start : start + block]
         if gaps and np.isinf(part).any():

@@ -59,6 +59,8 @@ class Scan:
     def shape(self) -> tuple[int, int]:
         return self.n, self.d
 
+    ndim = 2
+
     @property
     def column_names(self) -> tuple[str, ...] | None:
         """Names of the columns without the target; None for an array."""

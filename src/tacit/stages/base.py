@@ -117,6 +117,11 @@ class Stage:
         return False
 
     @property
+    def holds(self) -> bool:
+        """Whether all rows are in memory at once while it is fitted."""
+        return False
+
+    @property
     def takes_tables(self) -> bool:
         """Whether rows in are rows of a table with named columns."""
         return False

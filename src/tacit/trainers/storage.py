@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.rows import CHUNK_ROWS, Rows
+from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
@@ -27,7 +27,9 @@ __all__ = [
     "Workspace",
     "checked_batch",
     "checked_targets",
+    "converted",
     "ingest",
+    "inverse_norms",
 ]
 
 Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -57,10 +59,9 @@ class DenseStore:
 
     def fill(self, span: slice, values: np.ndarray) -> None:
         self.values[span] = values
-        wide = values.astype(np.float64, copy=False)
-        for columns, norms in zip(self.parts, self.inverse_norms, strict=True):
-            part = wide[:, columns]
-            norms[span] = _inverse_norm(np.einsum("ij,ij->i", part, part), self.exact)
+        found = inverse_norms(values, self.parts, self.exact)
+        for norms, some in zip(self.inverse_norms, found, strict=True):
+            norms[span] = some
 
     def norms(self, block: Block) -> list[np.ndarray]:
         """1 / |x| of every row of a block, part by part."""
@@ -244,7 +245,6 @@ def ingest(
     parts: Parts,
     progress: Progress,
     blanks: bool = False,
-    chunk_rows: int = CHUNK_ROWS,
 ) -> DenseStore | SparseStore:
     """Read rows once, chunk by chunk, into a store.
 
@@ -255,19 +255,14 @@ def ingest(
     d = rows.d + constant.size
     dense: DenseStore | None = None
     held: list[sp.csr_array] = []
-    for span, chunk in rows.chunks(chunk_rows):
+    for span, chunk in rows.chunks():
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
         if sp.issparse(chunk) and dense is None:
             held.append(_sparse_chunk(chunk, convert, constant, blanks))
         elif not sp.issparse(chunk) and not held:
             dense = DenseStore(rows.n, d, arithmetic, parts) if dense is None else dense
-            values = np.asarray(chunk) if shift is None else chunk - shift
-            values = convert(values)
-            if constant.size:
-                column = np.full(len(values), constant[0])
-                column[~np.asarray(chunk).any(axis=1) & blanks] = 0.0
-                values = np.column_stack([values, column])
+            values = converted(chunk, convert, constant, shift, blanks)
             dense.fill(span, values.astype(dense.values.dtype, copy=False))
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
@@ -279,6 +274,30 @@ def ingest(
         moved = np.rint(shift / scale.unit) if arithmetic == "exact" else shift
         moved = np.concatenate([moved, np.zeros(constant.size)])
     return SparseStore(sp.csr_array(sp.vstack(held, format="csr")), moved, arithmetic, parts)
+
+
+def converted(
+    chunk: np.ndarray,
+    convert: Convert,
+    constant: np.ndarray,
+    shift: np.ndarray | None,
+    blanks: bool,
+) -> np.ndarray:
+    """Dense rows as they are kept, with a column for the intercept."""
+    values = convert(np.asarray(chunk) if shift is None else chunk - shift)
+    if constant.size:
+        column = np.full(len(values), constant[0])
+        if blanks:
+            column[~np.asarray(chunk).any(axis=1)] = 0.0
+        values = np.column_stack([values, column])
+    return values
+
+
+def inverse_norms(values: np.ndarray, parts: Parts, exact: bool) -> list[np.ndarray]:
+    """1 / |x| of every row, part by part."""
+    wide = values.astype(np.float64, copy=False)
+    squares = (np.einsum("ij,ij->i", wide[:, part], wide[:, part]) for part in parts)
+    return [_inverse_norm(square, exact) for square in squares]
 
 
 def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:

@@ -1,48 +1,48 @@
 """Rows that an engine reads again for every sum, instead of keeping them.
 
-A sum is cut into groups of rows whatever they are kept in. A streamed store holds one
-such group a thread: the rows are read (the next ones meanwhile), mapped by the stages,
-rounded to integers and summed by the very code that works on rows in memory. So sums
-are the same, bit for bit. What stays in memory is targets: a few bytes a row.
+A sum is cut into groups and blocks of rows whatever they are kept in. Here every block
+is read anew (the next ones meanwhile), mapped by the stages, rounded to integers by the
+rule for rows in memory, and summed in the same order: sums are the same, bit for bit.
+What stays in memory is targets, a few bytes a row.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
+from tacit.data.memory import memory_for
 from tacit.data.rows import Rows, Source
 from tacit.data.streams import pieces
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues
 from tacit.progress import Progress, silent
-from tacit.trainers.quantize import Scale, Weights
+from tacit.trainers.quantize import FLOAT, Scale, Weights
 from tacit.trainers.schedule import Block, groups_of
-from tacit.trainers.storage import DenseStore, Parts, SparseStore, Workspace, ingest
+from tacit.trainers.storage import (
+    DenseStore,
+    Parts,
+    SparseStore,
+    Workspace,
+    converted,
+    ingest,
+    inverse_norms,
+)
 
-__all__ = ["Store", "Streamed", "default_memory", "held", "make_store", "reading"]
+__all__ = ["Store", "Streamed", "held", "make_store", "reading"]
 
-SHARE = 4  # of the machine's memory, one part in so many may hold rows
-UNKNOWN = 2 << 30  # bytes, where the machine does not say what it has
-TILE_CELLS = 1 << 17  # of rows on their way to integers: 1 MB, which stays in cache
+TILE_CELLS = 1 << 20  # of rows as they are read: 8 MB
 CELL = {"exact": 2, "fast": 4, "rounded": 8}  # bytes
 
 Held: TypeAlias = DenseStore | SparseStore
 Store: TypeAlias = "Held | Streamed"
-
-
-def default_memory() -> int:
-    """Bytes that rows may take unless somebody says otherwise: a quarter of the machine's."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE
-    except (AttributeError, ValueError, OSError):  # not on every platform
-        return UNKNOWN
 
 
 def held(rows: Rows, d: int, arithmetic: str, memory: int | None = None) -> bool:
@@ -51,9 +51,7 @@ def held(rows: Rows, d: int, arithmetic: str, memory: int | None = None) -> bool
     Sparse rows are: they are in memory already, and their number and width say little about
     their size.
     """
-    if memory is None:
-        memory = getattr(rows.source, "memory", None)
-    limit = default_memory() if memory is None else memory
+    limit = memory_for(rows) if memory is None else memory
     return rows.sparse or rows.n * d * CELL[arithmetic] <= limit
 
 
@@ -105,13 +103,21 @@ class Streamed:
         parts: Parts,
         blanks: bool,
     ) -> None:
+        self.exact = arithmetic == "exact"
+        # Where every number is exact, no bit depends on how rows lie in memory.
+        self.by_column = self.exact and not rows.maps and hasattr(rows.source, "by_column")
+        if self.by_column:
+            rows = replace(rows, source=replace(rows.source, by_column=True))
         self.rows = rows
         self.parts = parts
+        self.d = parts[-1].stop
         self._how = (scale, arithmetic, intercept, shift)
-        self._blanks = blanks
-        self._nothing = DenseStore(0, parts[-1].stop, arithmetic, parts)
+        self._convert = scale.integers if self.exact else scale.floats
+        self._constant = self._convert(np.array([intercept])) if intercept else np.empty(0)
+        self._shift, self._blanks = shift, blanks
+        self._type = FLOAT.get(arithmetic, np.float64)
+        self._nothing = DenseStore(0, self.d, arithmetic, parts)
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows
-        self._tile = max(16, TILE_CELLS // max(rows.d, parts[-1].stop))
         # A map that is not made for several threads, such as a network, has them take turns.
         shared = all(getattr(row_map, "shared", True) for row_map in rows.maps)
         self._turns: AbstractContextManager[Any] = nullcontext() if shared else threading.Lock()
@@ -119,53 +125,73 @@ class Streamed:
     def operand(self, weights: Weights) -> np.ndarray:
         return self._nothing.operand(weights)
 
-    def hold(self, source: Source) -> DenseStore:
-        """A few rows, mapped and rounded."""
-        rows = replace(self.rows, source=source)
+    def values(self, rows: Rows, start: int, stop: int) -> np.ndarray:
+        """Some rows, read, mapped and rounded: a few at a time, where they begin wide."""
+        few = max(16, TILE_CELLS // max(1, rows.source.d))
+        if stop - start > few:
+            cuts = [*range(start, stop, few), stop]
+            return np.concatenate([self.values(rows, *ends) for ends in pairwise(cuts)])
         with self._turns:
-            store = ingest(
-                rows,
-                *self._how,
-                parts=self.parts,
-                progress=silent,
-                blanks=self._blanks,
-                chunk_rows=self._tile,
-            )
-        if not isinstance(store, DenseStore):
-            raise InputError("rows became sparse on their way; rows from files must be dense")
-        return store
+            chunk = rows.read(start, stop)
+        if sp.issparse(chunk) or chunk.shape != (stop - start, rows.d):
+            raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
+        values = converted(chunk, self._convert, self._constant, self._shift, self._blanks)
+        return values.astype(self._type, copy=False)
 
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), in a pass of its own."""
         groups = list(groups_of(self.rows.n, self.block_rows, self.group_rows))
+        how: dict[str, Any] = {"parts": self.parts, "progress": silent, "blanks": self._blanks}
         with reading(self, groups, None) as at:
-            found = [at(group).store.along(halves) for group in groups]
+            stores = (ingest(at(group).rows, *self._how, **how) for group in groups)
+            found = [store.along(halves) for store in stores]
         words, rests = [each.word for each in found], [each.rest for each in found]
         return Residues(np.concatenate(words), np.concatenate(rests))
 
 
-@dataclass(frozen=True)
 class _Window:
-    """A store of some rows that answers to their numbers among all."""
+    """A store of some rows, that are read block by block, for one thread."""
 
-    store: DenseStore
-    numbers: int | np.ndarray  # of the first row, or of all of them
+    def __init__(self, store: Streamed, rows: Rows, numbers: int | np.ndarray) -> None:
+        self.rows = rows
+        self._store = store
+        self._numbers = numbers  # of the first row among all, or of every one
+        self._norms: list[np.ndarray] = []
 
     def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
-        return self.store.forward(self._place(block), operand, work)
-
-    def backward(self, rows: Any, multipliers: Any, work: Workspace) -> np.ndarray:
-        return self.store.backward(rows, multipliers, work)
+        """Rows of the block, and their scores as (S*K, b)."""
+        store = self._store
+        start, stop, extra = self._place(block)
+        rows = store.values(self.rows, start, stop)
+        if extra:  # padding repeats the last row
+            rows = rows[np.minimum(np.arange(len(rows) + extra), len(rows) - 1)]
+        found = inverse_norms(rows, store.parts, store.exact)
+        self._norms = [norms.astype(store._type, copy=False) for norms in found]
+        scores = work.array("scores", (len(operand), len(rows)), rows.dtype)
+        np.matmul(operand, rows.T, out=scores)
+        return rows, scores
 
     def norms(self, block: Block) -> list[np.ndarray]:
-        return self.store.norms(self._place(block))
+        """Of the block that `forward` was last asked for."""
+        return self._norms
 
-    def _place(self, block: Block) -> Block:
-        if isinstance(self.numbers, np.ndarray):
-            return np.searchsorted(self.numbers, block)
+    def backward(
+        self, rows: np.ndarray, multipliers: Sequence[np.ndarray], work: Workspace
+    ) -> np.ndarray:
+        """Sum over the block of row times multipliers, part by part: (d, S*K)."""
+        return self._store._nothing.backward(rows, multipliers, work)
+
+    def _place(self, block: Block) -> tuple[int, int, int]:
+        """Where a block begins and ends among these rows, and how often its last is repeated."""
         if isinstance(block, slice):
-            return slice(block.start - self.numbers, block.stop - self.numbers)
-        return block - self.numbers
+            assert isinstance(self._numbers, int)
+            return block.start - self._numbers, block.stop - self._numbers, 0
+        ends = block[[0, -1]]
+        if isinstance(self._numbers, int):
+            start, last = (ends - self._numbers).tolist()
+        else:
+            start, last = np.searchsorted(self._numbers, ends).tolist()
+        return start, last + 1, len(block) - (last + 1 - start)
 
 
 class _Pass:
@@ -193,13 +219,13 @@ class _Pass:
                 while group.start not in self._waiting:
                     self._waiting[next(self._expected).start] = next(self._found)
                 source = self._waiting.pop(group.start)
-            store = self._store.hold(source)
         except BaseException as error:
             self._error = self._error or error
             raise
+        rows = replace(self._store.rows, source=source)
         if self._index is None:
-            return _Window(store, group.start)
-        return _Window(store, self._index[group.start : group.stop])
+            return _Window(self._store, rows, group.start)
+        return _Window(self._store, rows, self._index[group.start : group.stop])
 
     def close(self) -> None:
         """Stop reading; a thread that asks for more fails."""
