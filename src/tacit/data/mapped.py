@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class Mapped:
             for chunk in read:
                 yield DenseSource(chunk)
 
-    def _read(self, which: slice | np.ndarray) -> np.ndarray:
+    def _read(self, which: Any) -> np.ndarray:
         if self.stamp is not None:
             self.stamp.check()  # a page beyond the end of a file that shrank would end the process
         # A copy: what was checked is what is used. In order of rows, as in memory.

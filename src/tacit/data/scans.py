@@ -88,6 +88,12 @@ class Scan:
             raise InputError(f"{self.path} is an array; Encode needs a table with named columns")
         return Rows(self.source, d=self.d)
 
+    def aim(self, target: str) -> Scan:
+        """The same scan, with another column to be predicted."""
+        _require_column(self._whole, target, self.path)
+        kept = [name for name in self.column_names or () if name != target]
+        return replace(self.select(kept), target=target)
+
     def select(self, names: Iterable[str]) -> Scan:
         """The same files, with these columns to learn from, in this order."""
         return replace(self, source=_only(self._whole, names, self.path))

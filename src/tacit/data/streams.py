@@ -190,9 +190,7 @@ class Ordered(ABC):
         return self.__dict__.setdefault("_guard", threading.Lock())
 
 
-def _chosen(
-    batches: Iterable[tuple[int, Batch]], index: np.ndarray
-) -> Iterator[tuple[int, Batch]]:
+def _chosen(batches: Iterable[tuple[int, Batch]], index: np.ndarray) -> Iterator[tuple[int, Batch]]:
     """The rows in ``index`` of every batch, numbered by their place in it."""
     for first, batch in batches:
         low, high = np.searchsorted(index, [first, first + batch.n])
@@ -206,7 +204,8 @@ class _Cursor:
     def __init__(self, batches: Iterator[tuple[int, Batch]], position: int) -> None:
         self.position = position
         self._batches = batches
-        self._first, self._batch = 0, None
+        self._first = 0
+        self._batch: Batch | None = None
 
     def parts(self, stop: int) -> Iterator[tuple[Batch, int, int]]:
         """The rows up to ``stop``, as parts of batches; they are then behind."""

@@ -248,14 +248,15 @@ def joined(tables: Sequence[Table]) -> Table:
     columns: dict[str, Stored] = {}
     for name in tables[0].column_names:
         parts = [table._columns[name] for table in tables]
-        if not all(isinstance(part, Text) for part in parts):
-            columns[name] = np.concatenate([np.asarray(part) for part in parts])
-            continue
-        coder, codes = Coder(), []
-        for part in parts:  # every table has codes of its own
-            again = np.append(coder.encode(part.words), np.int32(ABSENT))
-            codes.append(again[part.codes])
-        columns[name] = Text(np.concatenate(codes), coder.words)
+        coder, arrays = Coder(), []
+        for part in parts:
+            if isinstance(part, Text):  # every table has codes of its own
+                again = np.append(coder.encode(part.words), np.int32(ABSENT))
+                arrays.append(again[part.codes])
+            else:
+                arrays.append(part)
+        whole = np.concatenate(arrays)
+        columns[name] = Text(whole, coder.words) if isinstance(parts[0], Text) else whole
     return Table(columns, sum(table.n for table in tables))
 
 

@@ -382,8 +382,9 @@ class Engine:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
                 rows, scores = store.forward(block, step.operand, work)
-                norms = store.norms(block)
-                multipliers = self._multipliers(step, block, stop - start, scores, norms, work)
+                multipliers = self._multipliers(
+                    step, block, stop - start, scores, work, norms=store.norms(block)
+                )
                 part = store.backward(rows, multipliers, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
@@ -400,8 +401,9 @@ class Engine:
         block: Block,
         count: int,
         scores: np.ndarray,
-        norms: Sequence[np.ndarray],
         work: Workspace,
+        *,
+        norms: Sequence[np.ndarray],
     ) -> list[np.ndarray]:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
         targets = self._targets[block]

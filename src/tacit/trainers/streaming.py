@@ -71,7 +71,7 @@ def make_store(
     if held(rows, parts[-1].stop, arithmetic, memory):
         how: dict[str, Any] = {"parts": parts, "progress": progress, "blanks": blanks}
         return ingest(rows, scale, arithmetic, intercept, shift, **how)
-    return Streamed(rows, scale, arithmetic, intercept, shift, parts, blanks)
+    return Streamed(rows, scale, arithmetic, intercept, shift, parts=parts, blanks=blanks)
 
 
 @contextmanager
@@ -100,6 +100,7 @@ class Streamed:
         arithmetic: str,
         intercept: float,
         shift: np.ndarray | None,
+        *,
         parts: Parts,
         blanks: bool,
     ) -> None:
