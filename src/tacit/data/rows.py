@@ -172,12 +172,12 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
             matrix.sum_duplicates()
         require_finite(matrix.data, gaps=gaps)
         return Rows(SparseSource(matrix), d=matrix.shape[1], bound=bound)
-    if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
-        return Rows(data, d=len(data.column_names), bound=None)
-    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__array__"):
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc"):  # pyarrow, polars
         from tacit.data.tables import as_table
 
         data = as_table(data).numbers()
+    if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
+        return Rows(data, d=len(data.column_names), bound=None)
     array = np.asarray(data)
     if array.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {array.ndim}")

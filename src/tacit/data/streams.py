@@ -7,6 +7,7 @@ this one, so that a pass takes as long as the slower of the two.
 
 from __future__ import annotations
 
+import copy
 import queue
 import threading
 from abc import ABC, abstractmethod
@@ -178,7 +179,10 @@ class Ordered(ABC):
             for i, cursor in enumerate(self._cursors):
                 if cursor.position == start:
                     return self._cursors.pop(i)
-        return _Cursor(Ahead(self.batches(start)), start)
+        # The reader's thread has a copy that knows no cursors: it would keep itself alive.
+        apart = copy.copy(self)
+        apart.__dict__.pop("_open", None)
+        return _Cursor(Ahead(apart.batches(start)), start)
 
     # Made when they are first needed, so that subclasses may be plain dataclasses.
     @property
