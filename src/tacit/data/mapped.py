@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from tacit.data.streams import Ahead
 from tacit.exceptions import FileError, InputError
 
 __all__ = ["Mapped", "open_array"]
+
+# A header is read as a line of Python, so a damaged one may be anything.
+_DAMAGED = (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, KeyError)
+_DAMAGED += (AttributeError, OverflowError, MemoryError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def open_array(path: Path, *, memory: int | None = None) -> Mapped:
     stamp = Stamp.of(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except _DAMAGED:
         raise FileError(
             f"{path} is damaged, shorter than it says, or not an array of plain numbers; write it "
             "again with numpy.save"

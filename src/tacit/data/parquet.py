@@ -24,7 +24,7 @@ from tacit.exceptions import FileError, InputError
 
 __all__ = ["ParquetFiles", "open_parquet"]
 
-BATCH_CELLS, BATCH_ROWS = 1 << 22, 1 << 16
+BATCH_CELLS, BATCH_ROWS = 1 << 20, 1 << 16
 BUFFERS = 1 << 25  # bytes, for all columns together
 
 
