@@ -34,6 +34,7 @@ from tacit.stages import (
 from tacit.tasks import Settings
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.engine import Engine
+from tacit.trainers.quantize import Scale
 from tacit.trainers.storage import DenseStore
 from tacit.trainers.streaming import Streamed, held
 
@@ -146,6 +147,18 @@ def test_rows_that_begin_wide_are_read_a_few_at_a_time(monkeypatch):
             found.append(engine.gradient_sum(weights, 1.0).values)
     assert np.array_equal(*found)
     assert max(count for count, _ in read) <= 40
+
+
+def test_single_precision_is_rounded_to_the_same_integers():
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 200_000, dtype=np.uint32).view(np.float32)
+    halves = (rng.integers(-(1 << 16), 1 << 16, 20_000) / 2).astype(np.float32)
+    for bound in (2.0**-60, 1.0, 3.7, 2.0**60):
+        scale = Scale.of(bound, 10, None, 0.0)
+        for values in (bits[np.isfinite(bits)], halves * np.float32(scale.unit)):
+            single, double = scale.integers(values), scale.integers(values.astype(np.float64))
+            assert single.dtype == np.float32
+            assert np.array_equal(single, double)
 
 
 def test_whether_rows_are_kept_is_decided_by_public_facts(files):

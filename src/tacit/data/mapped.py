@@ -20,8 +20,8 @@ from tacit.exceptions import FileError, InputError
 __all__ = ["Mapped", "open_array"]
 
 # A header is read as a line of Python, so a damaged one may be anything.
-_DAMAGED = (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, KeyError)
-_DAMAGED += (AttributeError, OverflowError, MemoryError, RecursionError)
+_DAMAGED: tuple[type[Exception], ...] = (OSError, ValueError, EOFError, SyntaxError, TokenError)
+_DAMAGED += (TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError)
 
 
 @dataclass(frozen=True)

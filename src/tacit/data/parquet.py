@@ -6,7 +6,7 @@ and a buffer for every column. Row groups without a row that is asked for are no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,8 @@ class ParquetFiles(Ordered):
         "number" or "text", for every column that is read; by the name in the table.
     stored : dict of str to str
         The name in the file.
+    words : frozenset of str
+        Columns that are read as codes into a list of words, by the name in the file.
     numbers : bool
         Whether chunks are arrays; otherwise they are tables.
     gaps : bool
@@ -62,6 +64,7 @@ class ParquetFiles(Ordered):
     files: tuple[_File, ...]
     kinds: dict[str, str]
     stored: dict[str, str] = field(repr=False)
+    words: frozenset[str] = field(default=frozenset(), repr=False)
     n: int = 0
     numbers: bool = False
     gaps: bool = False
@@ -91,7 +94,8 @@ class ParquetFiles(Ordered):
                 wanted &= np.isin(np.arange(len(ends)), met[index >= file.first])
             if not wanted.any():
                 continue
-            with file.stamp.unchanged(), _opened(file.stamp.path, self._words()) as whole:
+            how = self.words & set(self.stored.values()), len(self.stored)
+            with file.stamp.unchanged(), _opened(file.stamp.path, *how) as whole:
                 for group in np.flatnonzero(wanted):
                     first = int(ends[group]) - file.groups[group]
                     names = list(self.stored.values())
@@ -103,9 +107,6 @@ class ParquetFiles(Ordered):
                         first += batch.num_rows
                     if first != ends[group]:
                         raise FileError(f"{file.stamp.path} is damaged: a row group is cut short")
-
-    def _words(self) -> list[str]:
-        return [self.stored[name] for name, kind in self.kinds.items() if kind == "text"]
 
     def _batch(self, batch: Any) -> Batch:
         if self.numbers:
@@ -184,6 +185,7 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
     files: list[_File] = []
     kinds: dict[str, str] = {}
     stored: dict[str, str] = {}
+    words: set[str] | None = None
     total = 0
     for path in paths:
         stamp = Stamp.of(path)
@@ -201,11 +203,13 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
             else:
                 kinds = found
                 stored = dict(zip(names, whole.schema_arrow.names, strict=True))
+            texts = {field.name for field in whole.schema_arrow if is_text(field.type)}
+            words = texts if words is None else words & texts
         files.append(_File(stamp, total, groups))
         total += sum(groups)
     if total == 0:
         raise FileError(f"{paths[0]} has columns and no rows; a table needs at least one")
-    return ParquetFiles(tuple(files), kinds, stored, total)
+    return ParquetFiles(tuple(files), kinds, stored, frozenset(words or ()), total)
 
 
 def _require_same(path: Path, found: dict[str, str], first: Path, kinds: dict[str, str]) -> None:
@@ -228,7 +232,7 @@ def _kind(name: str, stored: Any) -> str:
 
 
 @contextmanager
-def _opened(path: Path, words: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(path: Path, words: Set[str] = frozenset(), columns: int = 1) -> Iterator[Any]:
     """A file of pyarrow's, whose complaints become a `FileError`."""
     pa = load_pyarrow("Parquet")
     try:
@@ -236,14 +240,9 @@ def _opened(path: Path, words: Sequence[str] = ()) -> Iterator[Any]:
         with open(path, "rb") as file:
             if file.read(4) != b"PAR1":
                 raise FileError(f"{path} is not a Parquet file")
-        with pa.parquet.ParquetFile(str(path), page_checksum_verification=True) as whole:
-            wide = whole.metadata.num_columns
-            stored = {field.name: field.type for field in whole.schema_arrow}
-        some = [name for name in words if name in stored and is_text(stored[name])]
-        buffer = max(1 << 13, min(1 << 20, BUFFERS // max(1, wide)))
-        with pa.parquet.ParquetFile(
-            str(path), buffer_size=buffer, read_dictionary=some, page_checksum_verification=True
-        ) as whole:
+        buffer = max(1 << 13, min(1 << 20, BUFFERS // max(1, columns)))
+        how = {"buffer_size": buffer, "read_dictionary": sorted(words)}
+        with pa.parquet.ParquetFile(str(path), page_checksum_verification=True, **how) as whole:
             yield whole
     except InputError:
         raise
