@@ -248,6 +248,28 @@ def test_a_memory_map_is_fitted_as_it_is(files, monkeypatch):
         model("auto").fit(mapped)
 
 
+def test_bytes_in_files_are_bytes(tmp_path):
+    cells = np.random.default_rng(0).integers(0, 256, (500, 3), dtype=np.uint8)
+    y = np.arange(500) % 2
+    np.save(tmp_path / "rows.npy", cells)
+    table = pa.table({f"x{i}": column for i, column in enumerate(cells.T)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    expected = model("auto").fit(cells, y).coef_
+    for name in ("rows.npy", "rows.parquet"):
+        assert as_rows(scan(tmp_path / name)).bytes
+        assert np.array_equal(model("auto").fit(scan(tmp_path / name), y).coef_, expected)
+    pq.write_table(table.append_column("z", pa.array(y)), tmp_path / "rows.parquet")
+    assert not as_rows(scan(tmp_path / "rows.parquet")).bytes
+    assert as_rows(scan(tmp_path / "rows.parquet", target="z")).bytes
+
+
+def test_a_scan_can_be_gone_on_with(files):
+    made = model("auto").fit(stored(files, "parquet"))
+    made.partial_fit(stored(files, "parquet"), epsilon=1.0, delta=1e-5)
+    other = model("auto").fit(WIDE, Y).partial_fit(WIDE, Y, epsilon=1.0, delta=1e-5)
+    assert np.array_equal(made.coef_, other.coef_)
+
+
 def test_y_is_taken_from_the_target_or_given(files):
     with pytest.raises(InputError, match="y is missing"):
         model("auto").fit(scan(files / "rows.npy"))

@@ -46,6 +46,7 @@ class Mapped:
 
     n = property(lambda self: self.array.shape[0])
     d = property(lambda self: self.array.shape[1])
+    dtype = property(lambda self: self.array.dtype)
     sparse = False
 
     @classmethod

@@ -48,8 +48,9 @@ class ParquetFiles(Ordered):
         "number" or "text", for every column that is read; by the name in the table.
     stored : dict of str to str
         The name in the file.
-    words : frozenset of str
-        Columns that are read as codes into a list of words, by the name in the file.
+    words, bytes : frozenset of str
+        Columns that are read as codes into a list of words, and that hold unsigned bytes, by
+        the name in the file.
     numbers : bool
         Whether chunks are arrays; otherwise they are tables.
     gaps : bool
@@ -65,6 +66,7 @@ class ParquetFiles(Ordered):
     kinds: dict[str, str]
     stored: dict[str, str] = field(repr=False)
     words: frozenset[str] = field(default=frozenset(), repr=False)
+    bytes: frozenset[str] = field(default=frozenset(), repr=False)
     n: int = 0
     numbers: bool = False
     gaps: bool = False
@@ -74,6 +76,11 @@ class ParquetFiles(Ordered):
     @property
     def d(self) -> int:  # type: ignore[override]
         return len(self.kinds)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Unsigned bytes if all cells are, which `Rows.bytes` asks for."""
+        return np.dtype(np.uint8 if self.bytes.issuperset(self.stored.values()) else np.float64)
 
     @property
     def stamps(self) -> tuple[Stamp, ...]:
@@ -185,7 +192,8 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
     files: list[_File] = []
     kinds: dict[str, str] = {}
     stored: dict[str, str] = {}
-    words: set[str] | None = None
+    words: set[str] = set()
+    small: set[str] = set()
     total = 0
     for path in paths:
         stamp = Stamp.of(path)
@@ -203,13 +211,14 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
             else:
                 kinds = found
                 stored = dict(zip(names, whole.schema_arrow.names, strict=True))
-            texts = {field.name for field in whole.schema_arrow if is_text(field.type)}
-            words = texts if words is None else words & texts
+            texts = {entry.name for entry in whole.schema_arrow if is_text(entry.type)}
+            tiny = {entry.name for entry in whole.schema_arrow if str(entry.type) == "uint8"}
+            words, small = (words & texts, small & tiny) if files else (texts, tiny)
         files.append(_File(stamp, total, groups))
         total += sum(groups)
     if total == 0:
         raise FileError(f"{paths[0]} has columns and no rows; a table needs at least one")
-    return ParquetFiles(tuple(files), kinds, stored, frozenset(words or ()), total)
+    return ParquetFiles(tuple(files), kinds, stored, frozenset(words), frozenset(small), total)
 
 
 def _require_same(path: Path, found: dict[str, str], first: Path, kinds: dict[str, str]) -> None:
