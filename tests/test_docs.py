@@ -17,6 +17,7 @@ RUNNABLE = [
     "docs/audit.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
+    "docs/large-data.md",
     "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",

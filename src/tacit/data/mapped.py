@@ -54,6 +54,8 @@ class Mapped:
         require_numbers(array.dtype)
         if array.ndim != 2:
             raise InputError(f"rows must be a table of two dimensions, not {array.ndim}")
+        if array.flags.writeable:
+            array.flush()  # or else the time of the file may change later
         name = array.filename
         stamp = Stamp.of(name) if isinstance(name, str | os.PathLike) else None
         return cls(array.view(np.ndarray), stamp, gaps)
