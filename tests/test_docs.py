@@ -18,6 +18,7 @@ RUNNABLE = [
     "docs/cluster.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
+    "docs/large-data.md",
     "docs/ledger.md",
     "docs/plain-stages.md",
     "docs/price.md",

@@ -152,7 +152,7 @@ def schema(
 
 @app.command()
 def fit(
-    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV or Parquet.")],
+    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV, Parquet or a folder of it.")],
     *,
     schema: Annotated[Path, flag("Public facts about the columns: see tacit schema.")],
     epsilon: Epsilon,
@@ -175,6 +175,7 @@ def fit(
     arithmetic: Arithmetic = "exact",
     ledger: Annotated[str | None, flag(LEDGER)] = None,
     dataset: Annotated[str | None, flag(DATASET)] = None,
+    memory: Annotated[float | None, flag("GB that rows may take; more is read again.")] = None,
     seed: Seed = None,
     quiet: Quiet = False,
     force: Force = False,
@@ -185,6 +186,9 @@ def fit(
     Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
     needed since bounds and categories that are read from the rows would leak. The directory
     gets model.safetensors, certificate.json and report.html: all of them or none.
+
+    A folder of Parquet files, or a file of more than 256 MB, stays on disk and may be larger than
+    memory.
 
     \b
     Examples:
@@ -202,6 +206,8 @@ def fit(
     files: dict[str, Any] = {"schema": schema, "test": test, "public": public, "out": out}
     if (book := account(ledger, dataset)) is not None:
         files["ledger"] = book
+    if memory is not None:
+        files["memory"] = memory * 1e9
     report(seed, quiet, as_json, table, settings, target=target, size=size, force=force, **files)
 
 

@@ -22,6 +22,7 @@ from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import Parts, dask_rows
 from tacit.data.labels import distinct, labels_of, positions_of, scaled
 from tacit.data.rows import Rows, as_rows, each
+from tacit.data.scans import Scan
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
@@ -141,6 +142,10 @@ class _DPLinear(BaseEstimator):
         """Rows of X, checked; a table stays one if the first stage takes tables."""
         if is_dask(X):
             return self._dask_rows(X, reset=reset), y
+        if isinstance(X, Scan | np.memmap):
+            if X.ndim != 2:
+                raise InputError(f"rows must be a table of two dimensions, not {X.ndim}")
+            return self._stored_rows(X, reset=reset), y
         if _takes_tables(self.stages if reset else self.stages_):
             table = as_table(X)
             if reset:
@@ -185,6 +190,27 @@ class _DPLinear(BaseEstimator):
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.asarray(list(names), dtype=object)
         return rows
+
+    def _stored_rows(self, X: Scan | np.memmap, *, reset: bool) -> Rows:
+        """Rows that stay in their files, where they are checked as they are read."""
+        stages = self.stages if reset else self.stages_
+        names = X.column_names if isinstance(X, Scan) else None
+        if reset:
+            self.n_features_in_ = X.shape[1]
+            if names is not None:
+                self.feature_names_in_ = np.asarray(names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif isinstance(X, Scan) and names is not None and hasattr(self, "feature_names_in_"):
+            X = X.select(self.feature_names_in_)  # the target may be there, or not
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        if isinstance(X, Scan) and _takes_tables(stages):
+            return X.as_table_rows()
+        return as_rows(X, gaps=_fills_gaps(stages))
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -375,22 +401,23 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self.start = start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit on private rows and labels, spending the budget.
 
         Parameters
         ----------
-        X : array, sparse matrix or table of n rows
+        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files; n rows
             A Dask array or data frame is fitted on the cluster of the current client: see
             ``docs/cluster.md``.
         y : sequence of n labels
+            May be left out if X is a scan that names its target.
         """
         return self._learn(X, y, Budget(self.epsilon, self.delta), self.classes)
 
     def partial_fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         classes: Any = None,
         *,
         epsilon: float | None = None,
@@ -425,7 +452,10 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         self._require_account()
         self._require_separate(X)
         rows, y = self._rows(X, reset=before is None, y=y)
-        classes, index, assumption = self._classes(labels_of(y, rows), given)
+        if isinstance(X, Scan) and y is None:
+            classes, index, assumption = self._scanned_classes(X, given)
+        else:
+            classes, index, assumption = self._classes(labels_of(y, rows), given)
         loss = self._loss(len(classes))
         plan = self._plan(loss, rows, budget, before)
         outputs = loss.outputs(len(classes))
@@ -458,19 +488,17 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
             raise InputError(f"y does not hold labels of one kind: {error}") from None
         if given is None:
             classes, index = np.unique(seen, return_inverse=True)
-            if len(classes) < 2:
-                raise InputError(
-                    "Classifier can't train when only one class is present. If others exist, "
-                    "pass all of them as classes="
-                )
-            if seen is not labels:
-                index = positions_of(labels, classes)
-            return classes, index, "the set of labels was read from the data and is taken as public"
+            said = _require_two(classes, given)
+            return classes, index if seen is labels else positions_of(labels, classes), said
         classes = np.unique(np.asarray(given))
-        if len(classes) < 2:
-            raise InputError("classes= must name at least two labels")
-        index = positions_of(labels, classes)
-        return classes, index, "the set of labels was given in advance"
+        said = _require_two(classes, given)
+        return classes, positions_of(labels, classes), said
+
+    def _scanned_classes(self, X: Scan, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
+        if given is not None:
+            _require_two(np.unique(np.asarray(given)), given)
+        classes, index = X.labels(given)
+        return classes, index, _require_two(classes, given)
 
     def _loss(self, classes: int) -> Loss:
         name = self.loss
@@ -589,12 +617,12 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
         return middle, half
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit on private rows and targets, spending the budget."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit on private rows and targets, spending the budget; X and y as for the classifier."""
         return self._learn(X, y, Budget(self.epsilon, self.delta))
 
     def partial_fit(
-        self, X: Any, y: Any, *, epsilon: float | None = None, delta: float | None = None
+        self, X: Any, y: Any = None, *, epsilon: float | None = None, delta: float | None = None
     ) -> Self:
         """Go on for a budget more, as `DPLinearClassifier.partial_fit` does."""
         if not hasattr(self, "certificate_"):
@@ -615,7 +643,8 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         middle, half = self._target_scale()
         rows, y = self._rows(X, reset=before is None, y=y)
-        targets = scaled(labels_of(y, rows), middle, half)
+        given = X.numbers() if isinstance(X, Scan) and y is None else y
+        targets = scaled(labels_of(given, rows), middle, half)
         start = None if before is None else (before.coef, before.intercept)
         if before is None and self.start is not None:
             start = starting.for_target(self.start, middle, half)
@@ -656,3 +685,17 @@ def _takes_tables(stages: Any) -> bool:
 def _fills_gaps(stages: Any) -> bool:
     listed = stages if isinstance(stages, list | tuple) else [stages]
     return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
+
+
+def _require_two(classes: np.ndarray, given: Any) -> str:
+    """Refuse a single class; where the classes are from, in words."""
+    if given is not None:
+        if len(classes) < 2:
+            raise InputError("classes= must name at least two labels")
+        return "the set of labels was given in advance"
+    if len(classes) < 2:
+        raise InputError(
+            "Classifier can't train when only one class is present. If others exist, "
+            "pass all of them as classes="
+        )
+    return "the set of labels was read from the data and is taken as public"

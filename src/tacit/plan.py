@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tacit import chain
+from tacit.data.memory import require_room
 from tacit.data.rows import Rows, each
 from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed, of_public_facts
 from tacit.ledger import Ledger, Reservation
@@ -270,6 +271,9 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
         chain.separate(plan.stages, rows)
         chain.require_spread(plan.stages, rows)
+        for stage in plan.stages:
+            if stage.holds:  # before anything is spent
+                require_room(rows, stage.name, self.columns)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
         if start is not None and not self.trainer.takes_start:

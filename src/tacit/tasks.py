@@ -20,6 +20,7 @@ import numpy as np
 from tacit import chain
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import Rows, as_rows
+from tacit.data.scans import Scan, scan
 from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.diagnostics import Inspection, PrivateInspection
@@ -68,6 +69,7 @@ TAKERS = {
     "gap": ("eigengaps", "ptr-pca"),
     "strength": ("strengths", "plain-pca"),
 }
+LARGE = 1 << 28  # bytes of a file from which on a table is not read into memory
 MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -210,10 +212,13 @@ def fit(
     public: Table | PathLike | None = None,
     baseline: bool = False,
     force: bool = False,
+    memory: float | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to a table and write model, certificate and report into ``out``.
 
+    A folder of Parquet files, or a large file, is not read into memory but scanned on every pass;
+    ``memory`` is what rows may take in bytes.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
     that are public anyway. ``options`` go to the estimator as they are.
     """
@@ -223,10 +228,21 @@ def fit(
     _require_other_file(table, public)
     with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
         parts = settings.parts(None if public is None else _features(_read(public), schema))
-        train = _read(table)
-        rows, labels = _features(train, schema), _labels(train, schema, schema.classes)
-        given = None if test is None else _read(test)
-        tests = None if given is None else _test_rows(given, schema, labels, parts["stages"])
+        train = _open(table, memory)
+        rows: Any = _features(train, schema)
+        if isinstance(train, Scan):
+            _require_target(train.column_names, schema)
+            rows, labels = rows.aim(str(schema.target)), None  # read by the estimator
+            if baseline:
+                raise InputError("a baseline needs all rows in memory, and these are too many")
+        else:
+            labels = _labels(train, schema, schema.classes)
+        given, tests = None if test is None else _read(test), None
+        if given is not None:
+            known: Any = schema.classes
+            if not known and schema.target_bounds is None:
+                known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
+            tests = _test_rows(given, schema, known, parts["stages"])
         options |= {"neighbors": settings.neighbors, "arithmetic": settings.arithmetic}
         options |= {"stages": [Encode(schema), *parts["stages"]], "trainer": parts["trainer"]}
         options |= {"loss": settings.loss} if settings.loss else {}
@@ -242,7 +258,7 @@ def fit(
             write_together(directory, {CERTIFICATE: failed.certificate.save})
             raise
         results = {} if tests is None else _score(estimator, *tests)
-        if tests is not None and baseline:
+        if tests is not None and baseline and labels is not None:
             results["nonprivate_accuracy"] = _nonprivate(Encode(schema), rows, labels, *tests)
         certificate = estimator.certificate_
         shown = {**results, "files": list(FILES)} if results else None
@@ -336,7 +352,7 @@ def predict(
     estimator = load(path / MODEL if path.is_dir() else path, extractor=extractor)
     if not any(stage.takes_tables for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
-    rows = read_table(table)
+    rows = _open(table)
     columns = {"prediction": estimator.predict(rows)}
     if proba:
         if not hasattr(estimator, "predict_proba"):
@@ -430,7 +446,7 @@ def _require_other_file(table: Table | PathLike, public: Table | PathLike | None
         same = os.path.samefile(table, public)
     except OSError:  # which of them cannot be read, reading will say
         return
-    if same:
+    if same or Path(os.path.realpath(table)) in Path(os.path.realpath(public)).parents:
         raise InputError(
             f"{public} is the private table itself: public rows must be rows that everybody may "
             "see, in a file of their own"
@@ -446,7 +462,26 @@ def _numbers(table: Table) -> np.ndarray:
 
 
 def _read(table: Table | PathLike) -> Table:
-    return table if isinstance(table, Table) else read_table(table)
+    """A table in memory."""
+    if isinstance(table, Table):
+        return table
+    if not os.path.isdir(table):
+        return read_table(table)
+    whole = scan(table)
+    return whole.read(whole.column_names or ())
+
+
+def _open(table: Table | PathLike, memory: float | None = None) -> Table | Scan:
+    """A table in memory, or a scan of one that is large."""
+    if isinstance(table, Table):
+        return table
+    large = os.path.isdir(table) or memory is not None
+    if large or (os.path.isfile(table) and os.path.getsize(table) > LARGE):
+        found = scan(table, memory=memory)
+        if found.column_names is None:
+            raise FileError(f"{table} is an array; this needs a table with named columns")
+        return found
+    return read_table(table)
 
 
 def _with_target(schema: Schema, target: str | None) -> Schema:
@@ -461,18 +496,23 @@ def _with_target(schema: Schema, target: str | None) -> Schema:
     return schema
 
 
-def _features(table: Table, schema: Schema) -> Table:
-    """The table without what is not learned from; a column unknown to the schema stays."""
+def _features(table: Any, schema: Schema) -> Any:
+    """A table or scan without what is not learned from; a column unknown to the schema stays."""
     unused = {schema.target, *schema.ignore}
     return table.drop([name for name in table.column_names if name in unused])
 
 
+def _require_target(names: Sequence[str] | None, schema: Schema) -> None:
+    name = str(schema.target)
+    if name not in (names or ()):
+        near = did_you_mean(name, names or ())
+        raise SchemaError(f"the table lacks the target {name!r}{near}")
+
+
 def _labels(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.ndarray:
     """The target column; messages name the column, never a value, a row or a count."""
+    _require_target(table.column_names, schema)
     name = str(schema.target)
-    if name not in table.column_names:
-        near = did_you_mean(name, table.column_names)
-        raise SchemaError(f"the table lacks the target {name!r}{near}")
     values, is_text = table.column(name), table.kind(name) == "text"
     if (table.match(name, ()) == ABSENT).any():
         raise InputError(f"the target {name!r} has a missing value; leave such rows out")
@@ -495,10 +535,9 @@ def _labels(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.n
 
 
 def _test_rows(
-    test: Table, schema: Schema, labels: np.ndarray, stages: Sequence[Stage]
+    test: Table, schema: Schema, classes: Sequence[Any] | None, stages: Sequence[Stage]
 ) -> tuple[Table, np.ndarray]:
     """Rows and labels to test on; what is wrong with them shows before budget is spent."""
-    classes = schema.classes or np.unique(labels).tolist()
     rows, truth = _features(test, schema), _labels(test, schema, classes)
     for _, chunk in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():
         for stage in stages:

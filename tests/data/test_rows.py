@@ -147,7 +147,7 @@ def test_the_search_for_nan_covers_arrays_larger_than_a_block(monkeypatch):
 
     array = np.zeros((50, 3))
     array[49, 2] = np.nan
-    monkeypatch.setattr(module._require_finite, "__defaults__", (7,))
+    monkeypatch.setattr(module.require_finite, "__defaults__", (7,))
     with pytest.raises(InputError):
         as_rows(array)
     assert as_rows(np.zeros((50, 3))).n == 50

@@ -31,7 +31,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, models, save
-from tacit.data import NumberColumn, Schema, Table, read_table
+from tacit.data import NumberColumn, Schema, Table, read_table, scan
 from tacit.exceptions import TacitError
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN, digest
@@ -230,6 +230,12 @@ def parquet_file() -> bytes:
     return buffer.getvalue()
 
 
+def array_file() -> bytes:
+    buffer = BytesIO()
+    np.save(buffer, np.arange(12.0).reshape(4, 3))
+    return buffer.getvalue()
+
+
 @cache
 def ledger_entries() -> tuple[dict[str, Any], ...]:
     """The entries of a small ledger, as they are written."""
@@ -390,6 +396,13 @@ def read_rows(path: Path) -> None:
     Schema.draft(table)
 
 
+def scan_rows(path: Path) -> None:
+    found = scan(path)
+    rows = found.as_rows(gaps=True) if found.column_names is None else found.as_table_rows()
+    for _ in rows.chunks():
+        pass
+
+
 def read_stage(path: Path) -> None:
     stage = parse_stage(path.read_bytes().decode("utf-8", "replace"))
     repr(stage)
@@ -405,6 +418,9 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "gzip": ("table.csv.gz", read_rows),
     "xz": ("table.tsv.xz", read_rows),
     "parquet": ("table.parquet", read_rows),
+    "scanned csv": ("scanned.csv.gz", scan_rows),
+    "scanned parquet": ("scanned.parquet", scan_rows),
+    "array": ("array.npy", scan_rows),
     "stage": ("stage.txt", read_stage),
 }
 
@@ -420,6 +436,9 @@ def seeds(kind: str) -> list[bytes]:
         "gzip": lambda: [gzip.compress(CSV.encode(), mtime=0)],
         "xz": lambda: [lzma.compress(CSV.replace(",", "\t").encode())],
         "parquet": lambda: [parquet_file()],
+        "scanned csv": lambda: [gzip.compress(CSV.encode(), mtime=0)],
+        "scanned parquet": lambda: [parquet_file()],
+        "array": lambda: [array_file()],
         "stage": lambda: [text.encode() for text in STAGES],
     }[kind]()
 

@@ -29,7 +29,7 @@ MOST_COLUMNS = 1 << 16
 FREE, TIMES = 1 << 30, 100  # bytes that any table may take, or else so many times its file
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_table(path: PathLike, *, limit: int | None = None) -> Table:
@@ -47,37 +47,49 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
         any machine has. 1 GB unless given, or a hundred times the size of the file.
     """
     path = Path(path)
-    with _reading(path):
+    with reading(path):
         if path.is_dir():
             raise FileError(f"{path} is a directory; name one table in it")
         size = path.stat().st_size
         limit = max(FREE, TIMES * size) if limit is None else limit
         if not path.is_file():
             raise FileError(f"{path} is not a regular file; write the table to one first")
-        suffixes = ["", *(suffix.lower() for suffix in path.suffixes)]
-        opener = _OPENERS.get(suffixes[-1], open)
-        kind = suffixes[-1] if opener is open else suffixes[-2]
-        parquet = opener is open and kind == ".parquet"
-        if not parquet and kind not in _SEPARATORS:
-            raise FileError(
-                f"{path}: unknown kind of table; the name must end in .csv, .csv.gz, .csv.bz2, "
-                ".csv.xz, .tsv or .parquet"
-            )
+        opener, kind = kind_of(path)
         with opener(path, "rb") as file:
             start = file.read(4096)
         if not start.strip():
             raise FileError(f"{path} is empty; a table needs a header and rows")
-        if parquet:
+        if kind == ".parquet":
             return _read_parquet(path, start, limit)
-        if start.startswith(b"PAR1"):
-            raise FileError(f"{path} holds Parquet, not text; rename it to end in .parquet")
-        if b"\0" in start:
-            raise FileError(f"{path} is binary, not text; save the table as CSV or Parquet")
-        return _read_text(path, opener, _SEPARATORS[kind], limit)
+        require_text(path, start)
+        return _read_text(path, opener, SEPARATORS[kind], limit)
+
+
+def kind_of(path: Path) -> tuple[Callable[..., Any], str]:
+    """How to open a table, and which kind it is: .csv, .tsv or .parquet."""
+    suffixes = ["", *(suffix.lower() for suffix in path.suffixes)]
+    opener = _OPENERS.get(suffixes[-1], open)
+    kind = suffixes[-1] if opener is open else suffixes[-2]
+    if kind not in SEPARATORS and not (opener is open and kind == ".parquet"):
+        raise FileError(
+            f"{path}: unknown kind of table; the name must end in .csv, .csv.gz, .csv.bz2, "
+            ".csv.xz, .tsv or .parquet"
+        )
+    return opener, kind
+
+
+def require_text(path: Path, start: bytes) -> None:
+    """Refuse a file that begins like no text."""
+    if not start.strip():
+        raise FileError(f"{path} is empty; a table needs a header and rows")
+    if start.startswith(b"PAR1"):
+        raise FileError(f"{path} holds Parquet, not text; rename it to end in .parquet")
+    if b"\0" in start:
+        raise FileError(f"{path} is binary, not text; save the table as CSV or Parquet")
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Turn whatever is wrong with a file into a `FileError` that names it."""
     try:
         yield
@@ -105,7 +117,7 @@ def _reading(path: Path) -> Iterator[None]:
 class _Lines:
     """Lines of a text, none of whose rows and which itself is not too long."""
 
-    def __init__(self, file: Any, limit: int) -> None:
+    def __init__(self, file: Any, limit: float) -> None:
         self.total = self.row = 0  # characters so far, and of this row
         self._file = file
         self._limit = limit
@@ -126,7 +138,7 @@ class _Lines:
         return line
 
 
-def _too_large(limit: int) -> InputError:
+def _too_large(limit: float) -> InputError:
     return InputError(
         f"it would take more than {limit / 2**30:.3g} GB of memory. A small file that unpacks to "
         "so much is damaged, or made to fill memory; if you trust it, unpack it first, or read it "
@@ -134,21 +146,30 @@ def _too_large(limit: int) -> InputError:
     )
 
 
+@contextmanager
+def text_blocks(
+    path: Path, opener: Callable[..., Any], separator: str, limit: float, rows: int | None = None
+) -> Iterator[tuple[list[str], Iterator[list[list[str]]]]]:
+    """The header of a file of text, and its rows in blocks."""
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        lines = _Lines(file, limit)
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        names = _header(next((row for row in reader if row), []))
+        yield names, _blocks(reader, lines, len(names), rows or BLOCK_ROWS)
+
+
 def _read_text(path: Path, opener: Callable[..., Any], separator: str, limit: int) -> Table:
     text: set[int] = set()  # positions of columns known not to be numbers
     again = True
     while again:  # at most twice: again if a column turned out to be text after its first block
         again = False
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            lines = _Lines(file, limit)
-            reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-            names = _header(next((row for row in reader if row), []))
+        with text_blocks(path, opener, separator, limit) as (names, blocks):
             coders = [Coder() for _ in names]
             parts: list[list[np.ndarray]] = [[] for _ in names]
             n = 0
-            for block in _blocks(reader, lines, len(names)):
+            for block in blocks:
                 for i, cells in enumerate(zip(*block, strict=True)):
-                    numbers = None if i in text else _numbers(cells)
+                    numbers = None if i in text else spelled_numbers(cells)
                     if numbers is None and i not in text:
                         text.add(i)
                         again |= bool(parts[i])
@@ -167,7 +188,7 @@ def _read_text(path: Path, opener: Callable[..., Any], separator: str, limit: in
 
 
 def _header(row: Sequence[str]) -> list[str]:
-    _require_width(len(row))
+    require_width(len(row))
     names = [name.strip() for name in row]
     if len(names) == 1 and (mark := next((m for m in ";\t|" if m in names[0]), None)):
         raise InputError(
@@ -182,7 +203,7 @@ def _header(row: Sequence[str]) -> list[str]:
     return unique_names(names)
 
 
-def _require_width(columns: int) -> None:
+def require_width(columns: int) -> None:
     if columns > MOST_COLUMNS:
         raise InputError(
             f"it has {columns} columns, and {MOST_COLUMNS} are read from a file at most; wider "
@@ -190,7 +211,7 @@ def _require_width(columns: int) -> None:
         )
 
 
-def _blocks(reader: Any, lines: _Lines, width: int) -> Iterator[list[list[str]]]:
+def _blocks(reader: Any, lines: _Lines, width: int, rows: int) -> Iterator[list[list[str]]]:
     """Rows, some at a time."""
     block: list[list[str]] = []
     start = lines.total
@@ -198,7 +219,7 @@ def _blocks(reader: Any, lines: _Lines, width: int) -> Iterator[list[list[str]]]
         lines.row = 0
         if len(row) == width:
             block.append(row)
-            if len(block) == BLOCK_ROWS or lines.total - start > BLOCK_TEXT:
+            if len(block) >= rows or lines.total - start > BLOCK_TEXT:
                 yield block
                 block, start = [], lines.total
         elif len(row) > 1 or (row and row[0].strip()):  # else a blank line
@@ -210,7 +231,7 @@ def _blocks(reader: Any, lines: _Lines, width: int) -> Iterator[list[list[str]]]
         yield block
 
 
-def _numbers(cells: Sequence[str]) -> np.ndarray | None:
+def spelled_numbers(cells: Sequence[str]) -> np.ndarray | None:
     """The numbers that a block of cells spells, or None if one spells none."""
     joined = "".join(cells)
     if "_" in joined or not joined.isascii():  # as in `as_number`
@@ -232,7 +253,7 @@ def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
     try:
         with open(path, "rb") as file, pa.parquet.ParquetFile(file) as whole:
             stored = {field.name: field.type for field in whole.schema_arrow}
-            _require_width(whole.metadata.num_columns)
+            require_width(whole.metadata.num_columns)
             names = unique_names(whole.schema_arrow.names)
             columns = [ArrowColumn(*entry) for entry in zip(names, stored.values(), strict=True)]
             rows = whole.metadata.num_rows

@@ -185,10 +185,11 @@ class Rows:
 
 
 def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:
-    """Rows of an array, a sparse matrix, a table, a Dask collection, or rows already.
+    """Rows of an array, a sparse matrix, a table, a scan of files, a Dask collection, or rows.
 
     Finite values are checked where numbers first appear; what to do about
-    missing cells of a table is the schema's business (`tacit.stages.Encode`).
+    missing cells of a table is the schema's business (`tacit.stages.Encode`). What is read from a
+    file, a memory map among them, is checked chunk by chunk, on every pass.
     With ``gaps``, NaN is a missing cell that a stage will fill.
     """
     if isinstance(data, Rows):
@@ -197,24 +198,34 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
         from tacit.data.dask_rows import dask_rows
 
         return replace(dask_rows(data, gaps=gaps), bound=bound)
+    if hasattr(data, "as_rows"):  # tacit.data.Scan: it knows best
+        return replace(data.as_rows(gaps=gaps), bound=bound)
+    if isinstance(data, np.memmap):
+        from tacit.data.mapped import Mapped
+
+        return Rows(Mapped.of(data, gaps=gaps), d=data.shape[1], bound=bound)
     if sp.issparse(data):
-        _require_numbers(data.dtype)
+        require_numbers(data.dtype)
         matrix = sp.csr_array(data)
         if not matrix.has_canonical_format:  # entries stored twice would make a row look shorter
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        _require_finite(matrix.data, gaps=gaps)
+        require_finite(matrix.data, gaps=gaps)
         return Rows(SparseSource(matrix), d=matrix.shape[1], bound=bound)
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc"):  # pyarrow, polars
+        from tacit.data.tables import as_table
+
+        data = as_table(data).numbers()
     if hasattr(data, "slice") and hasattr(data, "column_names"):  # tacit.data.Table
         return Rows(data, d=len(data.column_names), bound=None)
     array = np.asarray(data)
     if array.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {array.ndim}")
-    _require_numbers(array.dtype)
+    require_numbers(array.dtype)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
-    _require_finite(array, gaps=gaps)
+    require_finite(array, gaps=gaps)
     return Rows(DenseSource(array), d=array.shape[1], bound=bound)
 
 
@@ -226,13 +237,23 @@ def each(values: Any, function: Callable[[Any], Any]) -> Any:
 def shares_memory(one: Any, other: Any) -> bool:
     """Whether two tables are one, or hold some cells in common, in memory; no cell is read.
 
-    Arrays, sparse matrices, tables, `Rows` and data frames are looked into; anything else is only
-    asked whether it is the same object.
+    Arrays, sparse matrices, tables, `Rows` and data frames are looked into, and files told apart
+    by where they lie; anything else is only asked whether it is the same object.
     """
-    if one is other:
+    if one is other or _files(one) & _files(other):
         return True
     theirs = _arrays(other)
     return any(np.shares_memory(a, b) for a in _arrays(one) for b in theirs)
+
+
+def _files(data: Any) -> set[tuple[int, int]]:
+    """The files that hold a table's cells, under whatever names."""
+    if isinstance(data, np.memmap):
+        from tacit.data.mapped import Mapped
+
+        data = Mapped.of(data) if data.ndim == 2 else None
+    data = data.source if isinstance(data, Rows) else data
+    return {stamp.identity for stamp in getattr(data, "stamps", ())}
 
 
 def _arrays(data: Any) -> list[np.ndarray]:
@@ -255,7 +276,7 @@ def _arrays(data: Any) -> list[np.ndarray]:
     return []
 
 
-def _require_numbers(dtype: np.dtype) -> None:
+def require_numbers(dtype: np.dtype) -> None:
     if dtype.kind not in "fiub":
         raise InputError(
             f"rows of dtype {dtype} are not numbers; describe the table in a schema "
@@ -263,10 +284,10 @@ def _require_numbers(dtype: np.dtype) -> None:
         )
 
 
-def _require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = False) -> None:
+def require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = False) -> None:
     if values.dtype.kind != "f":
         return
-    flat = values.reshape(-1)
+    flat = values.ravel(order="K")  # no copy, however rows lie in memory
     for start in range(0, values.size, block):
         part = flat[start : start + block]
         if gaps and np.isinf(part).any():

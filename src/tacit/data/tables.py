@@ -185,6 +185,16 @@ class Table:
         """The arrays behind the columns: numbers, or codes of text."""
         return [c.codes if isinstance(c, Text) else c for c in self._columns.values()]
 
+    def numbers(self) -> np.ndarray:
+        """All columns as one array (n, d), if none holds text."""
+        words = [name for name in self.column_names if self.kind(name) == "text"]
+        if words:
+            raise InputError(
+                f"column {words[0]!r} holds text; describe the table in a schema and start the "
+                "stages with Encode(schema)"
+            )
+        return np.column_stack([np.empty((self.n, 0)), *map(self.column, self.column_names)])
+
     def match(self, name: str, categories: Sequence[str | float]) -> np.ndarray:
         """Position of each cell among categories; -1 if missing, -2 if none of them.
 
@@ -201,11 +211,7 @@ class Table:
 
     def empty(self) -> Table:
         """The same columns without a row, and without a way back to one."""
-        kinds: dict[str, Stored] = {
-            name: Text(np.empty(0, np.int32), []) if isinstance(column, Text) else np.empty(0)
-            for name, column in self._columns.items()
-        }
-        return Table(kinds, 0)
+        return empty_table({name: self.kind(name) for name in self._columns})
 
     def take(self, index: Any) -> Table:
         """Rows picked by a slice, a mask or an array of positions."""
@@ -226,6 +232,32 @@ class Table:
         except KeyError:
             have = ", ".join(self.column_names[:20]) + ", ..." * (self.d > 20)
             raise InputError(f"no column {name!r} in the table; it has {have}") from None
+
+
+def empty_table(kinds: Mapping[str, str]) -> Table:
+    """A table without a row, of columns that hold "number" or "text"."""
+    columns: dict[str, Stored] = {
+        name: Text(np.empty(0, np.int32), []) if kind == "text" else np.empty(0)
+        for name, kind in kinds.items()
+    }
+    return Table(columns, 0)
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The rows of tables with the same columns, one after another."""
+    columns: dict[str, Stored] = {}
+    for name in tables[0].column_names:
+        parts = [table._columns[name] for table in tables]
+        coder, arrays = Coder(), []
+        for part in parts:
+            if isinstance(part, Text):  # every table has codes of its own
+                again = np.append(coder.encode(part.words), np.int32(ABSENT))
+                arrays.append(again[part.codes])
+            else:
+                arrays.append(part)
+        whole = np.concatenate(arrays)
+        columns[name] = Text(whole, coder.words) if isinstance(parts[0], Text) else whole
+    return Table(columns, sum(table.n for table in tables))
 
 
 def as_table(data: Any) -> Table:

@@ -104,6 +104,8 @@ class Stage:
     pays: ClassVar[bool] = False
     #: Whether it takes rows as they come, so that no other stage may stand in front.
     first: ClassVar[bool] = False
+    #: Whether several threads may map chunks at the same time.
+    shared: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -112,6 +114,11 @@ class Stage:
     @property
     def makes_gaps(self) -> bool:
         """Whether rows out may have missing cells although rows in have none."""
+        return False
+
+    @property
+    def holds(self) -> bool:
+        """Whether all rows are in memory at once while it is fitted."""
         return False
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.data.memory import require_room
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.privacy import drift as rules
@@ -44,6 +45,10 @@ class _Crowds(PlainStage):
         require_count(self, "crowd")
         require_share(self)
 
+    @property
+    def holds(self) -> bool:
+        return True
+
     def slip(self, radius: float) -> float:
         return 0.0  # rows are copied or zeroed, never computed
 
@@ -60,6 +65,7 @@ class _Crowds(PlainStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
+        require_room(rows, self.name, rows.d)
         points = densify(rows.collect())
         self._margin = self._most() - crowd_limit(points, self.radius)
         self._centres = good_clusters(points, self.radius)

@@ -138,9 +138,12 @@ class Encode(Stage):
 
 def _table(rows: Any) -> Table:
     if isinstance(rows, Rows):
-        if rows.maps or not isinstance(rows.source, Table):
+        source = rows.source
+        if not isinstance(source, Table) and hasattr(source, "kinds") and not source.numbers:
+            source = source.empty()  # a table in a file: what is asked of it does not need rows
+        if rows.maps or not isinstance(source, Table):
             raise InputError("Encode must be the first stage and needs a table with named columns")
-        return rows.source
+        return source
     return as_table(rows)
 
 

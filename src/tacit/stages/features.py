@@ -85,6 +85,7 @@ class PublicFeatures(Stage):
     outputs: int | None = None
     kind: ClassVar[Kind] = "public"
     first: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
     def __post_init__(self) -> None:
@@ -191,12 +192,13 @@ class PublicFeatures(Stage):
         if rows.spread:
             rows = rows.hidden()
         if self.column is not None:
-            if not isinstance(rows.source, Table):
+            table = rows.source.empty()  # of a file, too
+            if not isinstance(table, Table):
                 raise InputError("PublicFeatures(column=...) needs a table with named columns")
-            if rows.source.kind(self.column) != "text":
+            if table.kind(self.column) != "text":
                 raise InputError(f"column {self.column!r} holds numbers, not text")
             return
-        if isinstance(rows.source, Table):
+        if isinstance(rows.source.empty(), Table):
             raise InputError("a table of text needs PublicFeatures(column=...)")
         self.width(rows.d)
         if self.shape is not None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.data.memory import require_room
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import shorten
@@ -153,6 +154,10 @@ class PlainImpute(PlainStage):
         require_share(self)
 
     @property
+    def holds(self) -> bool:
+        return self.strategy in ("median", "trimmed-mean")  # which sort whole columns
+
+    @property
     def regresses(self) -> bool:
         return self.strategy in ("ridge", "regression")
 
@@ -247,6 +252,7 @@ class PlainImpute(PlainStage):
 
     def _fit_ranks(self, rows: Rows) -> None:
         """Trimmed means or medians, column by column."""
+        require_room(rows, f"{self.name}(strategy={self.strategy!r})", len(self._which))
         table = np.concatenate([cells[:, self._which] for cells in self._seen(rows)])
         fill = np.zeros(rows.d)
         steady = math.inf

@@ -21,7 +21,7 @@ operations alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -46,7 +46,8 @@ from tacit.trainers.quantize import (
 )
 from tacit.trainers.schedule import Block, groups_of, ordered_sum, padded
 from tacit.trainers.selftest import tested
-from tacit.trainers.storage import Workspace, checked_batch, checked_targets, ingest
+from tacit.trainers.storage import Workspace, checked_batch, checked_targets
+from tacit.trainers.streaming import make_store, reading
 from tacit.trainers.strict import StepCheck, Watch
 
 __all__ = ["LOSS_UNIT", "Engine", "LatticeSum"]
@@ -99,7 +100,8 @@ class Engine:
     Parameters
     ----------
     rows : Rows
-        Read once, chunk by chunk. ``rows.bound`` sets the scale and is never
+        Read once, chunk by chunk, and kept; if they are too many for that, read
+        again for every sum, with the same result. ``rows.bound`` sets the scale and is never
         trusted: a feature beyond it is clamped, and every row is clipped by the
         norm it has.
     targets : ndarray
@@ -123,6 +125,9 @@ class Engine:
         Workers; by default one per available core.
     progress : Progress, optional
         Told how many rows are read.
+    memory : int, optional
+        Bytes that rows may take; by default what their source says, or else a
+        quarter of the machine's memory.
 
     Notes
     -----
@@ -156,6 +161,7 @@ class Engine:
         split: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
+        memory: int | None = None,
     ) -> None:
         if rows.bound is None:
             raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
@@ -193,7 +199,7 @@ class Engine:
         self._targets = checked_targets(targets, rows.n, self._kind)
         self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
         shown = silent if progress is None else progress
-        self._store = ingest(
+        self._store = make_store(
             rows,
             self._scale,
             self._kind,
@@ -202,6 +208,7 @@ class Engine:
             parts=self.parts,
             progress=shown,
             blanks=blanks,
+            memory=memory,
         )
         self._watch = Watch(self._store, self.n, self.d) if strict else None
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
@@ -302,8 +309,9 @@ class Engine:
         total = np.zeros((self.d, width), dtype=self._total_type)
         groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
         step = _Step(index, self._store.operand(grid), clippings, outputs, check)
-        with self:
-            ordered_sum(partial(self._group_sum, step), groups, total, self._pool, self.threads)
+        with self, reading(self._store, groups, index) as at:
+            task = partial(self._group_sum, step, at)
+            ordered_sum(task, groups, total, self._pool, self.threads)
         if check is not None:
             total = check.conclude(total)
         cube = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
@@ -347,22 +355,25 @@ class Engine:
         operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
         groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
         total = np.zeros(settings, dtype=np.int64)
-        task = partial(self._group_losses, operand, outputs, scale)
-        with self:
+        with self, reading(self._store, groups, None) as at:
+            task = partial(self._group_losses, operand, outputs, scale, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
         return total
 
-    def _group_losses(self, operand: Any, outputs: int, scale: float, group: range) -> np.ndarray:
+    def _group_losses(
+        self, operand: Any, outputs: int, scale: float, at: Callable[[range], Any], group: range
+    ) -> np.ndarray:
         try:
             work = self._idle.pop()
         except IndexError:
             work = Workspace()
         total = 0
+        store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(None, start, stop)
-                _, scores = self._store.forward(block, operand, work)
+                _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self._targets[block]
                 # One setting at a time, as for gradients: a row decides its own value.
@@ -373,20 +384,23 @@ class Engine:
         self._idle.append(work)
         return np.asarray(total)
 
-    def _group_sum(self, step: _Step, group: range) -> np.ndarray:
+    def _group_sum(self, step: _Step, at: Callable[[range], Any], group: range) -> np.ndarray:
         """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
         try:
             work = self._idle.pop()
         except IndexError:
             work = Workspace()
         total: np.ndarray | None = None
+        store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                rows, scores = self._store.forward(block, step.operand, work)
-                multipliers = self._multipliers(step, block, stop - start, scores, work)
-                part = self._store.backward(rows, multipliers, work)
+                rows, scores = store.forward(block, step.operand, work)
+                multipliers = self._multipliers(
+                    step, block, stop - start, scores, work, norms=store.norms(block)
+                )
+                part = store.backward(rows, multipliers, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
@@ -397,11 +411,17 @@ class Engine:
         return total
 
     def _multipliers(
-        self, step: _Step, block: Block, count: int, scores: np.ndarray, work: Workspace
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        scores: np.ndarray,
+        work: Workspace,
+        *,
+        norms: Sequence[np.ndarray],
     ) -> list[np.ndarray]:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
         targets = self._targets[block]
-        norms = [inverse[block] for inverse in self._store.inverse_norms]
         if step.check is None:
             found = self._clipped(step, scores, targets, norms, work)
         else:

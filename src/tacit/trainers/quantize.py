@@ -142,13 +142,16 @@ class Scale:
         return cls(bound, unit, ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved))
 
     def integers(self, values: np.ndarray) -> np.ndarray:
-        """Clamped integer features, as float64; elementwise, so a row decides its own.
+        """Clamped integer features, in floating point; elementwise, so a row decides its own.
 
         A new array; ``values`` is kept.
         """
         if not np.isfinite(values).all():
             raise InputError("rows contain NaN or infinity after the stages")
-        scaled = np.divide(values, self.unit, dtype=np.float64)
+        # A quotient by a power of two is exact in single precision, too, or far out of range.
+        single = values.dtype == np.float32
+        with np.errstate(over="ignore", under="ignore"):
+            scaled = np.divide(values, self.unit, dtype=np.float32 if single else np.float64)
         np.clip(scaled, -FEATURE_MAX, FEATURE_MAX, out=scaled)
         return np.rint(scaled, out=scaled)
 

@@ -27,7 +27,9 @@ __all__ = [
     "Workspace",
     "checked_batch",
     "checked_targets",
+    "converted",
     "ingest",
+    "inverse_norms",
 ]
 
 Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -57,10 +59,13 @@ class DenseStore:
 
     def fill(self, span: slice, values: np.ndarray) -> None:
         self.values[span] = values
-        wide = values.astype(np.float64, copy=False)
-        for columns, norms in zip(self.parts, self.inverse_norms, strict=True):
-            part = wide[:, columns]
-            norms[span] = _inverse_norm(np.einsum("ij,ij->i", part, part), self.exact)
+        found = inverse_norms(values, self.parts, self.exact)
+        for norms, some in zip(self.inverse_norms, found, strict=True):
+            norms[span] = some
+
+    def norms(self, block: Block) -> list[np.ndarray]:
+        """1 / |x| of every row of a block, part by part."""
+        return [inverse[block] for inverse in self.inverse_norms]
 
     def operand(self, weights: Weights) -> np.ndarray:
         # Powers of two commute with rounding, so the units go into the weights.
@@ -141,6 +146,10 @@ class SparseStore:
             if not self.exact:  # a difference of float32 products is never shorter than its error
                 square = np.maximum(square, 2.0**-40 * both)
         return _inverse_norm(square, self.exact)
+
+    def norms(self, block: Block) -> list[np.ndarray]:
+        """1 / |x| of every row of a block, part by part."""
+        return [inverse[block] for inverse in self.inverse_norms]
 
     def operand(self, weights: Weights) -> Any:
         columns = np.ascontiguousarray(weights.columns.T)
@@ -253,12 +262,7 @@ def ingest(
             held.append(_sparse_chunk(chunk, convert, constant, blanks))
         elif not sp.issparse(chunk) and not held:
             dense = DenseStore(rows.n, d, arithmetic, parts) if dense is None else dense
-            values = np.asarray(chunk) if shift is None else chunk - shift
-            values = convert(values)
-            if constant.size:
-                column = np.full(len(values), constant[0])
-                column[~np.asarray(chunk).any(axis=1) & blanks] = 0.0
-                values = np.column_stack([values, column])
+            values = converted(chunk, convert, constant, shift, blanks)
             dense.fill(span, values.astype(dense.values.dtype, copy=False))
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
@@ -270,6 +274,30 @@ def ingest(
         moved = np.rint(shift / scale.unit) if arithmetic == "exact" else shift
         moved = np.concatenate([moved, np.zeros(constant.size)])
     return SparseStore(sp.csr_array(sp.vstack(held, format="csr")), moved, arithmetic, parts)
+
+
+def converted(
+    chunk: np.ndarray,
+    convert: Convert,
+    constant: np.ndarray,
+    shift: np.ndarray | None,
+    blanks: bool,
+) -> np.ndarray:
+    """Dense rows as they are kept, with a column for the intercept."""
+    values = convert(np.asarray(chunk) if shift is None else chunk - shift)
+    if constant.size:
+        column = np.full(len(values), constant[0])
+        if blanks:
+            column[~np.asarray(chunk).any(axis=1)] = 0.0
+        values = np.column_stack([values, column])
+    return values
+
+
+def inverse_norms(values: np.ndarray, parts: Parts, exact: bool) -> list[np.ndarray]:
+    """1 / |x| of every row, part by part."""
+    wide = values.astype(np.float64, copy=False)
+    squares = (np.einsum("ij,ij->i", wide[:, part], wide[:, part]) for part in parts)
+    return [_inverse_norm(square, exact) for square in squares]
 
 
 def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:

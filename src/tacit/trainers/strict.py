@@ -31,7 +31,7 @@ from tacit.mechanisms.checksum import Probe, Residues, combine, fault, integers,
 from tacit.mechanisms.noise import Key
 from tacit.trainers.quantize import Weights
 from tacit.trainers.schedule import LANES, Block
-from tacit.trainers.storage import DenseStore, SparseStore
+from tacit.trainers.streaming import Store
 
 __all__ = ["StepCheck", "Watch"]
 
@@ -42,7 +42,7 @@ MOST_ROWS = 1 << 24  # sums over fewer of them cannot wrap around 2^64
 class Watch:
     """Secret numbers for the rows and columns of a store, and what they give once and for all."""
 
-    def __init__(self, store: DenseStore | SparseStore, n: int, d: int) -> None:
+    def __init__(self, store: Store, n: int, d: int) -> None:
         if n >= MOST_ROWS:
             raise InputError(
                 f"arithmetic='strict' checks sums of fewer than {MOST_ROWS:,} rows, and there are "
