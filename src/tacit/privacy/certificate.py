@@ -217,7 +217,7 @@ class Certificate:
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
         problems = []
-        sampled = [event for event in events if not event.gaussian]
+        sampled = [part for event in events for part in event.parts if not part.gaussian]
         if not events:
             problems.append("no events are listed, so nothing can be recomputed")
         if len(sampled) > MOST_SAMPLED:
