@@ -26,6 +26,7 @@ RUNNABLE = [
     "docs/rivals.md",
     "docs/theory.md",
     "docs/trainers.md",
+    "docs/tuning.md",
     "docs/tutorial.md",
 ]
 

@@ -49,6 +49,7 @@ __all__ = [
     "loss_distribution",
     "selection_mu",
     "total_mu",
+    "unfolded",
 ]
 
 FINE_GRID = 1e-4  # what certificates are confirmed on
@@ -452,12 +453,14 @@ class _Searched(NamedTuple):
 
 
 def _searched(events: Sequence[Event], neighbors: str, grid: float) -> _Searched:
-    found = _unfolded(events, neighbors, grid)
+    found = unfolded(events, neighbors, grid)
     losses = tuple(loss_distribution(plain, neighbors, grid) for plain in found.events)
     return _Searched(found.weight, found.shift, losses)
 
 
-def _unfolded(events: Sequence[Event], neighbors: str, grid: float) -> Unfolded:
+def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -> Unfolded:
+    """Events with one trial for every search among them, and what searching costs beyond."""
+
     def profile(trial: Sequence[Event]) -> Profile:
         kind = accountant_for(trial)
         if kind == "pld":
@@ -519,7 +522,7 @@ def epsilon(
     if accountant_for(events) == "rdp":
         return renyi.epsilon(events, delta, neighbors)
     if accountant_for(events) == "profile":
-        found = _unfolded(events, neighbors, grid)
+        found = unfolded(events, neighbors, grid)
         left = delta / found.weight
         if not (left > _LEAST_DELTA and found.shift < math.inf):
             return math.inf
@@ -540,7 +543,7 @@ def delta(
     if accountant_for(events) == "rdp":
         return renyi.delta(events, epsilon, neighbors)
     if accountant_for(events) == "profile":
-        found = _unfolded(events, neighbors, grid)
+        found = unfolded(events, neighbors, grid)
         if epsilon < found.shift:
             return 1.0
         left = epsilon - found.shift

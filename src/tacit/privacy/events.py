@@ -40,7 +40,7 @@ SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmeti
 LARGEST_COUNT = 10**12
 MOST_SHIFTS = 256
 MOST_ALTERNATIVES, MOST_IN_TRIAL = 64, 32
-SLOWEST_STOP = 1e-4  # γ; below it, numbers of trials would need a table of millions
+SLOWEST_STOP = 1e-3  # γ; the table of all numbers of trials grows as 1/γ
 MOST_TRIALS, LARGEST_SHAPE = 1000.0, 100.0
 WEIGHT_ERROR = 1e-12  # by how much weights may miss one: rounding, no more
 
@@ -344,6 +344,5 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated, Repeated)
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated, Repeated)
 }

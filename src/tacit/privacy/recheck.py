@@ -140,10 +140,12 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
     if any(kind == "repeated" for kind, _ in steps):
         weight, shift, lists = _searches(steps, neighbors)
-        if not epsilon >= shift:
+        if not (epsilon >= shift and weight < math.inf):
             return Recheck(1.0, 1.0, 0.0)
         worst = _worst([delta(plain, epsilon - shift, neighbors) for plain in lists])
-        value, upper = (min(weight * x * (1 + 4 * _UNIT), 1.0) for x in (worst.epsilon, worst.upper))
+        value, upper = (
+            min(weight * x * (1 + 4 * _UNIT), 1.0) for x in (worst.epsilon, worst.upper)
+        )
         return Recheck(value, upper, 0.0)
     if any(kind == "gamma" for kind, _ in steps):
         least = _renyi(steps, neighbors, lambda a, d: (a - 1) * (d + _gain(a) - epsilon))
@@ -320,7 +322,8 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
     of g(s) times the trial's, g decreasing from g(0), the expected number of trials. The ratio
     g(s)/g(s′) is largest for the largest s′, which is at most min over x of e^x·s + δ(x).
     """
-    weight, shift, lists = 1.0, 0.0, [[]]  # type: tuple[float, float, list[list[Any]]]
+    weight, shift = 1.0, 0.0
+    lists: list[Steps] = [[]]
     for kind, given in steps:
         if kind != "repeated":
             lists = [[*plain, (kind, given)] for plain in lists]
@@ -349,11 +352,14 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
             more = (1 + eta) * _crossing(exceeds, rate, 1e-13 if only_gaussian else 1e-4)
         else:
             raise InputError(f"unknown numbers of trials: {given['distribution']!r:.80}")
-        weight *= max(many * (1 + 1e-11), 1.0) ** count
+        power = count * math.log(max(many * (1 + 1e-11), 1.0))
+        weight *= math.exp(power) if power < _WIDEST else math.inf
         shift += count * more * (1 + 1e-11)
         if len(lists) * len(trials) > 256:
             raise InputError("so many searches over unlike settings cannot be checked")
-        again = [[(k, {**g, "count": int(g.get("count", 1)) * count}) for k, g in t] for t in trials]
+        again = [
+            [(k, {**g, "count": int(g.get("count", 1)) * count}) for k, g in t] for t in trials
+        ]
         lists = [[*plain, *trial] for plain in lists for trial in again]
     return weight, shift, lists
 

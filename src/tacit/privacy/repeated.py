@@ -50,6 +50,7 @@ Profile = Callable[[float], float]  # δ as a function of ε
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions
 MOST_COMBINATIONS = 256
 FARTHEST = 500.0  # a shift beyond which nothing is claimed
+LARGEST = 700.0  # logarithm of a weight: a δ divided by so much is none
 
 
 class Unfolded(NamedTuple):
@@ -99,18 +100,22 @@ def rate_for(trials: float, distribution: str, shape: float = 0.0) -> float:
     if distribution == "poisson":
         low, high = 1e-9, MOST_TRIALS
     least, most = sorted(_mean(distribution, shape, rate) for rate in (low, high))
-    if not least <= trials <= most:
+    if not least * (1 - 1e-9) <= trials <= most * (1 + 1e-9):
         raise InputError(
             f"trials={trials:g}: of this distribution {least:.4g} to {most:.4g} can be expected"
         )
     if distribution != "poisson" and (trials == 1 or shape == 1):
-        return 1 / trials
+        return max(1 / trials, low)
 
     def excess(log_rate: float) -> float:
         return math.log(_mean(distribution, shape, math.exp(log_rate)) / trials)
 
-    found = brentq(excess, math.log(low), math.log(high), xtol=1e-14)
-    return min(max(math.exp(float(found)), low), high)
+    ends = (math.log(low), math.log(high))
+    for end, rate in zip(ends, (low, high), strict=True):
+        if abs(excess(end)) <= 1e-9:
+            return rate
+    found = math.exp(float(brentq(excess, *ends, xtol=1e-14)))
+    return min(max(found, low), high)
 
 
 def shift(event: Repeated, profile: Profile) -> float:
@@ -152,7 +157,7 @@ def unfold(
     merge : callable
         Makes of lists of events fewer, the worst of which is no better.
     """
-    total, moved = 1.0, 0.0
+    logs, moved = 0.0, 0.0
     choices: list[Sequence[tuple[Event, ...]]] = []
     for event in events:
         if not isinstance(event, Repeated):
@@ -161,12 +166,12 @@ def unfold(
         lists = merge(event.trial)
         curves = [profile(trial) for trial in lists]
         moved += event.count * shift(event, _worst(curves))
-        total *= weight(event) ** event.count
+        logs += event.count * math.log(weight(event))
         choices.append([tuple(e.times(event.count) for e in trial) for trial in lists])
     if math.prod(map(len, choices)) > MOST_COMBINATIONS:
         raise InputError("so many searches over unlike settings cannot be counted together")
     combined = tuple(tuple(e for part in parts for e in part) for parts in product(*choices))
-    return Unfolded(total * UP, moved * UP, combined)
+    return Unfolded(math.exp(min(logs * UP, LARGEST)) * UP, moved * UP, combined)
 
 
 def _worst(curves: Sequence[Profile]) -> Profile:
