@@ -302,7 +302,7 @@ def test_hardly_any_noise_costs_too_much_and_ends_at_once():
 
 
 def test_so_many_combinations_are_refused():
-    trial = tuple((PoissonGaussian(2.0 + i, 3, 0.1),) for i in range(17))
+    trial = tuple((PoissonGaussian(2.0 + i, 3, 0.1),) for i in range(8))
     events = [repeated("geometric", *trial), repeated("logarithmic", *trial)]
 
     def curve(_):
@@ -310,6 +310,15 @@ def test_so_many_combinations_are_refused():
 
     with pytest.raises(InputError, match="so many searches"):
         unfold(events, curve, lambda lists: lists)
+    # Of Gaussian noise there may be as many kinds as one likes: the worst stands for all.
+    kinds = [tuple((Gaussian(20.0 + i),) for i in range(40)) for _ in range(2)]
+    many = [repeated("geometric", *trial) for trial in kinds]
+    worst = [repeated("geometric", (Gaussian(20.0),))] * 2
+    for found in (many, worst):
+        steps = [(e.kind, e.to_dict()["parameters"]) for e in found]
+        again = recheck.epsilon(steps, 1e-5, SPECIAL).epsilon
+        assert again == pytest.approx(acc.epsilon(worst, 1e-5, SPECIAL), rel=1e-6)
+        assert acc.epsilon(found, 1e-5, SPECIAL) == pytest.approx(again, rel=1e-6)
 
 
 # --- budgets and certificates ---------------------------------------------------------------------

@@ -40,6 +40,7 @@ SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmeti
 LARGEST_COUNT = 10**12
 MOST_SHIFTS = 256
 MOST_ALTERNATIVES, MOST_IN_TRIAL = 64, 32
+MOST_SAMPLED_TRIALS = 8  # of the alternatives: each of them is composed on a grid, several times
 SLOWEST_STOP = 1e-3  # γ; the table of all numbers of trials grows as 1/γ
 MOST_TRIALS, LARGEST_SHAPE = 1000.0, 100.0
 WEIGHT_ERROR = 1e-12  # by how much weights may miss one: rounding, no more
@@ -304,22 +305,30 @@ def _alternatives(given: Any) -> tuple[tuple[Event, ...], ...]:
     try:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError
-        lists = tuple(
-            tuple(e if isinstance(e, Event) else Event.from_dict(e) for e in events)
-            for events in given
-        )
+        lists = tuple(tuple(_in_trial(event) for event in events) for events in given)
     except (TypeError, AttributeError):
         raise InputError("trial must be lists of events") from None
     if not 0 < len(lists) <= MOST_ALTERNATIVES:
         raise InputError(f"trial must hold from 1 to {MOST_ALTERNATIVES} lists of events")
     if not all(0 < len(events) <= MOST_IN_TRIAL for events in lists):
         raise InputError(f"a trial has from 1 to {MOST_IN_TRIAL} events")
-    for event in (event for events in lists for event in events):
-        if isinstance(event, Repeated):
-            raise InputError("a trial cannot itself be repeated trials")
-        if getattr(event, "failure", 0.0) > 0:
-            raise InputError("a trial whose drift may fail to hold cannot be repeated")
+    if any(getattr(event, "failure", 0.0) > 0 for events in lists for event in events):
+        raise InputError("a trial whose drift may fail to hold cannot be repeated")
+    sampled = {events for events in lists if not all(event.gaussian for event in events)}
+    if len(sampled) > MOST_SAMPLED_TRIALS:
+        raise InputError(
+            f"trials with noise that is not Gaussian come in {MOST_SAMPLED_TRIALS} kinds at most, "
+            f"not {len(sampled)}: give all settings the same steps and batch size"
+        )
     return lists
+
+
+def _in_trial(given: Any) -> Event:
+    """An event, as such or from JSON; what would nest is refused before it is read."""
+    repeated = isinstance(given, Repeated)
+    if repeated or (isinstance(given, Mapping) and given.get("kind") == Repeated.kind):
+        raise InputError("a trial cannot itself be repeated trials")
+    return given if isinstance(given, Event) else Event.from_dict(given)
 
 
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:

@@ -332,6 +332,7 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
         trials = [[(e["kind"], dict(e["parameters"])) for e in trial] for trial in given["trial"]]
         if any(name == "repeated" for trial in trials for name, _ in trial) or not trials:
             raise InputError("a trial has steps, and no trials of its own")
+        trials = _worst_trials(trials, neighbors)
         only_gaussian = all(name in ("gaussian", "selection") for t in trials for name, _ in t)
         known: dict[float, float] = {}
 
@@ -355,13 +356,29 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
         power = count * math.log(max(many * (1 + 1e-11), 1.0))
         weight *= math.exp(power) if power < _WIDEST else math.inf
         shift += count * more * (1 + 1e-11)
-        if len(lists) * len(trials) > 256:
+        if len(lists) * len(trials) > 32:
             raise InputError("so many searches over unlike settings cannot be checked")
         again = [
             [(k, {**g, "count": int(g.get("count", 1)) * count}) for k, g in t] for t in trials
         ]
         lists = [[*plain, *trial] for plain in lists for trial in again]
     return weight, shift, lists
+
+
+def _worst_trials(trials: list[list[Any]], neighbors: str) -> list[list[Any]]:
+    """Of the trials of Gaussian noise only that with the largest Σ count·μ², and all others."""
+    kept, worst, most = [], None, -1.0
+    for trial in trials:
+        square = 0.0
+        for kind, given in trial:
+            (loss, *_), count = _losses(kind, given, neighbors) if kind != "gamma" else ([None], 1)
+            mu = None if loss is None else _gaussian_mu(loss)
+            square += math.inf if mu is None else count * mu**2
+        if square == math.inf:
+            kept.append(trial)
+        elif square > most:
+            worst, most = trial, square
+    return kept if worst is None else [*kept, worst]
 
 
 def _expected(rate: float, eta: float) -> float:

@@ -28,7 +28,7 @@ made at all is excluded in both, which changes f′ by a constant factor only.
 Koskela, Redberg & Wang 2024 ("Privacy profiles for private selection") bound the profile of a
 search by that of a trial in the same spirit; the least x and the composition with other events
 are worked out above and in ``docs/decisions/0021``. Rényi divergences (`renyi_epsilon`) ask for a
-fifth to two fifths more noise; they are kept to show that.
+quarter to a half more noise; they are kept to show that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["Profile", "Unfolded", "rate_for", "renyi_epsilon", "shift", "unfold"
 Profile = Callable[[float], float]  # δ as a function of ε
 
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions
-MOST_COMBINATIONS = 256
+MOST_COMBINATIONS = 32
 FARTHEST = 500.0  # a shift beyond which nothing is claimed
 LARGEST = 700.0  # logarithm of a weight: a δ divided by so much is none
 
