@@ -211,7 +211,7 @@ def tuning() -> list[str]:
     found = run("bench_tuning.py")
     names = [name for name in found["rows"][0] if name != "epsilon"]
     return [
-        "Census table, δ = 1e-5, test accuracy: mean, and from the worst tenth to the best tenth of",
+        "Census table, δ = 1e-5, test accuracy: mean, and from the worst tenth to the best of",
         f"{found['runs']} runs (a guess: of every setting of the grid). The grid has 12 settings,",
         "clips of 0.01 to 1 and rates of 1 to 1000. Noise is that of a trial, in single fits.",
         "",

@@ -213,6 +213,11 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise AttributeError(str(error)) from error
         return int(self.best_estimator_.n_features_in_)
 
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Their names, if they had any."""
+        return np.asarray(self.best_estimator_.feature_names_in_)
+
     def predict(self, X: Any) -> np.ndarray:
         """What the best model predicts."""
         check_is_fitted(self, "best_estimator_")
