@@ -651,3 +651,73 @@ def test_price_draws_a_picture_and_refuses_what_has_no_price(here):
         "price", "pca-dim", "--n", 100, "--gap", 0.1, "--delta", 1e-5, "--base-epsilon", 1
     )
     assert "base_epsilon" in refused(*asked)
+
+
+# --- tuning ---------------------------------------------------------------------------------------
+
+
+def test_plan_says_when_tuning_is_worth_it(here):
+    options = ["--rows", 600, "--schema", "s.yaml", "--epsilon", 1, "--delta", 1e-5]
+    grid = ["--tune", "clip=0.02,0.1", "--tune", "momentum=0,0.9"]
+    said = run("plan", *options, *grid, "--trials", 5).stdout
+    assert "one of 4 settings" in said and "5 trials are expected" in said
+    assert "worth it" in said
+    facts = parsed("plan", *options, *grid)["tuning"]
+    assert facts["settings"] == 4 and facts["expected_trials"] == 10
+    assert 1.4 < facts["noise_ratio"] < 1.8
+    assert facts["shared_stages"]
+    assert [event["stage"] for event in facts["events"]] == ["PrivateCenter", "Search"]
+    assert facts["grid"][0] == {"clip": "0.02", "momentum": "0"}
+    assert "tuning" not in parsed("plan", *options)
+
+
+def test_fit_chooses_by_private_trials_and_certifies_all_of_them(here):
+    tuned = fitting("--tune", "clip=0.02,0.1", "--trials", 3, "--test", "test.csv")
+    facts = parsed(*tuned)
+    assert facts["chosen"]["clip"] in ("0.02", "0.1")
+    assert 0 <= facts["noisy_score"] <= 1
+    assert facts["test_accuracy"] > 0.6
+    claim = Certificate.load("model/certificate.json")
+    assert [expense.stage for expense in claim.events] == ["PrivateCenter", "Search"]
+    assert claim.plan["search"]["grid"] == ({"clip": "0.02"}, {"clip": "0.1"})
+    assert parsed("verify", "model")["holds"]
+    run("predict", "model", "test.csv", "--out", "p.csv")
+    said = run(*fitting("--tune", "clip=0.02,0.1", "--trials", 3, "--force")).stdout
+    assert "chosen by private trials" in said
+
+
+def test_stages_can_be_tuned_and_a_search_is_in_the_ledger(here):
+    run("ledger", "create", "l.db", "--dataset", "a", "--epsilon", 3, "--delta", 1e-3)
+    book = ["--ledger", "l.db", "--dataset", "a"]
+    facts = parsed(*fitting("--recipe", "jl", "--tune", "n_components=2,3", *book))
+    assert facts["chosen"]["n_components"] in ("2", "3")
+    claim = Certificate.load("model/certificate.json")
+    assert not claim.plan["search"]["shared_stages"]
+    (entry,) = parsed("ledger", "show", "l.db", "--dataset", "a")["charges"]
+    assert entry["outcome"] == "model" and entry["events"][-1]["kind"] == "repeated"
+    assert "does not allow" in refused(
+        *fitting("--tune", "clip=0.02,0.1", *book, out="other"), code=3
+    )
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--tune", "clip"], "clip=0.1,1"),
+        (["--tune", "clip="], "clip=0.1,1"),
+        (["--tune", "=1,2"], "clip=0.1,1"),
+        (["--tune", "clip=0.1,,1"], "clip=0.1,1"),
+        (["--tune", "clip=0.1,0.1"], "twice"),
+        (["--tune", "clip=0.1", "--tune", "clip=1"], "twice"),
+        (["--tune", "clip=0.1", "--option", "clip=1"], "twice"),
+        (["--tune", "clip=0.1,-1"], "clip must be"),
+        (["--tune", "clip=nan,1"], "clip must be"),
+        (["--tune", "epsilon=1,2"], "epsilon"),
+        (["--tune", "clip=0.1,1", "--trials", "0.5"], "at least 1"),
+        (["--trials", "5"], "say which"),
+        (["--tune", "clip=0.1,1", "--recipe", "plain-pca"], "plain stage"),
+    ],
+)
+def test_grids_that_make_no_sense_are_refused_before_a_row_is_read(here, words, says):
+    assert says in refused(*fitting(*words))
+    assert not (here / "model").exists()

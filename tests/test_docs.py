@@ -28,6 +28,7 @@ RUNNABLE = [
     "docs/rivals.md",
     "docs/theory.md",
     "docs/trainers.md",
+    "docs/tuning.md",
     "docs/tutorial.md",
 ]
 

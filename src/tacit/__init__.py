@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.pipelines import privatize
     from tacit.privacy import Budget, Certificate
     from tacit.recipes import recipe
+    from tacit.tuning import DPSearchCV
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ _HOMES = {
     "DPGeometricMedian": "tacit.median",
     "DPLinearClassifier": "tacit.estimators",
     "DPLinearRegressor": "tacit.estimators",
+    "DPSearchCV": "tacit.tuning",
     "Ledger": "tacit.ledger",
     "load": "tacit.models",
     "privatize": "tacit.pipelines",
@@ -41,6 +43,7 @@ __all__ = [
     "DPGeometricMedian",
     "DPLinearClassifier",
     "DPLinearRegressor",
+    "DPSearchCV",
     "Ledger",
     "load",
     "privatize",

@@ -79,6 +79,9 @@ it as often as there are steps, in their order."""
 
 OPTION = """Another setting of the recipe or its trainer, such as n_components=auto, center=False or
 clip=0.1; give it as often as there are settings."""
+TUNE = """Settings to choose from by private trials, such as clip=0.01,0.1,1: those that --option
+takes. Give it as often as there are settings; every combination may be tried."""
+TRIALS = """How many trials are expected; their number is drawn at random. 10 unless given."""
 PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Epsilon = Annotated[float, flag(EPSILON)]
@@ -92,6 +95,8 @@ Public = Annotated[
 ]
 Trainer = Annotated[str | None, flag("dp-gd, dpsgd or noisy-sgd, instead of the recipe's.")]
 Options = Annotated[list[str] | None, flag(OPTION)]
+Tune = Annotated[list[str] | None, flag(TUNE)]
+HowMany = Annotated[float | None, flag(TRIALS)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
 Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
@@ -167,6 +172,8 @@ def fit(
     strength: Strength = None,
     trainer: Trainer = None,
     option: Options = None,
+    tune: Tune = None,
+    trials: HowMany = None,
     stage: Stages = None,
     size: Annotated[int | None, flag("Public stand-in for a private number of rows.")] = None,
     loss: Loss = None,
@@ -197,12 +204,15 @@ def fit(
         --recipe pillar --public volunteers.parquet --test test.parquet
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --ledger ledger.db --dataset patients
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
+        --tune clip=0.01,0.1,1 --tune learning_rate=1,10
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
     more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
-    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
+    more |= {"options": tuple(option or ()), "tune": tuple(tune or ()), "trials": trials}
+    settings = tasks.Settings(epsilon, delta, *shared, **more)
     files: dict[str, Any] = {"schema": schema, "test": test, "public": public, "out": out}
     if (book := account(ledger, dataset)) is not None:
         files["ledger"] = book
@@ -254,6 +264,8 @@ def plan(
     strength: Strength = None,
     trainer: Trainer = None,
     option: Options = None,
+    tune: Tune = None,
+    trials: HowMany = None,
     stage: Stages = None,
     loss: Loss = None,
     steps: Steps = None,
@@ -268,19 +280,23 @@ def plan(
       tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --schema patients.yaml \\
         --recipe pillar --public volunteers.parquet
       tacit plan --epsilon 0.3 --delta 1e-6 --rows 50000 --columns 784 --classes 10
+      tacit plan --epsilon 1 --delta 1e-6 --rows 50000 --schema patients.yaml --tune clip=0.1,1
     """
     from tacit import tasks
 
     shared = (recipe, components, neighbors, loss, steps, arithmetic, tuple(stage or ()))
     more: dict[str, Any] = {"gap": gap, "strength": strength, "trainer": trainer}
-    settings = tasks.Settings(epsilon, delta, *shared, **more, options=tuple(option or ()))
+    more |= {"options": tuple(option or ()), "tune": tuple(tune or ()), "trials": trials}
+    settings = tasks.Settings(epsilon, delta, *shared, **more)
     facts: dict[str, Any] = {"columns": columns, "classes": classes, "public": public}
     calibrated = tasks.plan(settings, rows, schema=schema, **facts)
     events = tasks.events(calibrated)
+    search = tasks.tuning(settings, rows, schema=schema, **facts) if tune else None
     if as_json:
         relation = calibrated.plan.neighbors
         budget = {"epsilon": epsilon, "delta": delta, "neighbors": relation}
-        dump({**budget, "events": events, "plan": calibrated.to_dict()})
+        extra = {} if search is None else {"tuning": search.to_dict()}
+        dump({**budget, "events": events, "plan": calibrated.to_dict(), **extra})
         return
     say(f"{calibrated.explain()}\n")
     say(f"{'':<16}{'noise':>9}{'times':>7}{'epsilon alone':>15}{'share':>8}")
@@ -289,6 +305,8 @@ def plan(
         alone, share = event["epsilon_alone"], event["share"]
         say(f"{event['stage']:<16}{noise:>9.4g}{count:>7}{alone:>15.4g}{share:>8.1%}")
     say(f"{'together':<32}{epsilon:>15.4g}{1:>8.1%}")
+    if search is not None:
+        say(f"\n{search.explain()}")
 
 
 @app.command()
@@ -423,6 +441,9 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
         return
     claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
     say(f"Fitted to {facts['train_rows']:,} rows with {claim}.")
+    if "chosen" in facts:
+        words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
+        say(f"  {'chosen by private trials':<33}{words}")
     for key, label in SCORES.items():
         if key in facts:
             say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")
@@ -434,6 +455,7 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
 SEEDED = """WARNING: with --seed the noise can be foretold.
 This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
 SCORES = {
+    "noisy_score": "its score there, through noise",
     "test_accuracy": "test accuracy, with privacy",
     "nonprivate_accuracy": "the same without privacy",
     "majority_accuracy": "always the most common class",

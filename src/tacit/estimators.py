@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,20 +38,74 @@ from tacit.trainers import DPGD, GradientTrainer
 __all__ = ["DPLinearClassifier", "DPLinearRegressor"]
 
 
+class Problem(NamedTuple):
+    """Rows and targets of a fit, checked; ``classes`` is None for regression."""
+
+    rows: Rows
+    values: Any  # an array, or parts of one on a cluster
+    classes: np.ndarray | None
+    said: tuple[str, ...]
+
+    @property
+    def many(self) -> int:
+        """Number of classes; 0 for regression."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def targets(self, loss: Loss) -> Any:
+        """Targets as a loss takes them."""
+        return each(self.values, partial(loss.targets, outputs=self.outputs(loss)))
+
+    def outputs(self, loss: Loss) -> int:
+        """Scores of a row."""
+        return 1 if self.classes is None else loss.outputs(len(self.classes))
+
+
 class _DPLinear(BaseEstimator):
     """What classifier and regressor share."""
 
     intercept_: Any
 
+    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        """The public model to begin at, for the scores of a loss."""
+        raise NotImplementedError
+
+    def _loss_of(self, classes: int) -> Loss:
+        """The loss that is minimised, for so many classes."""
+        raise NotImplementedError
+
+    def _go(self, problem: Problem, budget: Budget, before: Fit | None) -> Self:
+        """Fit to a problem, or go on from ``before``."""
+        loss = self._loss_of(problem.many)
+        plan = self._plan(loss, problem.rows, budget, before)
+        start = None if before is None else (before.coef, before.intercept)
+        if before is None:
+            start = self._start(problem, loss)
+        fit = self._fit_rows(
+            plan,
+            problem.rows,
+            problem.targets(loss),
+            problem.many,
+            problem.said if before is None else (),
+            start=start,
+            before=before,
+        )
+        self._keep(fit, problem)
+        return self
+
     def _plan(
-        self, loss: Loss, rows: Rows, budget: Budget | None = None, before: Fit | None = None
+        self,
+        loss: Loss,
+        rows: Rows | None = None,
+        budget: Budget | None = None,
+        before: Fit | None = None,
     ) -> Plan:
         """The whole plan, or what comes after ``before`` for a budget more."""
         stages: Any = self.stages if before is None else before.told
         if isinstance(stages, str):
             if stages != "auto":
                 raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
-            first = (Root(),) if rows.bytes else ()  # bytes are intensities: pixels, or counts
+            known = rows is not None and rows.bytes
+            first = (Root(),) if known else ()  # bytes are intensities: pixels, or counts
             stages = (*first, Normalize())
             if not getattr(self.trainer, "local", False):  # there, nobody may see all rows
                 stages = (*stages, PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
@@ -231,10 +285,7 @@ class _DPLinear(BaseEstimator):
         calibrated = plan.calibrate(
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
-        if start is not None and before is None:
-            assumptions = [*assumptions, "the model that training starts from is public"]
-        if isinstance(self.stages, str) and rows.bytes:
-            assumptions = [*assumptions, "that the cells are bytes, 0 to 255, is public"]
+        assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             fit = calibrated.run(
@@ -250,7 +301,14 @@ class _DPLinear(BaseEstimator):
             fit = replace(fit, certificate=before.certificate.then(fit.certificate))
         return fit
 
-    def _keep(self, fit: Fit) -> None:
+    def _taken(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None) -> list[str]:
+        """What is taken as public besides what every plan says."""
+        said = [] if start is None else ["the model that training starts from is public"]
+        if isinstance(self.stages, str) and rows.bytes:
+            said.append("that the cells are bytes, 0 to 255, is public")
+        return said
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
         self._last = fit
         self.plan_ = fit.plan
         self.certificate_ = fit.certificate
@@ -449,34 +507,33 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         return self._learn(X, y, more, self.classes_, before)
 
     def _learn(self, X: Any, y: Any, budget: Budget, given: Any, before: Fit | None = None) -> Self:
+        return self._go(self._problem(X, y, given, reset=before is None), budget, before)
+
+    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+        """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        rows, y = self._rows(X, reset=before is None, y=y)
+        rows, y = self._rows(X, reset=reset, y=y)
         if isinstance(X, Scan) and y is None:
             classes, index, assumption = self._scanned_classes(X, given)
         else:
             classes, index, assumption = self._classes(labels_of(y, rows), given)
-        loss = self._loss(len(classes))
-        plan = self._plan(loss, rows, budget, before)
-        outputs = loss.outputs(len(classes))
-        start = None if before is None else (before.coef, before.intercept)
-        if before is None and self.start is not None:
-            start = starting.for_classes(self.start, classes, outputs)
-        said = [assumption] if before is None else []
-        fit = self._fit_rows(
-            plan,
-            rows,
-            each(index, partial(loss.targets, outputs=outputs)),
-            len(classes),
-            said,
-            start=start,
-            before=before,
-        )
-        self._keep(fit)
-        self.classes_ = classes
-        if len(classes) == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
+        return Problem(rows, index, classes, (assumption,))
+
+    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        if self.start is None:
+            return None
+        assert problem.classes is not None
+        return starting.for_classes(self.start, problem.classes, problem.outputs(loss))
+
+    def _loss_of(self, classes: int) -> Loss:
+        return self._loss(classes)
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
+        super()._keep(fit, problem)
+        self.classes_ = np.asarray(problem.classes)
+        if problem.many == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
             self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
-        return self
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
         seen = labels
@@ -636,33 +693,35 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         return self._learn(X, y, *self._more(epsilon, delta))
 
     def _learn(self, X: Any, y: Any, budget: Budget, before: Fit | None = None) -> Self:
+        return self._go(self._problem(X, y, reset=before is None), budget, before)
+
+    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+        """Rows and targets, checked and mapped to [-1, 1]."""
         self._require_account()
         self._require_separate(X)
+        self._loss_of(0)
+        middle, half = self._target_scale()
+        rows, y = self._rows(X, reset=reset, y=y)
+        values = X.numbers() if isinstance(X, Scan) and y is None else y
+        targets = scaled(labels_of(values, rows), middle, half)
+        return Problem(rows, targets, None, ("the limits of the target were given in advance",))
+
+    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        return (
+            None if self.start is None else starting.for_target(self.start, *self._target_scale())
+        )
+
+    def _loss_of(self, classes: int) -> Loss:
         loss = get_loss(self.loss)
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
+        return loss
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
+        super()._keep(fit, problem)
         middle, half = self._target_scale()
-        rows, y = self._rows(X, reset=before is None, y=y)
-        given = X.numbers() if isinstance(X, Scan) and y is None else y
-        targets = scaled(labels_of(given, rows), middle, half)
-        start = None if before is None else (before.coef, before.intercept)
-        if before is None and self.start is not None:
-            start = starting.for_target(self.start, middle, half)
-        said = ["the limits of the target were given in advance"] if before is None else []
-        plan = self._plan(loss, rows, budget, before)
-        fit = self._fit_rows(
-            plan,
-            rows,
-            each(targets, partial(loss.targets, outputs=1)),
-            0,
-            said,
-            start=start,
-            before=before,
-        )
-        self._keep(fit)
         self.coef_ = fit.coef[0] * half
         self.intercept_ = float(fit.intercept[0] * half + middle)
-        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The predicted target."""

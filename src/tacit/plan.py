@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -28,7 +28,12 @@ from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
-from tacit.privacy.accountants import PLD_SLACK, accountant_for, gaussian_mu
+from tacit.privacy.accountants import (
+    PLD_SLACK,
+    accountant_for,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense
@@ -45,7 +50,7 @@ from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.movement import TARGET, Movement
 
-__all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
+__all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages", "settle"]
 
 MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
 
@@ -102,8 +107,24 @@ class Plan:
         """Whether any stage looks at the rows without noise, so that they drift."""
         return any(isinstance(stage, PlainStage) for stage in self.stages)
 
+    def stage_noise(self) -> dict[int, float]:
+        """Noise multiplier of every stage that pays, by position."""
+        unit, mu = sensitivity(self.neighbors), gaussian_mu(self.budget.epsilon, self.budget.delta)
+        return {
+            i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
+            for i, stage in enumerate(self.stages)
+            if stage.pays and not self.fitted
+        }
+
+    def stage_events(self) -> list[tuple[str, Event]]:
+        """What the stages spend that pay, by name."""
+        noise = self.stage_noise().items()
+        return [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise]
+
     @of_public_facts
-    def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedPlan:
+    def calibrate(
+        self, *, size: int, columns: int, classes: int = 0, training: float | None = None
+    ) -> CalibratedPlan:
         """Fix every setting and all noise from public facts.
 
         Parameters
@@ -114,6 +135,9 @@ class Plan:
             Columns of the table or array.
         classes : int
             Number of classes; 0 for regression.
+        training : float, optional
+            What training by itself may cost, as Gaussian μ, whatever the stages leave of the
+            budget: for a plan that is one of several trials (`tacit.search`).
         """
         if size < 1:
             raise InputError("there are no rows to learn from")
@@ -122,12 +146,8 @@ class Plan:
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
-        noise = {
-            i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
-            for i, stage in enumerate(self.stages)
-            if stage.pays and not self.fitted
-        }
-        fixed = [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise.items()]
+        noise = self.stage_noise()
+        fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
         test_share = max((_share(stage) for stage in self.stages if stage.tested), default=0.0)
         spent = math.fsum((unit / (z * mu)) ** 2 for z in noise.values()) + test_share**2
@@ -136,7 +156,7 @@ class Plan:
                 "the stages before training ask for the whole budget; lower their shares",
                 remaining=0.0,
             )
-        free = mu * math.sqrt(1 - spent) / unit
+        free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
         stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
         way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
@@ -180,8 +200,13 @@ class Plan:
             moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = chain.sampled(facts, trainer, moves, left_over)
 
+        counted = fixed
+        if training is not None:
+            left_over = Budget(gaussian_epsilon(training, left_over.delta), left_over.delta)
+            counted = []
+
         def events(z: float) -> list[Event]:
-            return [event for _, event in (*fixed, *trainer.events(z, facts))]
+            return [event for _, event in (*counted, *trainer.events(z, facts))]
 
         z = calibrate(events, left_over, self.neighbors)
         listed = (*fixed, *trainer.events(z, facts))
@@ -224,6 +249,8 @@ class CalibratedPlan:
         The private test of the plain stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
+    search : mapping or None
+        What this plan was chosen from by private trials, in public words; None if it was not.
     """
 
     plan: Plan
@@ -239,6 +266,7 @@ class CalibratedPlan:
     moves: Movement | None = None
     test: Test | None = None
     draws: int = 0
+    search: Mapping[str, Any] | None = None
 
     @property
     def arithmetic(self) -> Literal["exact", "strict", "rounded", "fast"]:
@@ -264,6 +292,22 @@ class CalibratedPlan:
         and counts as spent from then on, whatever happens.
         """
         key = key or Key.fresh()
+        self.suits(rows)
+        self.starts(start)
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "start": start}
+        if ledger is None:
+            return self._fit(rows, targets, key, entry=None, **how)
+        entry = self.reserve(ledger, key)
+        try:
+            fit = self._fit(rows, targets, key, entry=entry, **how)
+        except TestFailed as failed:
+            settle(entry, "test failed", failed.certificate)
+            raise
+        settle(entry, "model", fit.certificate)
+        return fit
+
+    def suits(self, rows: Rows) -> None:
+        """Refuse rows that the plan was not made for, before anything is spent."""
         plan, size = self.plan, self.facts.size
         if plan.neighbors != "add_or_remove_one" and rows.n != size:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
@@ -276,24 +320,14 @@ class CalibratedPlan:
                 require_room(rows, stage.name, self.columns)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
-        if start is not None and not self.trainer.takes_start:
-            raise InputError(f"{self.trainer.name} begins at zero: it takes no model to start from")
-        if start is not None:
-            self._check_start(start[0])
-        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "start": start}
-        if ledger is None:
-            return self._fit(rows, targets, key, entry=None, **how)
-        entry = self._reserve(ledger, key)
-        try:
-            fit = self._fit(rows, targets, key, entry=entry, **how)
-        except TestFailed as failed:
-            _settle(entry, "test failed", failed.certificate)
-            raise
-        _settle(entry, "model", fit.certificate)
-        return fit
 
-    def _check_start(self, coef: np.ndarray) -> None:
-        """Refuse, before anything is spent, coefficients of another shape."""
+    def starts(self, start: tuple[np.ndarray, np.ndarray] | None) -> None:
+        """Refuse, before anything is spent, a start of another shape, or one that is not taken."""
+        if start is None:
+            return
+        if not self.trainer.takes_start:
+            raise InputError(f"{self.trainer.name} begins at zero: it takes no model to start from")
+        coef = start[0]
         stages, wide = list(self.plan.stages), self.columns
         while stages and stages[-1].affine:
             stages.pop()
@@ -306,7 +340,7 @@ class CalibratedPlan:
                 f"{', '.join(stage.name for stage in stages) or 'no stage'}"
             )
 
-    def _reserve(self, ledger: Ledger, key: Key) -> Reservation:
+    def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""
         if not isinstance(ledger, Ledger):
             raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
@@ -317,7 +351,9 @@ class CalibratedPlan:
             )
         plan = self.plan
         steps = [stage.name for stage in plan.stages] + [self.trainer.name]
-        said = {"steps": steps, "loss": plan.loss.name, "rows": self.facts.size}
+        said: dict[str, Any] = {"steps": steps, "loss": plan.loss.name, "rows": self.facts.size}
+        if self.search is not None:
+            said["search"] = {k: v for k, v in self.search.items() if k != "grid"}
         return ledger.reserve(
             self.spent,
             neighbors=plan.neighbors,
@@ -339,6 +375,28 @@ class CalibratedPlan:
         start: tuple[np.ndarray, np.ndarray] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
+        seen = self.prepare(rows, key, assumptions=assumptions, progress=progress, entry=entry)
+        weights = self.trainer.train(
+            self.engine(seen, targets),
+            self.noise_multiplier,
+            self.facts_for(seen),
+            key,
+            progress=progress,
+            moves=self.moves,
+            start=self.weights(start, seen),
+        )
+        return self.conclude(seen, weights, key, assumptions=assumptions, entry=entry)
+
+    def prepare(
+        self,
+        rows: Rows,
+        key: Key,
+        *,
+        assumptions: Sequence[str] = (),
+        progress: Progress = silent,
+        entry: Reservation | None = None,
+    ) -> Prepared:
+        """Fit the stages; what a test finds goes into a certificate."""
         plan, size = self.plan, self.facts.size
         strict = self.arithmetic == "strict"
         fitted: list[Stage] = []  # what maps rows at prediction
@@ -383,40 +441,75 @@ class CalibratedPlan:
         shift = None
         if self.moves is None and fitted and isinstance(fitted[-1], PrivateCenter):
             seen, shift = before, fitted[-1].mean_  # centre implicitly: sparse stays so
-        bias = float(self.trainer.bias) * self.facts.bound if plan.fit_intercept else 0.0
-        if self.moves is not None and plan.loss.task == "regression":
-            targets = each(targets, _in_range)  # what the constants of drift rest on
         if strict:
             check_places(seen)
-        make: Any = ClusterEngine if seen.spread else Engine
-        engine = make(
-            seen,
+        return Prepared(seen, tuple(fitted), tuple(told), shift)
+
+    @property
+    def bias(self) -> float:
+        """Size of the constant feature that carries the intercept; 0 for none."""
+        size = float(self.trainer.bias) * self.facts.bound
+        return size if self.plan.fit_intercept else 0.0
+
+    def engine(self, prepared: Prepared, targets: Any) -> Any:
+        """Sums over the prepared rows, wherever they are."""
+        plan = self.plan
+        if self.moves is not None and plan.loss.task == "regression":
+            targets = each(targets, _in_range)  # what the constants of drift rest on
+        make: Any = ClusterEngine if prepared.rows.spread else Engine
+        return make(
+            prepared.rows,
             targets,
             plan.loss,
-            intercept=bias,
+            intercept=self.bias,
             arithmetic=self.arithmetic,
-            shift=shift,
+            shift=prepared.shift,
             blanks=any(stage.blanks for stage in plan.stages),
             split=self.trainer.split(self.facts),
         )
-        facts = self.facts
-        if fitted and isinstance(fitted[-1], PublicPrecondition):
-            facts = replace(facts, scales=tuple(fitted[-1].scale_.tolist()))
-        weights = self.trainer.train(
-            engine,
-            self.noise_multiplier,
-            facts,
-            key,
-            progress=progress,
-            moves=self.moves,
-            start=None if start is None else _weights(start, fitted, bias),
-        )
+
+    def weights(
+        self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
+    ) -> np.ndarray | None:
+        """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages."""
+        if start is None:
+            return None
+        coef, intercept = start
+        tail: list[Stage] = []
+        for stage in reversed(prepared.fitted):
+            if not stage.affine:
+                break
+            tail.append(stage)
+        for stage in reversed(tail):
+            coef, intercept = stage.unfold(coef, intercept)
+        bias = self.bias
+        return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
+
+    def facts_for(self, prepared: Prepared) -> Facts:
+        """Facts, with the public scales of the last stage."""
+        last = prepared.fitted[-1] if prepared.fitted else None
+        if isinstance(last, PublicPrecondition):
+            return replace(self.facts, scales=tuple(last.scale_.tolist()))
+        return self.facts
+
+    def conclude(
+        self,
+        prepared: Prepared,
+        weights: np.ndarray,
+        key: Key,
+        *,
+        assumptions: Sequence[str] = (),
+        entry: Reservation | None = None,
+        created: datetime | None = None,
+    ) -> Fit:
+        """The model of these weights, and its certificate, of now or of an earlier time."""
         coef = weights[: self.facts.features].T.copy()
-        intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
-        certificate = self.certify(key, told, assumptions, entry)
+        intercept = weights[-1] * self.bias if self.plan.fit_intercept else np.zeros(len(coef))
+        certificate = self.certify(key, prepared.told, assumptions, entry, created)
+        fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
-        return Fit(coef, intercept, tuple(fitted), certificate, self, tuple(told))
+        return Fit(coef, intercept, tuple(fitted), certificate, self, prepared.told)
 
     def _require_pass(
         self, margin: float, key: Key, assumptions: Sequence[str], entry: Reservation | None
@@ -440,6 +533,7 @@ class CalibratedPlan:
         fitted: Sequence[Stage],
         assumptions: Sequence[str] = (),
         entry: Reservation | None = None,
+        created: datetime | None = None,
     ) -> Certificate:
         """The certificate of one run with these fitted stages, and its entry in a ledger."""
         plan, budget = self.plan, self.plan.budget
@@ -464,7 +558,7 @@ class CalibratedPlan:
             numerical_delta=self.numerical_delta,
             plan=self.to_dict(fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
             versions=_versions(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
         )
 
     def assumptions(self) -> list[str]:
@@ -476,7 +570,17 @@ class CalibratedPlan:
         else:
             said.append(f"the number of rows, {size}, is public")
         said.append(f"the names and the number of the columns, {self.columns}, are public")
-        said.append("all settings of the plan were chosen without looking at the private rows")
+        said.append(
+            "all settings of the plan were chosen without looking at the private rows"
+            if self.search is None
+            else "what was to be tried, and how the number of trials was drawn, were chosen "
+            "without looking at the private rows"
+        )
+        if self.search is not None:
+            said.append(
+                "how many trials were made, how long they took, and every trial but the best stay "
+                "unknown"
+            )
         said += [
             f"{stage.name}: {stage.assumption()}" for stage in plan.stages if stage.assumption()
         ]
@@ -527,6 +631,7 @@ class CalibratedPlan:
             if behind is not None and behind.total:
                 entry["drift"] = behind.to_dict()
             stages.append(entry)
+        chosen = {} if self.search is None else {"search": dict(self.search)}
         return {
             "rows": self.facts.size,
             "columns": self.columns,
@@ -537,6 +642,7 @@ class CalibratedPlan:
             "intercept": self.plan.fit_intercept,
             "stages": stages,
             "trainer": {"name": self.trainer.name, "parameters": self.trainer.parameters()},
+            **chosen,
         }
 
     @of_public_facts
@@ -577,6 +683,12 @@ class CalibratedPlan:
             f"gradient that is {_listed(mean, 3)} clips a coordinate."
         )
         lines += [trainer.remark()] if trainer.remark() else []
+        if self.search is not None:
+            lines.append(
+                f"Chosen by private trials from {self.search['settings']} settings; about "
+                f"{self.search['expected_trials']:.3g} were expected, each with this noise and a "
+                "noisy score, and all of them are in the account."
+            )
         drawn = [b for _, b in facts.shifts]
         if drawn:
             lines.append(
@@ -615,6 +727,20 @@ class CalibratedPlan:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """Rows behind their stages, as the trainer sees them.
+
+    ``fitted`` maps rows at prediction; ``told`` is what a certificate may describe; ``shift`` is a
+    public vector that the engine subtracts, so that sparse rows stay sparse.
+    """
+
+    rows: Rows
+    fitted: tuple[Stage, ...]
+    told: tuple[Stage, ...]
+    shift: np.ndarray | None
+
+
+@dataclass(frozen=True)
 class Fit:
     """A model: scores of a row are coef · stages(row) + intercept.
 
@@ -630,21 +756,6 @@ class Fit:
     told: tuple[Stage, ...] = ()  # all stages as they were fitted, plain ones excepted
 
 
-def _weights(
-    start: tuple[np.ndarray, np.ndarray], fitted: Sequence[Stage], bias: float
-) -> np.ndarray:
-    """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages."""
-    coef, intercept = start
-    tail: list[Stage] = []
-    for stage in reversed(fitted):
-        if not stage.affine:
-            break
-        tail.append(stage)
-    for stage in reversed(tail):
-        coef, intercept = stage.unfold(coef, intercept)
-    return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
-
-
 def _in_range(targets: np.ndarray) -> np.ndarray:
     return np.clip(targets, -TARGET, TARGET)
 
@@ -658,7 +769,7 @@ def _share(stage: Stage) -> float:
     return float(getattr(stage, "share", 0.0))
 
 
-def _settle(entry: Reservation, outcome: str, certificate: Certificate) -> None:
+def settle(entry: Reservation, outcome: str, certificate: Certificate) -> None:
     """Record what came of a plan. Its budget is spent either way, so a model is not thrown away."""
     try:
         entry.commit(outcome, certificate.digest)

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from sklearn.base import clone
 
 from tacit import chain
 from tacit.data.readers import read_table, write_predictions
@@ -41,7 +43,9 @@ from tacit.progress import Progress, silent
 from tacit.recipes import RECIPES, parse_stage, recipe
 from tacit.report import render_html
 from tacit.report.price import plot_price
+from tacit.search import CalibratedSearch, Search, Trials
 from tacit.stages import Encode, FillGaps, Normalize, PlainImpute, Stage
+from tacit.tuning import choose
 
 __all__ = [
     "FILES",
@@ -58,6 +62,7 @@ __all__ = [
     "plan",
     "predict",
     "price",
+    "tuning",
     "verify",
 ]
 
@@ -93,12 +98,16 @@ class Settings:
     strength: float | None = None
     trainer: str | None = None
     options: tuple[str, ...] = ()
+    tune: tuple[str, ...] = ()
+    trials: float | None = None
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
         sensitivity(chain.relation(self.neighbors, ()))
         if self.components not in (None, "auto") and not str(self.components).isdecimal():
             raise InputError(f"components={self.components} must be a whole number or auto")
+        if self.trials is not None and not self.tune:
+            raise InputError("trials are made to tune settings: say which, as in clip=0.01,0.1")
         for name in ("components", "steps"):
             if (value := getattr(self, name)) not in (None, "auto") and int(value) < 1:
                 raise InputError(f"{name}={value} must be at least 1")
@@ -122,6 +131,48 @@ class Settings:
             raise InputError("stages of your own take their settings themselves, in brackets")
         return recipe(self.recipe, **options) | {"stages": [parse_stage(s) for s in self.stages]}
 
+    def candidates(self, public: Any = None) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+        """Stages and trainer of every setting to be tried, and what it sets, in words.
+
+        Stages that do not differ are the same objects: they are fitted once.
+        """
+        words = _combinations(self.tune)
+        found = [
+            replace(self, options=self.options + tuple(f"{k}={v}" for k, v in one.items()))
+            for one in words
+        ]
+        parts = [each.parts(public) for each in found]
+        if all(repr(part["stages"]) == repr(parts[0]["stages"]) for part in parts):
+            parts = [part | {"stages": parts[0]["stages"]} for part in parts]
+        return parts, words
+
+    @property
+    def how_often(self) -> Trials:
+        """How many trials are made."""
+        return Trials() if self.trials is None else Trials(self.trials)
+
+
+def _combinations(tune: Sequence[str]) -> list[dict[str, str]]:
+    """Every setting of a grid in words such as ``clip=0.01,0.1,1``.
+
+    Examples
+    --------
+    >>> _combinations(["clip=0.1,1"])
+    [{'clip': '0.1'}, {'clip': '1'}]
+    """
+    grid: dict[str, list[str]] = {}
+    for text in tune:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        listed = [value.strip() for value in values.split(",")]
+        if not (equals and name.isidentifier() and all(listed)):
+            raise InputError(f"{text!r:.80} is no list of settings; write for instance clip=0.1,1")
+        if name in grid:
+            raise InputError(f"{name} is given twice")
+        if len(set(listed)) < len(listed):
+            raise InputError(f"{name} has a value twice, which would be tried twice as often")
+        grid[name] = listed
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
 
 def plan(
     settings: Settings,
@@ -132,16 +183,66 @@ def plan(
     classes: int | None = None,
     public: Table | PathLike | None = None,
 ) -> CalibratedPlan:
-    """The split and the noise of a fit, from public facts; 0 classes: a target of numbers."""
+    """The split and the noise of a fit, from public facts; 0 classes: a target of numbers.
+
+    What would be tuned is left as it is by itself: see `tuning`.
+    """
+    facts = _public_facts(schema, columns, classes)
+    seen = _public_features(public, facts.schema)
+    return facts.plan(settings, settings.parts(seen)).calibrate(**facts.sizes(rows))
+
+
+def tuning(
+    settings: Settings,
+    rows: int,
+    *,
+    schema: Schema | PathLike | None = None,
+    columns: int | None = None,
+    classes: int | None = None,
+    public: Table | PathLike | None = None,
+) -> CalibratedSearch:
+    """The noise of a search, from public facts, as `plan` has that of a fit."""
+    facts = _public_facts(schema, columns, classes)
+    parts, words = settings.candidates(_public_features(public, facts.schema))
+    encode = None if facts.schema is None else Encode(facts.schema)
+    plans = tuple(facts.plan(settings, part, encode) for part in parts)
+    return Search(plans, settings.how_often, tuple(words)).calibrate(**facts.sizes(rows))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of a table before it is read."""
+
+    schema: Schema | None
+    columns: int
+    classes: int
+
+    def sizes(self, rows: int) -> dict[str, int]:
+        return {"size": rows, "columns": self.columns, "classes": self.classes}
+
+    def plan(
+        self, settings: Settings, parts: Mapping[str, Any], encode: Encode | None = None
+    ) -> Plan:
+        """Stages and trainer as a plan for such a table."""
+        stages, count = parts["stages"], self.classes
+        if self.schema is not None:
+            stages = [encode or Encode(self.schema), *stages]
+        loss = get_loss(settings.loss or {0: "squared", 2: "logistic"}.get(count, "softmax"))
+        if (loss.task == "regression") != (count == 0):
+            raise InputError(
+                f"loss={loss.name!r} is for {loss.task}, which does not suit the target"
+            )
+        budget = Budget(settings.epsilon, settings.delta)
+        neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
+        whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
+        return replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
+
+
+def _public_facts(
+    schema: Schema | PathLike | None, columns: int | None, classes: int | None
+) -> _Facts:
     schema = None if schema is None else Schema.of(schema)
-    seen = None
-    if public is not None:
-        table = _read(public)
-        seen = _numbers(table) if schema is None else _features(table, schema)
-    parts = settings.parts(seen)
-    stages = parts["stages"]
     if schema is not None:
-        stages = [Encode(schema), *stages]
         known = 0 if schema.target_bounds else len(schema.classes or ()) or classes
         if columns is not None or classes not in (None, known):
             raise InputError("columns and classes come from the schema; do not give others")
@@ -151,14 +252,14 @@ def plan(
     count = 2 if classes is None else classes
     if count < 0 or count == 1:
         raise InputError(f"classes={count} must be at least 2, or 0 for a target of numbers")
-    loss = get_loss(settings.loss or {0: "squared", 2: "logistic"}.get(count, "softmax"))
-    if (loss.task == "regression") != (count == 0):
-        raise InputError(f"loss={loss.name!r} is for {loss.task}, which does not suit the target")
-    budget = Budget(settings.epsilon, settings.delta)
-    neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
-    whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
-    whole = replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
-    return whole.calibrate(size=rows, columns=columns, classes=count)
+    return _Facts(schema, columns, count)
+
+
+def _public_features(public: Table | PathLike | None, schema: Schema | None) -> Any:
+    if public is None:
+        return None
+    table = _read(public)
+    return _numbers(table) if schema is None else _features(table, schema)
 
 
 def price(
@@ -191,6 +292,7 @@ class Fitted:
     estimator: Estimator
     out: Path
     results: Mapping[str, Any] = field(default_factory=dict)
+    best: Mapping[str, Any] = field(default_factory=dict)  # of private trials, if there were any
 
     def to_dict(self) -> dict[str, Any]:
         claim = self.estimator.certificate_
@@ -198,7 +300,8 @@ class Fitted:
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
-        return {**facts, "train_rows": claim.plan["rows"], **scores, **entry, "out": str(self.out)}
+        facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        return {**facts, **scores, **entry, "out": str(self.out)}
 
 
 def fit(
@@ -227,7 +330,9 @@ def fit(
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     _require_other_file(table, public)
     with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
-        parts = settings.parts(None if public is None else _features(_read(public), schema))
+        seen = None if public is None else _features(_read(public), schema)
+        listed, words = settings.candidates(seen)
+        parts = listed[0]
         train = _open(table, memory)
         rows: Any = _features(train, schema)
         if isinstance(train, Scan):
@@ -252,8 +357,13 @@ def fit(
             if schema.target_bounds is None
             else DPLinearRegressor(*budget, target_bounds=schema.target_bounds, **options)
         )
+        best: dict[str, Any] = {}
         try:
-            estimator.fit(rows, labels)
+            if settings.tune:
+                how = settings.how_often
+                estimator, best = _tuned(estimator, listed, words, how, (rows, labels))
+            else:
+                estimator.fit(rows, labels)
         except TestFailed as failed:  # the budget is spent all the same: that stays on record
             write_together(directory, {CERTIFICATE: failed.certificate.save})
             raise
@@ -265,7 +375,26 @@ def fit(
         page = render_html(certificate.to_dict(), results=shown).encode()
         writers = (partial(save, estimator), certificate.save, lambda path: write_bytes(path, page))
         write_together(directory, dict(zip(FILES, writers, strict=True)))
-    return Fitted(estimator, Path(out), results)
+    return Fitted(estimator, Path(out), results, best)
+
+
+def _tuned(
+    estimator: Estimator,
+    parts: Sequence[Mapping[str, Any]],
+    words: Sequence[dict[str, str]],
+    trials: Trials,
+    table: tuple[Any, Any],
+) -> tuple[Estimator, dict[str, Any]]:
+    """The best of private trials, and what it sets."""
+    encode = estimator.stages[0]
+    found: dict[int, list[Stage]] = {}  # the same list wherever the stages are the same
+    candidates = []
+    for part in parts:
+        stages = found.setdefault(id(part["stages"]), [encode, *part["stages"]])
+        candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
+    chosen = choose(candidates, words, trials, *table)
+    best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
+    return chosen.estimator, best
 
 
 def inspect(

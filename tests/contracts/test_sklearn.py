@@ -6,14 +6,19 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit.plan
-from tacit import DPLinearClassifier, DPLinearRegressor
-from tacit.trainers import DPSGD
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit.trainers import DPGD, DPSGD
 
 ESTIMATORS = [
     DPLinearClassifier(),
     DPLinearClassifier(loss="hinge"),
     DPLinearRegressor(target_bounds=(-1000, 1000)),
     DPLinearRegressor(target_bounds=(-1000, 1000), trainer=DPSGD()),
+    DPSearchCV(
+        DPLinearClassifier(trainer=DPGD(steps=20), random_state=0),
+        {"trainer__clip": [0.04, 0.1]},
+        trials=1.5,
+    ),
 ]
 
 

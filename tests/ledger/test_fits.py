@@ -25,7 +25,7 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.privacy import Certificate
 from tacit.privacy.accountants import gaussian_epsilon
 from tacit.stages import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
-from tacit.trainers import DPGD, DPSGD
+from tacit.trainers import DPGD, DPSGD, GammaSGD, IteratedSGD
 from tacit.trainers.storage import DenseStore
 
 RNG = np.random.default_rng(0)
@@ -334,3 +334,14 @@ assert ledger.check() == []
     subprocess.run([sys.executable, "-c", code], check=True)
     assert ledger.remaining().plans == 6
     assert ledger.remaining().unfinished == 0
+
+
+@pytest.mark.parametrize("trainer", [GammaSGD(steps=4, batch_size=60), IteratedSGD(steps=6)])
+def test_every_trainer_can_be_charged(ledger, trainer):
+    options = {"trainer": trainer, "arithmetic": "fast", "fit_intercept": False}
+    classifier(ledger, 0.5, **options).fit(X, Y)
+    classifier(ledger, 0.5).fit(X, Y)
+    spent = ledger.remaining().spent
+    assert 0.5 < spent < 1.0  # composed jointly
+    assert [charge.outcome for charge in ledger.charges()] == ["model", "model"]
+    assert ledger.check() == []

@@ -14,7 +14,7 @@ from tacit.ledger.tally import Limits, Spending, Tally
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.plan import Plan
-from tacit.privacy import Budget, Gaussian, PoissonGaussian
+from tacit.privacy import Budget, Gamma, Gaussian, Iterated, PoissonGaussian, Repeated, recheck
 from tacit.privacy.accountants import PLD_SLACK, epsilon, gaussian_epsilon, gaussian_mu
 from tacit.stages import ClipNorm, PrivateCenter
 from tacit.trainers import DPGD, DPSGD
@@ -201,3 +201,61 @@ def test_spendings_that_cannot_be_believed(given_, words):
     whole = {"events": (("a", Gaussian(1.0)),), "draws": 0, "failure": 0.0} | given_
     with pytest.raises(InputError, match=words):
         Spending(**whole)
+
+
+# --- kinds that are neither Gaussian nor sampled --------------------------------------------------
+
+
+def as_steps(*events):
+    return [(event.kind, event.to_dict()["parameters"]) for event in events]
+
+
+SEARCH = Repeated(trial=((Gaussian(40.0, 16), Gaussian(50.0)),), shape=1.0, rate=0.2)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
+@pytest.mark.parametrize(
+    "other", [Gamma(40.0, 3), Iterated(8.0, 2, steps=9), SEARCH], ids=["gamma", "pass", "search"]
+)
+def test_every_kind_is_composed_with_all_others(other, neighbors):
+    limits = Limits(4.0, 1e-5, neighbors)
+    gaussian = Gaussian(20.0)
+    total = tally(spending(other), spending(gaussian, other))
+    assert sorted(event.count for event in total.events(neighbors))[-1] == 2 * other.count
+    found = total.epsilon(limits)
+    again = recheck.epsilon(as_steps(gaussian, other, other), 1e-5 - total.slack(4.0), neighbors)
+    assert again.lower <= found
+    if other.kind != "gamma":  # there the second route has Rényi divergences only
+        assert found == pytest.approx(again.epsilon, rel=0.01)
+    assert again.upper >= found * 0.99
+    # With sampled steps beside it, the account is no smaller.
+    sampled = total.plus(spending(PoissonGaussian(4.0, 3, 0.1)))
+    assert sampled.epsilon(limits) > found
+
+
+def test_searches_multiply_what_loss_distributions_may_get_wrong():
+    sampled = spending(PoissonGaussian(4.0, 3, 0.1))
+    assert tally(sampled).slack(2.0) == pytest.approx(PLD_SLACK)
+    both = tally(sampled, spending(SEARCH))
+    assert both.slack(2.0) == pytest.approx(5 * PLD_SLACK)
+    assert tally(spending(SEARCH)).slack(2.0) == 0.0  # all Gaussian: no grid
+    many = tally(*[sampled] + [spending(SEARCH)] * 30)
+    assert many.slack(2.0) > 1
+    assert many.epsilon(LIMITS) == math.inf
+
+
+def test_room_beside_searches_is_what_fits():
+    total = tally(spending(SEARCH), spending(Gaussian(20.0)))
+    limits = Limits(2.0, 1e-5, SPECIAL)
+    offered = total.room(limits, 1e-5)
+    assert 0.3 < offered < 2.0
+    more = [Gaussian(1 / gaussian_mu(e, 1e-5)) for e in (offered * (1 - 1e-4), offered * 1.1)]
+    fits, not_so = (total.plus(spending(event)).epsilon(limits) for event in more)
+    assert fits <= 2.0 < not_so
+    search = total.room(limits, 1e-5, spending(SEARCH.scaled(0.5)))
+    assert 0.1 < search < offered
+
+
+@pytest.mark.parametrize("event", [Gamma(1e-3, 10), Iterated(1e-3, steps=9), SEARCH.scaled(1e-5)])
+def test_hardly_any_noise_of_any_kind_ends_at_once(event):
+    assert tally(spending(event)).epsilon(LIMITS) > LIMITS.epsilon

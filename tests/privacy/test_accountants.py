@@ -30,6 +30,7 @@ from tacit.privacy.events import (
     Gaussian,
     Iterated,
     PoissonGaussian,
+    Repeated,
     Selection,
     sensitivity,
 )
@@ -41,6 +42,7 @@ SAMPLES = {
     "gamma": Gamma(30.0, sampling_probability=0.3),
     "gaussian": Gaussian(4.0),
     "poisson-gaussian": PoissonGaussian(2.0, sampling_probability=0.2),
+    "repeated": Repeated(trial=((Gaussian(30.0),),), shape=1.0, rate=0.5),
 }
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -134,7 +136,7 @@ def test_a_million_steps_are_one_step_with_a_thousandth_of_the_noise(count):
 def test_every_registered_kind_has_a_sample_and_an_accountant():
     assert set(SAMPLES) == set(EVENTS)
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
-    others = {Gamma, Iterated}
+    others = {Gamma, Iterated, Repeated}
     assert set(accountants._AS_DP_EVENT) | closed | others == set(EVENTS.values())
 
 

@@ -20,6 +20,7 @@ from tacit.privacy.events import (
     Gaussian,
     Iterated,
     PoissonGaussian,
+    Repeated,
     Selection,
     sensitivity,
 )
@@ -30,7 +31,11 @@ SAMPLES = {
     "iterated": Iterated(2.5, count=3, steps=7),
     "gamma": Gamma(2.5, count=3, sampling_probability=0.1),
     "poisson-gaussian": PoissonGaussian(0.8, 12, sampling_probability=0.03),
+    "repeated": Repeated(
+        count=2, trial=[[Gaussian(3.0, 5), Gaussian(9.0)], [PoissonGaussian(2.0)]], rate=0.2
+    ),
 }
+STEPS = {kind: event for kind, event in EVENTS.items() if event is not Repeated}
 EVERY_EVENT = [pytest.param(SAMPLES.get(kind), id=kind) for kind in EVENTS]
 
 
@@ -44,14 +49,14 @@ def test_every_registered_kind_is_tested():
 # Validation
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("noise", [0, 0.0, -1.0, math.nan, math.inf, -math.inf])
 def test_noise_must_be_positive_and_finite(kind, noise):
     with pytest.raises(InputError, match="noise_multiplier must be positive"):
         EVENTS[kind](noise)
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, False, "3"])
 def test_count_must_be_a_whole_number_from_one(kind, count):
     with pytest.raises(InputError, match="count must be a whole number of at least 1"):
@@ -117,7 +122,7 @@ def test_json_round_trip(event):
 @pytest.mark.parametrize(
     ("noise", "count"), [(2, 3), (np.float64(2), 3), (np.float32(2), np.int64(3)), (2.0, 3.0)]
 )
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", STEPS)
 def test_numbers_of_any_type_become_plain_ones(kind, noise, count):
     event = EVENTS[kind](noise, count=count)
     data = json.loads(json.dumps(event.to_dict()))
@@ -178,3 +183,42 @@ def test_hostile_parameters_give_an_event_or_an_input_error(kind, name, value):
         return
     assert 0 < event.noise_multiplier < math.inf
     assert event.count >= 1
+
+
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({}, "from 1 to 64"),
+        ({"trial": [[]]}, "from 1 to 32"),
+        ({"trial": "ab"}, "lists of events"),
+        ({"trial": [Gaussian(1.0)]}, "lists of events"),
+        ({"trial": [[1.0]]}, "lists of events"),
+        ({"trial": [[SAMPLES["repeated"]]]}, "cannot itself"),
+        ({"trial": [[SAMPLES["repeated"].to_dict()]]}, "cannot itself"),
+        ({"trial": [[PoissonGaussian(1.0 + i)] for i in range(9)]}, "8 kinds"),
+        ({"trial": [["gaussian"]]}, "lists of events"),
+        ({"trial": [[{"kind": "gaussian"}]]}, "no parameters"),
+        ({"trial": [[PoissonGaussian(1.0, failure=1e-9)]]}, "cannot be repeated"),
+        ({"rate": 0.0}, "rate"),
+        ({"rate": 1.5}, "rate"),
+        ({"rate": math.nan}, "rate"),
+        ({"shape": -1.0}, "shape"),
+        ({"shape": "x"}, "above -1"),
+        ({"distribution": "uniform"}, "distribution"),
+        ({"distribution": "poisson", "rate": 1e9}, "rate"),
+        ({"noise_multiplier": 2.0}, "trial="),
+        ({"count": 0}, "count"),
+    ],
+)
+def test_repeated_trials_are_checked(given, says):
+    given = {"trial": [[Gaussian(1.0)]]} | given if given else given
+    with pytest.raises(InputError, match=says):
+        Repeated(**given)
+
+
+def test_more_noise_in_repeated_trials_is_more_in_each_of_their_events():
+    event = SAMPLES["repeated"]
+    more = event.scaled(2.0)
+    assert [e.noise_multiplier for e in more.parts] == [6.0, 18.0, 4.0]
+    assert more.noise_multiplier == 4.0
+    assert (more.count, more.rate) == (event.count, event.rate)

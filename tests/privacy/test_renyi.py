@@ -130,12 +130,27 @@ def test_a_budget_is_met():
     assert 1.99 < spent <= 2.0
 
 
-def test_what_has_no_common_account_is_refused():
-    events = [Gamma(3.0), PoissonGaussian(2.0, 3, sampling_probability=0.1)]
-    for route in (acc.epsilon, lambda e, d, n: acc.loss_distribution(e, n)):
-        with pytest.raises(InputError, match="no common account"):
-            route(events, 1e-5, "replace_special")
-    steps = [(e.kind, e.to_dict()["parameters"]) for e in events]
+def test_sampled_gaussian_noise_beside_it_is_counted_by_losses():
+    gamma, sampled = Gamma(3.0, 2), PoissonGaussian(2.0, 3, sampling_probability=0.1)
+    for neighbors in ("replace_special", "replace_one"):
+        pure = 2 * renyi.pure_step(gamma, neighbors)
+        alone = acc.loss_distribution([sampled], neighbors)
+        curve = acc.loss_distribution([gamma, sampled], neighbors)
+        for at in (pure, pure + 0.3):
+            # Randomised response twice: losses of ±2r and 0, chances p², 2p(1−p), (1−p)².
+            p = 1 / (1 + math.exp(-pure / 2))
+            exact = sum(
+                chance * alone.get_delta(at - loss)
+                for chance, loss in ((p * p, pure), (2 * p * (1 - p), 0.0), ((1 - p) ** 2, -pure))
+                if at - loss >= 0
+            )
+            assert exact * (1 - 1e-3) <= curve.get_delta(at) <= exact * 1.01
+        assert acc.epsilon([gamma, sampled], 1e-5, neighbors) == pytest.approx(
+            curve.get_epsilon(1e-5), rel=1e-9
+        )
+    with pytest.raises(InputError, match="no common account"):
+        renyi.epsilon([gamma, sampled], 1e-5, "replace_special")
+    steps = [(e.kind, e.to_dict()["parameters"]) for e in (gamma, sampled)]
     with pytest.raises(InputError, match="cannot be checked"):
         recheck.epsilon(steps, 1e-5, "replace_special")
 

@@ -50,8 +50,13 @@ def test_it_composes_with_gaussian_noise_and_with_itself():
         again = recheck.epsilon(steps, 1e-5, neighbors)
         assert again.lower <= found
         assert found == pytest.approx(again.epsilon, rel=0.01)
-    with pytest.raises(InputError, match="no common account"):
-        acc.epsilon([*events, PoissonGaussian(2.0, sampling_probability=0.1)], 1e-5, "replace_one")
+    events.append(PoissonGaussian(2.0, 5, sampling_probability=0.1))
+    steps = [(e.kind, e.to_dict()["parameters"]) for e in events]
+    for neighbors in ("replace_special", "replace_one"):
+        again = recheck.epsilon(steps, 1e-5, neighbors)
+        found = acc.epsilon(events, 1e-5, neighbors, grid=1e-3)
+        assert again.lower <= found
+        assert found == pytest.approx(again.epsilon, rel=0.01)
 
 
 # Contraction, on which it rests

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -178,7 +177,7 @@ def _account(
     events: tuple[Event, ...], neighbors: str, delta: float, power: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
     """ε at ``delta``, and δ at several ε, with all noise times STEP^power."""
-    scaled = [replace(e, noise_multiplier=e.noise_multiplier * STEP**power) for e in events]
+    scaled = [event.scaled(STEP**power) for event in events]
     found = loss_distribution(scaled, neighbors, 4 * COARSE_GRID)
     curve = tuple((float(e), float(found.get_delta(float(e)))) for e in np.linspace(0, 6, 25))
     return float(found.get_epsilon(delta)), curve

@@ -7,7 +7,10 @@ composed as one list, which costs δ₁(ε). To this come
   which costs (1 + e^ε)·τ at the account's ε, and not at a plan's smaller one
   (`tacit.mechanisms.lattice.numerical_delta`);
 - *tests*: the probabilities δ_t with which private tests pass wrongly;
-- `PLD_SLACK` for every plan with sampled steps, as in its certificate.
+- `PLD_SLACK` for every plan with events that are not Gaussian, as in its certificate.
+
+Searches among them multiply all of δ₁, and the slack with it, by the trials that they expect, and
+add to ε (`tacit.privacy.repeated`).
 
 The account holds as long as δ₁(ε) and these sum to at most δ.
 
@@ -48,7 +51,9 @@ from tacit.privacy.accountants import (
     epsilon,
     gaussian_epsilon,
     gaussian_mu,
+    loss_distribution,
     selection_mu,
+    unfolded,
 )
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import MARGIN
@@ -56,11 +61,16 @@ from tacit.privacy.events import (
     EVENTS,
     LARGEST_COUNT,
     Event,
+    Gamma,
     Gaussian,
+    Iterated,
     PoissonGaussian,
+    Repeated,
     Selection,
     sensitivity,
 )
+from tacit.privacy.renyi import pure_step
+from tacit.privacy.repeated import weight
 
 __all__ = ["Limits", "Spending", "Tally", "checked"]
 
@@ -147,13 +157,14 @@ class Tally:
         self._selections: dict[Selection, int] = {}  # one of them, and how many there were
         # One step, how often it was taken, and the chance that its drift failed to hold.
         self._sampled: dict[PoissonGaussian, tuple[int, float]] = {}
+        self._others: dict[Event, int] = {}  # gamma noise, passes, searches: one, and how many
         self._failures: list[float] = []
         self._draws = 0
-        self._plans = 0  # with sampled steps
+        self._plans = 0  # with losses that are composed on a grid
 
     def copy(self) -> Tally:
         other = copy.copy(self)
-        for name in ("_squares", "_selections", "_sampled", "_failures"):
+        for name in ("_squares", "_selections", "_sampled", "_others", "_failures"):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -164,12 +175,14 @@ class Tally:
                 self._squares.append(event.count * (1 / event.noise_multiplier) ** 2)
                 continue
             if isinstance(event, Selection):
-                one = replace(event, count=1)
-                self._selections[one] = self._selections.get(one, 0) + event.count
+                choice = replace(event, count=1)
+                self._selections[choice] = self._selections.get(choice, 0) + event.count
                 continue
+            sampled = sampled or not all(part.gaussian for part in event.parts)
             if not isinstance(event, PoissonGaussian):
-                raise InputError(f"a ledger has no rule for events of the kind {event.kind!r}")
-            sampled = True
+                one = replace(event, count=1)
+                self._others[one] = self._others.get(one, 0) + event.count
+                continue
             step = replace(event, count=1, failure=0.0)
             count, chance = self._sampled.get(step, (0, 0.0))
             self._sampled[step] = count + event.count, (chance + event.failure) * (1 + 1e-15)
@@ -202,12 +215,25 @@ class Tally:
                 failure = min(chance, math.nextafter(1.0, 0.0))  # above every δ
                 found.append(replace(step, count=part, failure=failure))
                 count, chance = count - part, 0.0
+        for one, count in self._others.items():
+            while count > 0:
+                found.append(replace(one, count=min(count, MOST_STEPS)))
+                count -= MOST_STEPS
         return tuple(found)
 
     def slack(self, epsilon: float) -> float:
         """What numerics and tests take from δ at the account's ε, rounded up."""
         parts = [*self._failures, numerical_delta(self._draws, epsilon)]
-        return math.fsum([*parts, self._plans * PLD_SLACK]) * (1 + 1e-12)
+        return math.fsum([*parts, self._plans * PLD_SLACK * self._weight()]) * (1 + 1e-12)
+
+    def _weight(self) -> float:
+        """What searches multiply δ by: the product of the trials that they expect."""
+        log = math.fsum(
+            count * math.log(weight(one))
+            for one, count in self._others.items()
+            if isinstance(one, Repeated)
+        )
+        return math.exp(min(log * (1 + 1e-12), 700.0))
 
     def left_of(self, limits: Limits) -> float:
         """The δ that events may use."""
@@ -222,7 +248,7 @@ class Tally:
         left = self.left_of(limits)
         if not left > 0:
             return math.inf
-        if not self._sampled:
+        if not (self._sampled or self._others):
             mu = self.mu(limits.neighbors)
             # Far beyond the limits no search for the precise ε is needed.
             return math.inf if mu > 1e4 else gaussian_epsilon(mu, left)
@@ -239,7 +265,8 @@ class Tally:
 
         The plan is taken for one Gaussian mechanism, besides the draws and tests of
         ``spending``: exact if all events are Gaussian. Otherwise what is spent is taken for one
-        too, and a little less is offered. Whatever is offered was tried, as a Gaussian.
+        too, and a little less is offered. Whatever is offered was tried, as a Gaussian; a search,
+        as the same search with more noise.
         """
         unit, spent = sensitivity(limits.neighbors), self.epsilon(limits)
         draws, failure, sampled = 0, 0.0, False
@@ -250,10 +277,20 @@ class Tally:
         left -= PLD_SLACK * sampled
         if not left > 0 or not spent < limits.epsilon:
             return 0.0
-        most = gaussian_mu(limits.epsilon, left)
-        used = gaussian_mu(spent, left) if self._sampled else self.mu(limits.neighbors)
+        if spending is not None and any(isinstance(e, Repeated) for _, e in spending.events):
+            return self._room_for_search(limits, delta, spending)
+        estimated = bool(self._sampled or self._others)
+        # Beside searches, what is left has to do with less of both (`tacit.privacy.repeated`).
+        grid = max(COARSE_GRID, limits.epsilon * COARSE_GRID)
+        many, shift, _ = unfolded(self.events(limits.neighbors), limits.neighbors, grid)
+        most = gaussian_mu(limits.epsilon - shift, left / many)
+        used = (
+            gaussian_mu(max(spent - shift, 0.0), left / many)
+            if estimated
+            else self.mu(limits.neighbors)
+        )
         mu = math.sqrt(max(most**2 - used**2, 0.0))
-        mu *= 0.99 if sampled or self._sampled else 1 - 1e-9
+        mu *= 0.99 if sampled or estimated else 1 - 1e-9
         for _ in range(8):
             whole = gaussian_epsilon(mu, delta)
             if whole < LEAST:
@@ -270,6 +307,21 @@ class Tally:
             mu *= 0.97
         return 0.0
 
+    def _room_for_search(self, limits: Limits, delta: float, spending: Spending) -> float:
+        low, high, offered = 0.0, math.log(64), 0.0  # log of how many times the noise
+        for _ in range(12):
+            middle = (low + high) / 2
+            more = tuple((name, event.scaled(math.exp(middle))) for name, event in spending.events)
+            if self.plus(replace(spending, events=more)).epsilon(limits) <= limits.epsilon:
+                high = middle
+                offered = epsilon([event for _, event in more], delta, limits.neighbors) * 0.99
+            else:
+                low = middle
+        if offered < LEAST:
+            return 0.0
+        scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(offered)))
+        return math.floor(offered * scale) / scale
+
 
 @lru_cache(maxsize=64)
 def _composed(
@@ -281,6 +333,8 @@ def _composed(
         return math.inf
     try:
         found = epsilon(parts, delta, neighbors, grid=grid)
+        if any(isinstance(event, Gamma) for event in parts):  # less than by Rényi divergences
+            found = min(found, loss_distribution(parts, neighbors, grid).get_epsilon(delta))
     except MemoryError:
         return math.inf
     return found if found >= 0 else math.inf  # NaN is no answer
@@ -305,8 +359,21 @@ def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:
     """
     mean = 0.0
     for event in events:
-        reach = sensitivity(neighbors) / event.noise_multiplier
-        if reach**2 / 2 + 10 * reach > FARTHEST:
+        lists = event.trial if isinstance(event, Repeated) else ((event,),)
+        found = [[_losses(part, neighbors) for part in trial] for trial in lists]
+        if any(far > FARTHEST for trial in found for far, _ in trial):
             return True
-        mean += event.count * (getattr(event, "sampling_probability", 1.0) * reach) ** 2 / 2
+        times = event.count if isinstance(event, Repeated) else 1
+        mean += times * max(math.fsum(middle for _, middle in trial) for trial in found)
     return mean > 10 * limit + 10
+
+
+def _losses(event: Event, neighbors: str) -> tuple[float, float]:
+    """About the largest loss of one step, and the mean loss of all its steps."""
+    reach = sensitivity(neighbors) / event.noise_multiplier
+    often = event.count * getattr(event, "sampling_probability", 1.0) ** 2
+    if isinstance(event, Gamma):
+        reach, often = pure_step(event, neighbors), event.count
+    elif isinstance(event, Iterated):
+        often *= (1 + math.log(event.steps)) / event.steps
+    return reach**2 / 2 + 10 * reach, often * reach**2 / 2

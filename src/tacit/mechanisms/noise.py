@@ -197,6 +197,14 @@ class Key(_Secret):
         secret = hashlib.blake2b(data, digest_size=64, key=self._master, person=b"tacit stream")
         return Stream(secret.digest(), seeded=self._seeded, name=f"{label!r}, {step}, {worker}")
 
+    def child(self, label: str, step: int = 0) -> Key:
+        """Return a key of its own for a part of the fit, such as one trial among several.
+
+        It is made of the words of this key's stream of that address, which is thereby opened.
+        """
+        words = self.stream(label, step).words(4)
+        return Key(words.astype(np.dtype("<u8")).tobytes(), seeded=self._seeded)
+
     def _rekey(self) -> None:
         self._master = os.urandom(32)
         self._opened = set()

@@ -4,7 +4,15 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense, Verification
 from tacit.privacy.drift import Drift
-from tacit.privacy.events import Event, Gamma, Gaussian, Iterated, PoissonGaussian, Selection
+from tacit.privacy.events import (
+    Event,
+    Gamma,
+    Gaussian,
+    Iterated,
+    PoissonGaussian,
+    Repeated,
+    Selection,
+)
 
 __all__ = [
     "Budget",
@@ -16,6 +24,7 @@ __all__ = [
     "Gaussian",
     "Iterated",
     "PoissonGaussian",
+    "Repeated",
     "Selection",
     "Verification",
     "calibrate",

@@ -24,9 +24,11 @@ from tacit.privacy.events import (
     Gaussian,
     Iterated,
     PoissonGaussian,
+    Repeated,
     Selection,
     sensitivity,
 )
+from tacit.privacy.repeated import Profile, Unfolded, unfold
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -38,6 +40,7 @@ __all__ = [
     "MOST_STEPS",
     "PLD_SLACK",
     "accountant_for",
+    "closed_form",
     "delta",
     "epsilon",
     "gaussian_delta",
@@ -46,6 +49,7 @@ __all__ = [
     "loss_distribution",
     "selection_mu",
     "total_mu",
+    "unfolded",
 ]
 
 FINE_GRID = 1e-4  # what certificates are confirmed on
@@ -178,6 +182,8 @@ def loss_distribution(
     from dp_accounting import pld
 
     sensitivity(neighbors)
+    if any(isinstance(event, Repeated) for event in events):
+        return _searched(events, neighbors, grid)
     # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
     gaussians = [event for event in events if event.gaussian]
     if len(gaussians) > 1 or any(isinstance(event, Selection) for event in gaussians):
@@ -191,12 +197,11 @@ def loss_distribution(
                 f"{event.count} sampled steps are too many to be counted on a grid: take "
                 f"{most} at most, or all rows in every step"
             )
-    if any(isinstance(event, Gamma) for event in events):
-        return _with_gamma(events, neighbors, grid)
-    if any(isinstance(event, Iterated) for event in events):
-        return _with_iteration(events, neighbors, grid)
-    if drifts:
-        return _drifted(events, grid)
+    pure = [renyi.pure_step(event, neighbors) for event in events if isinstance(event, Gamma)]
+    if pure and pure[0] < 50:  # a grid that has these losses on it, or all steps would round up
+        grid = pure[0] / math.ceil(pure[0] / grid)
+    if pure or drifts or any(isinstance(event, Iterated) for event in events):
+        return _one_by_one(events, neighbors, grid)
     grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
@@ -218,68 +223,6 @@ def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
         one += square + 20 * math.sqrt(square)
         whole += q * square / 2 * (1 if type(event) is Gaussian else event.count)
     return max(grid, one / STEP_POINTS, whole / ALL_POINTS)
-
-
-# --- gamma noise, by its largest loss ----------------------------------------------------------
-
-
-def _with_gamma(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
-    """Gamma steps as what they are at worst, randomised response, beside Gaussian noise.
-
-    Rényi accounts, which certificates of gamma noise rest on, are less tight: this checks them.
-    """
-    from dp_accounting.pld import common, privacy_loss_distribution
-
-    pure = [(e.count, renyi.pure_step(e, neighbors)) for e in events if isinstance(e, Gamma)]
-    # A grid that has the losses on it, or all steps would round up. Large ones need no such grid.
-    grid = pure[0][1] / math.ceil(pure[0][1] / grid) if pure[0][1] < 50 else grid
-    others = [event for event in events if not isinstance(event, Gamma)]
-    if not all(event.gaussian for event in others):
-        raise InputError("gamma noise and sampled Gaussian noise have no common account")
-    total = privacy_loss_distribution.identity(grid)
-    for count, loss in pure:
-        two = common.DifferentialPrivacyParameters(loss)
-        made = privacy_loss_distribution.from_privacy_parameters(two, grid)
-        total = total.compose(made.self_compose(count) if count > 1 else made)
-    if others:
-        noise = 1 / total_mu(others, neighbors)
-        total = total.compose(
-            privacy_loss_distribution.from_gaussian_mechanism(
-                noise, value_discretization_interval=grid
-            )
-        )
-    return _Drifted(total, 0.0)
-
-
-# --- a pass that hides all iterates but one ------------------------------------------------------
-
-_STOPS = 80  # numbers of steps that are told apart
-
-
-def _with_iteration(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
-    """Passes over rows in their order, beside Gaussian noise.
-
-    k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
-    Altschuler 2024, Theorem 3.3 with shifts of equal size), for k = 1 … m, each with probability
-    1/m, for the first row; for others k may also be none. k may be revealed, so the δ(ε) average
-    over it. That is a step of replaced rows in which all are drawn and shifts b are random:
-    (2 + b)/z′ = Δ/(z√k), with the least shift at the largest k.
-    """
-    known: list[Event] = []
-    for event in events:
-        if not (isinstance(event, Iterated) or event.gaussian):
-            raise InputError("a pass in fixed order and sampled steps have no common account")
-        if not isinstance(event, Iterated):  # as it would be for replaced rows
-            known.append(Gaussian(2 / total_mu([event], neighbors)))
-            continue
-        stops = np.unique(np.floor(np.geomspace(1, event.steps, _STOPS)))
-        weights = np.diff(np.append(stops, event.steps + 1)) / event.steps  # k rounded down
-        last = stops[-1]
-        noise = 2 * event.noise_multiplier * math.sqrt(last) / sensitivity(neighbors) * (1 - 1e-15)
-        shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
-        drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
-        known.append(PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift))
-    return _drifted(known, grid)
 
 
 # --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------
@@ -322,33 +265,77 @@ def _drifts(events: Sequence[Event], neighbors: str) -> bool:
     return True
 
 
-def _drifted(events: Sequence[Event], grid: float) -> _Drifted:
-    """All ``events``, for replaced rows, composed one by one."""
-    first, *others = (_AS_LOSS[type(event)](event, grid) for event in events)
+def _one_by_one(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+    """Losses of kinds that dp-accounting has no event for, beside any others."""
+    first, *others = (_AS_LOSS[type(event)](event, neighbors, grid) for event in events)
     for loss in others:
         first = first.compose(loss)
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events)
     return _Drifted(first, failure * (1 + 1e-15))
 
 
-def _gaussian_loss(event: Gaussian, grid: float) -> PrivacyLossDistribution:
+def _gaussian_loss(event: Gaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution
 
     return privacy_loss_distribution.from_gaussian_mechanism(
         event.noise_multiplier / math.sqrt(event.count) * (1 - 1e-15),
         value_discretization_interval=grid,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        neighboring_relation=NeighboringRelation[neighbors.upper()],
     )
 
 
-def _poisson_loss(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
-    return _step_on_drifted_rows(event, grid).self_compose(event.count)
+def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    if neighbors == "replace_one":
+        return _step_on_drifted_rows(event, grid).self_compose(event.count)
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        event.noise_multiplier,
+        value_discretization_interval=grid,
+        sampling_prob=event.sampling_probability,
+    ).self_compose(event.count)
 
 
-_AS_LOSS: dict[type[Event], Callable[[Any, float], PrivacyLossDistribution]] = {
+def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    """Gamma steps as what they are at worst, randomised response.
+
+    Rényi accounts, which certificates of gamma noise rest on, are less tight: this checks them.
+    """
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    two = common.DifferentialPrivacyParameters(renyi.pure_step(event, neighbors))
+    made = privacy_loss_distribution.from_privacy_parameters(two, grid)
+    return made.self_compose(event.count) if event.count > 1 else made
+
+
+_STOPS = 80  # numbers of steps that are told apart
+
+
+def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    """A pass over rows in their order, which hides all iterates but one.
+
+    k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
+    Altschuler 2024, Theorem 3.3 with shifts of equal size), for k = 1 … m, each with probability
+    1/m, for the first row; for others k may also be none. k may be revealed, so the δ(ε) average
+    over it. That is a step of replaced rows in which all are drawn and shifts b are random:
+    (2 + b)/z′ = Δ/(z√k), with the least shift at the largest k.
+    """
+    stops = np.unique(np.floor(np.geomspace(1, event.steps, _STOPS)))
+    weights = np.diff(np.append(stops, event.steps + 1)) / event.steps  # k rounded down
+    last = stops[-1]
+    noise = 2 * event.noise_multiplier * math.sqrt(last) / sensitivity(neighbors) * (1 - 1e-15)
+    shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
+    drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
+    step = PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift)
+    return _step_on_drifted_rows(step, grid).self_compose(event.count)
+
+
+_AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
     Gaussian: _gaussian_loss,
     PoissonGaussian: _poisson_loss,
+    Gamma: _gamma_loss,
+    Iterated: _iterated_loss,
 }
 
 
@@ -439,14 +426,83 @@ def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
     return delta[left] + part * (delta[right] - delta[left])
 
 
+# --- searches: the best of a random number of trials (tacit.privacy.repeated) ------------------
+
+_LEAST_DELTA = 1e-300  # divided among so many trials that nothing is left
+
+
+class _Searched(NamedTuple):
+    """Loss distributions with one trial for every search, and what searching costs beyond."""
+
+    weight: float
+    shift: float
+    losses: tuple[LossDistribution, ...]
+
+    def get_epsilon(self, target_delta: float) -> float:
+        left = target_delta / self.weight
+        if not left > _LEAST_DELTA:
+            return math.inf
+        found = max(float(loss.get_epsilon(left)) for loss in self.losses)
+        return (found + self.shift) * (1 + 1e-15)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        left = target_epsilon - self.shift
+        if left < 0:
+            return 1.0
+        return min(self.weight * max(float(loss.get_delta(left)) for loss in self.losses), 1.0)
+
+
+def _searched(events: Sequence[Event], neighbors: str, grid: float) -> _Searched:
+    found = unfolded(events, neighbors, grid)
+    losses = tuple(loss_distribution(plain, neighbors, grid) for plain in found.events)
+    return _Searched(found.weight, found.shift, losses)
+
+
+def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -> Unfolded:
+    """Events with one trial for every search among them, and what searching costs beyond."""
+
+    def profile(trial: Sequence[Event]) -> Profile:
+        kind = accountant_for(trial)
+        if kind == "pld":
+            curve = loss_distribution(trial, neighbors, grid)
+            return lambda x: float(curve.get_delta(x)) + PLD_SLACK
+        if kind == "rdp":
+            return lambda x: renyi.delta(trial, x, neighbors)
+        mu = total_mu(trial, neighbors)
+        return lambda x: gaussian_delta(mu, x)
+
+    def merge(lists: Sequence[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
+        """Lists of Gaussian noise only become one, of the largest μ, which is the worst."""
+        distinct = list(dict.fromkeys(lists))
+        gaussian = [trial for trial in distinct if all(e.gaussian for e in trial)]
+        others = [trial for trial in distinct if trial not in gaussian]
+        if not gaussian:
+            return others
+        mu = max(total_mu(trial, neighbors) for trial in gaussian)
+        return [*others, (Gaussian(sensitivity(neighbors) / mu * (1 - 1e-15)),)]
+
+    return unfold(events, profile, merge)
+
+
 # --- either, whichever is exact ----------------------------------------------------------------
 
 
 def accountant_for(events: Sequence[Event]) -> str:
-    """``gaussian-dp`` where it is exact, ``rdp`` for gamma noise, ``pld`` otherwise."""
-    if any(isinstance(event, Gamma) for event in events):
-        return "rdp"
-    return "gaussian-dp" if all(e.gaussian for e in events) else "pld"
+    """``gaussian-dp`` where it is exact, ``rdp`` for gamma noise, ``pld`` otherwise.
+
+    ``profile`` if trials are repeated: one of the others, for one trial of each.
+    """
+    if any(isinstance(event, Repeated) for event in events):
+        return "profile"
+    others = [event for event in events if not isinstance(event, Gamma)]
+    if len(others) == len(events):
+        return "gaussian-dp" if all(e.gaussian for e in events) else "pld"
+    return "rdp" if all(event.gaussian for event in others) else "pld"
+
+
+def closed_form(events: Sequence[Event]) -> bool:
+    """Whether no grid of losses is needed."""
+    return all(part.gaussian for event in events for part in event.parts)
 
 
 def epsilon(
@@ -465,6 +521,14 @@ def epsilon(
         return gaussian_epsilon(total_mu(events, neighbors), delta)
     if accountant_for(events) == "rdp":
         return renyi.epsilon(events, delta, neighbors)
+    if accountant_for(events) == "profile":
+        found = unfolded(events, neighbors, grid)
+        left = delta / found.weight
+        if not (left > _LEAST_DELTA and found.shift < math.inf):
+            return math.inf
+        return found.shift + max(
+            epsilon(plain, left, neighbors, grid=grid) for plain in found.events
+        )
     return float(loss_distribution(events, neighbors, grid).get_epsilon(delta))
 
 
@@ -478,4 +542,11 @@ def delta(
         return gaussian_delta(total_mu(events, neighbors), epsilon)
     if accountant_for(events) == "rdp":
         return renyi.delta(events, epsilon, neighbors)
+    if accountant_for(events) == "profile":
+        found = unfolded(events, neighbors, grid)
+        if epsilon < found.shift:
+            return 1.0
+        left = epsilon - found.shift
+        one = max(delta(plain, left, neighbors, grid=grid) for plain in found.events)
+        return min(found.weight * one, 1.0)
     return float(loss_distribution(events, neighbors, grid).get_delta(epsilon))

@@ -11,12 +11,12 @@ from tacit.exceptions import BudgetError
 from tacit.privacy.accountants import (
     COARSE_GRID,
     FINE_GRID,
-    accountant_for,
+    closed_form,
     epsilon,
     gaussian_mu,
 )
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Repeated, sensitivity
 
 __all__ = ["calibrate"]
 
@@ -59,7 +59,7 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
 
     # Grids in proportion to the answer: as fine as it takes, and no finer than a sceptic's.
     coarse, fine = (max(FINE_GRID, budget.epsilon * step) for step in (COARSE_GRID, FINE_GRID))
-    if accountant_for(events(1.0)) == "gaussian-dp":
+    if closed_form(events(1.0)):
         return math.exp(_least(lambda x: excess(x, fine), 0.0, 1.0, 1e-12, budget))
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events(1.0))
     if failure >= budget.delta:
@@ -80,6 +80,8 @@ def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
     q·sensitivity is how far apart the *means* of neighbouring sums lie; rows that
     drifted add b, their mean shift.
     """
+    if isinstance(event, Repeated):  # the unknown is a factor, near one
+        return 0.0
     apart = getattr(event, "sampling_probability", 1.0) * sensitivity(neighbors)
     apart += math.fsum(weight * shift for weight, shift in getattr(event, "drift", ()))
     mu = gaussian_mu(budget.epsilon, budget.delta)

@@ -217,7 +217,7 @@ class Certificate:
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
         problems = []
-        sampled = [event for event in events if not event.gaussian]
+        sampled = [part for event in events for part in event.parts if not part.gaussian]
         if not events:
             problems.append("no events are listed, so nothing can be recomputed")
         if len(sampled) > MOST_SAMPLED:
@@ -261,12 +261,16 @@ class Certificate:
         numerical = self.numerical_delta + later.numerical_delta
         spent = [(e.stage, e.event) for e in (*self.events, *later.events)]
         events = [event for _, event in spent]
+        if not accountants.closed_form(events):
+            # What grids may get wrong counts as often as searches beside them expect trials.
+            many = accountants.unfolded(events, self.neighbors).weight
+            numerical = min(numerical + accountants.PLD_SLACK * (many - 1), delta)
         epsilon = accountants.epsilon(events, delta - numerical, self.neighbors)
         cautions = [*self.warnings, *later.warnings]
         if not all(event.gaussian for event in events):
             cautions.append(
                 "the later budget must not have been chosen by the earlier result: for sampled "
-                "steps, joint composition is proved for budgets that were fixed before"
+                "steps and searches, joint composition is proved for budgets that were fixed before"
             )
         return Certificate(
             epsilon=epsilon * (1 + 1e-6),  # so that another accountant's rounding confirms it

@@ -23,6 +23,7 @@ __all__ = [
     "Gaussian",
     "Iterated",
     "PoissonGaussian",
+    "Repeated",
     "Selection",
     "sensitivity",
 ]
@@ -38,6 +39,10 @@ NEIGHBORS: Mapping[str, float] = {
 SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmetic ends
 LARGEST_COUNT = 10**12
 MOST_SHIFTS = 256
+MOST_ALTERNATIVES, MOST_IN_TRIAL = 64, 32
+MOST_SAMPLED_TRIALS = 8  # of the alternatives: each of them is composed on a grid, several times
+SLOWEST_STOP = 1e-3  # γ; the table of all numbers of trials grows as 1/γ
+MOST_TRIALS, LARGEST_SHAPE = 1000.0, 100.0
 WEIGHT_ERROR = 1e-12  # by how much weights may miss one: rounding, no more
 
 
@@ -82,6 +87,7 @@ class Event:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             kinds = {"count": "whole number of at least 1", "failure": "number from 0 to 1"}
+            kinds |= {"shape": "number above -1"}
             kind = kinds.get(name, "positive number")
             raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
         object.__setattr__(self, name, number)
@@ -90,6 +96,15 @@ class Event:
     def times(self, count: int) -> Self:
         """The same step, ``count`` times as often."""
         return replace(self, count=self.count * count)
+
+    def scaled(self, factor: float) -> Self:
+        """The same step with so many times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        """The steps that it is made of."""
+        return (self,)
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parameters": asdict(self)}
@@ -219,6 +234,103 @@ class Iterated(Event):
         object.__setattr__(self, "steps", int(steps))
 
 
+@dataclass(frozen=True)
+class Repeated(Event):
+    """A trial, made a random number of times; the best outcome is released and nothing else.
+
+    A trial is all that it spends, its noisy score included. How many are made is drawn before,
+    without looking at the rows, and stays secret; outcomes are compared by their noisy scores.
+
+    Attributes
+    ----------
+    trial : tuple of tuples of events
+        What one trial spends: one list, or several if settings with different events are drawn.
+    distribution : str
+        Of the number of trials: ``"negative-binomial"`` without zero (Papernot & Steinke 2022,
+        Definition 1), or ``"poisson"`` without zero.
+    shape : float
+        η of the negative binomial: 0 logarithmic, 1 geometric.
+    rate : float
+        γ of the negative binomial, or the Poisson distribution's mean if zero were allowed.
+    noise_multiplier : float
+        That of the least noisy step, for reading; it is filled in.
+    """
+
+    kind: ClassVar[str] = "repeated"
+    noise_multiplier: float = 0.0
+    count: int = 1
+    trial: tuple[tuple[Event, ...], ...] = ()
+    distribution: str = "negative-binomial"
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trial", _alternatives(self.trial))
+        least = min(event.noise_multiplier for event in self.parts)
+        if self.noise_multiplier not in (0.0, least):
+            raise InputError("the noise of repeated trials is that of their events: pass trial=")
+        object.__setattr__(self, "noise_multiplier", least)
+        super().__post_init__()
+        shape, rate = self._plain("shape"), self._plain("rate")
+        if self.distribution == "negative-binomial":
+            if not -1 < shape <= LARGEST_SHAPE:
+                raise InputError(f"shape={shape!r} must lie above -1 and be at most 100")
+            if not SLOWEST_STOP <= rate <= 1:
+                raise InputError(f"rate={rate!r} must lie between {SLOWEST_STOP:g} and 1")
+        elif self.distribution == "poisson":
+            if not 0 < rate <= MOST_TRIALS:
+                raise InputError(f"rate={rate!r} must be positive and at most {MOST_TRIALS:g}")
+        else:
+            raise InputError(
+                f"distribution={self.distribution!r:.80} must be 'negative-binomial' or 'poisson'"
+            )
+
+    @property
+    def parts(self) -> tuple[Event, ...]:
+        return tuple(event for alternative in self.trial for event in alternative)
+
+    def scaled(self, factor: float) -> Self:
+        trial = tuple(tuple(e.scaled(factor) for e in events) for events in self.trial)
+        return replace(self, noise_multiplier=0.0, trial=trial)
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = {"count": self.count, "distribution": self.distribution}
+        numbers |= {"shape": self.shape, "rate": self.rate}
+        trial = [[event.to_dict() for event in events] for events in self.trial]
+        return {"kind": self.kind, "parameters": {**numbers, "trial": trial}}
+
+
+def _alternatives(given: Any) -> tuple[tuple[Event, ...], ...]:
+    """Lists of events, from objects or from what JSON gave back."""
+    try:
+        if isinstance(given, str | bytes | Mapping):
+            raise TypeError
+        lists = tuple(tuple(_in_trial(event) for event in events) for events in given)
+    except (TypeError, AttributeError):
+        raise InputError("trial must be lists of events") from None
+    if not 0 < len(lists) <= MOST_ALTERNATIVES:
+        raise InputError(f"trial must hold from 1 to {MOST_ALTERNATIVES} lists of events")
+    if not all(0 < len(events) <= MOST_IN_TRIAL for events in lists):
+        raise InputError(f"a trial has from 1 to {MOST_IN_TRIAL} events")
+    if any(getattr(event, "failure", 0.0) > 0 for events in lists for event in events):
+        raise InputError("a trial whose drift may fail to hold cannot be repeated")
+    sampled = {events for events in lists if not all(event.gaussian for event in events)}
+    if len(sampled) > MOST_SAMPLED_TRIALS:
+        raise InputError(
+            f"trials with noise that is not Gaussian come in {MOST_SAMPLED_TRIALS} kinds at most, "
+            f"not {len(sampled)}: give all settings the same steps and batch size"
+        )
+    return lists
+
+
+def _in_trial(given: Any) -> Event:
+    """An event, as such or from JSON; what would nest is refused before it is read."""
+    repeated = isinstance(given, Repeated)
+    if repeated or (isinstance(given, Mapping) and given.get("kind") == Repeated.kind):
+        raise InputError("a trial cannot itself be repeated trials")
+    return given if isinstance(given, Event) else Event.from_dict(given)
+
+
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
     """Pairs of plain numbers, checked: weights that may be believed, shifts that are finite."""
     try:
@@ -241,5 +353,5 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated)
+    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated, Repeated)
 }

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_expit, ndtr, ndtri, ndtri_exp
 
 from tacit.exceptions import InputError
@@ -92,6 +92,8 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
         ``"selection"`` is the exponential mechanism, exp(utility/z). ``"gamma"`` has noise of
         density exp(−‖x‖/z): with it there is an upper bound only, by Rényi divergences.
         ``"iterated"`` is a pass of ``steps`` contractive steps, stopped at random.
+        ``"repeated"`` is the best of a random number of trials, each of the steps of a list in
+        ``trial``; with it there is an upper bound only.
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
         probability, in all ``count`` steps together, that they drifted farther.
     delta : float
@@ -107,6 +109,12 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must lie between 0 and 1, not {delta!r}")
+    if any(kind == "repeated" for kind, _ in steps):
+        weight, shift, lists = _searches(steps, neighbors)
+        if not (delta / weight > 1e-300 and shift < math.inf):
+            return Recheck(math.inf, math.inf, 0.0)
+        worst = _worst([epsilon(plain, delta / weight, neighbors) for plain in lists])
+        return Recheck(shift + worst.epsilon, (shift + worst.upper) * (1 + 4 * _UNIT), 0.0)
     if any(kind == "gamma" for kind, _ in steps):
         found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + math.log(1 / delta) / (a - 1))
         return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
@@ -130,6 +138,15 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
+    if any(kind == "repeated" for kind, _ in steps):
+        weight, shift, lists = _searches(steps, neighbors)
+        if not (epsilon >= shift and weight < math.inf):
+            return Recheck(1.0, 1.0, 0.0)
+        worst = _worst([delta(plain, epsilon - shift, neighbors) for plain in lists])
+        value, upper = (
+            min(weight * x * (1 + 4 * _UNIT), 1.0) for x in (worst.epsilon, worst.upper)
+        )
+        return Recheck(value, upper, 0.0)
     if any(kind == "gamma" for kind, _ in steps):
         least = _renyi(steps, neighbors, lambda a, d: (a - 1) * (d + _gain(a) - epsilon))
         return Recheck(math.exp(min(least, 0.0)), math.exp(min(least, 0.0)), 0.0)
@@ -293,6 +310,111 @@ def _only_gaussian(pairs: Mapping[Loss, int]) -> float | None:
     """μ, if there is one Gaussian pair and nothing else."""
     (step, count), *others = pairs.items()
     return _gaussian_mu(step) if count == 1 and not others else None
+
+
+# --- the best of a random number of trials --------------------------------------------------
+
+
+def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
+    """Expected trials, what comparing them adds to ε, and the steps with one trial of each search.
+
+    An outcome that a trial beats with chance s, or s′ for a neighbour, is released with a density
+    of g(s) times the trial's, g decreasing from g(0), the expected number of trials. The ratio
+    g(s)/g(s′) is largest for the largest s′, which is at most min over x of e^x·s + δ(x).
+    """
+    weight, shift = 1.0, 0.0
+    lists: list[Steps] = [[]]
+    for kind, given in steps:
+        if kind != "repeated":
+            lists = [[*plain, (kind, given)] for plain in lists]
+            continue
+        count, rate = int(given.get("count", 1)), float(given["rate"])
+        trials = [[(e["kind"], dict(e["parameters"])) for e in trial] for trial in given["trial"]]
+        if any(name == "repeated" for trial in trials for name, _ in trial) or not trials:
+            raise InputError("a trial has steps, and no trials of its own")
+        trials = _worst_trials(trials, neighbors)
+        only_gaussian = all(name in ("gaussian", "selection") for t in trials for name, _ in t)
+        known: dict[float, float] = {}
+
+        def exceeds(x: float, known: dict[float, float] = known, trials: Any = trials) -> float:
+            if x not in known:
+                known[x] = max(delta(trial, x, neighbors).upper for trial in trials)
+            return known[x]
+
+        if given["distribution"] == "poisson":  # λe^(−λs)/(1 − e^−λ)
+            if not 0 < rate < 1e4:
+                raise InputError(f"a rate of {rate!r} cannot be checked")
+            many, more = rate / (1 - math.exp(-rate)), rate * exceeds(0.0)
+        elif given["distribution"] == "negative-binomial":  # ∝ (γ + (1−γ)s)^(−1−η)
+            eta = float(given["shape"])
+            if not (0 < rate <= 1 and -1 < eta < 1e3):
+                raise InputError(f"a rate of {rate!r} and a shape of {eta!r} cannot be checked")
+            many = _expected(rate, eta)
+            more = (1 + eta) * _crossing(exceeds, rate, 1e-13 if only_gaussian else 1e-4)
+        else:
+            raise InputError(f"unknown numbers of trials: {given['distribution']!r:.80}")
+        power = count * math.log(max(many * (1 + 1e-11), 1.0))
+        weight *= math.exp(power) if power < _WIDEST else math.inf
+        shift += count * more * (1 + 1e-11)
+        if len(lists) * len(trials) > 32:
+            raise InputError("so many searches over unlike settings cannot be checked")
+        again = [
+            [(k, {**g, "count": int(g.get("count", 1)) * count}) for k, g in t] for t in trials
+        ]
+        lists = [[*plain, *trial] for plain in lists for trial in again]
+    return weight, shift, lists
+
+
+def _worst_trials(trials: list[list[Any]], neighbors: str) -> list[list[Any]]:
+    """Of the trials of Gaussian noise only that with the largest Σ count·μ², and all others."""
+    kept, worst, most = [], None, -1.0
+    for trial in trials:
+        square = 0.0
+        for kind, given in trial:
+            (loss, *_), count = _losses(kind, given, neighbors) if kind != "gamma" else ([None], 1)
+            mu = None if loss is None else _gaussian_mu(loss)
+            square += math.inf if mu is None else count * mu**2
+        if square == math.inf:
+            kept.append(trial)
+        elif square > most:
+            worst, most = trial, square
+    return kept if worst is None else [*kept, worst]
+
+
+def _expected(rate: float, eta: float) -> float:
+    """η(1−γ)/(γ(1−γ^η)) as 1/γ over the mean of γ^(ηu)·(−ln γ)/(1−γ), u uniform; series near 1."""
+    if rate == 1:
+        return 1.0
+    log = -math.log(rate)
+    power = eta * log
+    mean = (1 - math.exp(-power)) / power if abs(power) > 1e-4 else 1 - power / 2 + power**2 / 6
+    return (1 - rate) / (rate * log * mean)
+
+
+def _crossing(exceeds: Callable[[float], float], rate: float, precision: float) -> float:
+    """The least x, rounded up, with (1−γ)·δ(x) ≤ γ·(e^x − 1)."""
+    if rate == 1:
+        return 0.0
+
+    def enough(x: float) -> bool:
+        return (1 - rate) * exceeds(x) * (1 + 1e-12) <= rate * math.expm1(x)
+
+    def side(x: float) -> float:
+        spent = max(exceeds(x), 1e-300)
+        return math.log(rate * math.expm1(x)) - math.log((1 - rate) * spent)
+
+    # δ falls in x, so that e^x − 1 at the crossing is at most (1−γ)·δ(0)/γ.
+    high = math.log1p((1 - rate) / rate * exceeds(0.0)) * (1 + 1e-9) + 1e-12
+    if high > _WIDEST:
+        return math.inf
+    found = high
+    if side(high) > 0 > side(high * 1e-6):
+        found = float(brentq(side, high * 1e-6, high, xtol=precision * high, rtol=1e-13))
+    while not enough(found):
+        found *= 1 + precision
+        if found > _WIDEST:
+            return math.inf
+    return found
 
 
 # --- gamma noise: Rényi divergences, order by order ------------------------------------------

@@ -15,7 +15,8 @@ from tacit.exceptions import CertificateError, InputError
 from tacit.privacy.accountants import total_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import FORMAT
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Repeated, sensitivity
+from tacit.privacy.repeated import weight
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
 from tacit.report.words import ACCOUNTANTS, ARITHMETIC, HOW_IT_PAYS, RELATIONS, Relation
@@ -234,7 +235,7 @@ def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:
                 stage=clean(item["stage"]),
                 kind=event.kind,
                 noise=number(event.noise_multiplier),
-                count=number(parameters["count"]),
+                count=_times(event, parameters["count"]),
                 sampling=number(parameters["sampling_probability"]) if sampled else "all",
                 epsilon_alone=number(item["epsilon_alone"], digits=3),
                 share=share,
@@ -246,6 +247,13 @@ def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:
     return spent
 
 
+def _times(event: Event, count: int) -> str:
+    """How often a step is taken; of trials, how many are expected."""
+    if not isinstance(event, Repeated):
+        return number(count)
+    return f"about {number(count * weight(event), digits=3)}"
+
+
 def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
     steps = []
     for item in [*plan["stages"], {**plan["trainer"], "kind": "private"}]:
@@ -254,6 +262,8 @@ def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
             raise InputError(f"unknown kind of stage {kind!r}; known are {', '.join(HOW_IT_PAYS)}")
         pays = HOW_IT_PAYS[kind]
         shares = [entry.share for entry in spent if entry.stage == name]
+        if "search" in plan and item["name"] == plan["trainer"]["name"]:
+            shares += [entry.share for entry in spent if entry.kind == "repeated"]
         if kind == "private" and shares:
             pays += f" It took {percent(math.fsum(shares))} of the budget."
         if kind == "plain" and "drift" in item:

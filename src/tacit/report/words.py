@@ -49,6 +49,8 @@ HOW_IT_PAYS = {
 ACCOUNTANTS = {
     "gaussian-dp": "exact Gaussian differential privacy",
     "pld": "privacy loss distributions, rounded to the safe side",
+    "rdp": "Rényi divergences, rounded to the safe side",
+    "profile": "the privacy profile of one trial, at a share of δ, and what choosing the best adds",
 }
 
 ARITHMETIC = {

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -144,6 +144,14 @@ class ClusterEngine:
         none = [None] * len(self.engines)
         return np.asarray(zero + self._total(_losses, (weights, ceiling), none))
 
+    def row_sum(
+        self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """As `Engine.row_sum`; ``counts`` must be known by name on the workers."""
+        zero = self._hollow.row_sum(weights, counts)
+        none = [None] * len(self.engines)
+        return np.asarray(zero + self._total(_counts, (weights, counts), none))
+
     def _total(self, function: Any, content: tuple[Any, ...], batches: Sequence[Any]) -> Any:
         order = self._cluster.parcel(*content, copies=len(self.engines))
         orders = [order] * len(self.engines)
@@ -203,3 +211,8 @@ def _sums(part: PartEngine, digest: bytes, order: Any, batch: np.ndarray | None)
 def _losses(part: PartEngine, digest: bytes, order: Any, _: None) -> np.ndarray:
     part.require(digest)
     return part.engine.loss_sum(*order.open())
+
+
+def _counts(part: PartEngine, digest: bytes, order: Any, _: None) -> np.ndarray:
+    part.require(digest)
+    return part.engine.row_sum(*order.open())

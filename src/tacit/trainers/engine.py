@@ -348,20 +348,50 @@ class Engine:
         -------
         ndarray of int64, shape (S,)
         """
+        scale = 2 / check_range("ceiling", float(ceiling))
+        value = self.loss.value
+
+        def counts(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+            return np.asarray(value(scores, targets), dtype=np.float64) * scale - 1
+
+        return self.row_sum(weights, counts)
+
+    def row_sum(
+        self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Sum over rows of what each of them counts for, in whole numbers.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        counts : callable
+            Gives a number for every row from scores (b, K) and targets, in the same way wherever
+            the row stands. It is cut to [-1, 1], where what is no number counts 1, and 1 becomes
+            ``LOSS_UNIT``: so one row, whatever it is, counts for at most ``LOSS_UNIT`` either way.
+
+        Returns
+        -------
+        ndarray of int64, shape (S,)
+        """
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape
-        scale = 2 / check_range("ceiling", float(ceiling))
         operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
         groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
         total = np.zeros(settings, dtype=np.int64)
         with self, reading(self._store, groups, None) as at:
-            task = partial(self._group_losses, operand, outputs, scale, at)
+            task = partial(self._group_counts, operand, outputs, counts, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
         return total
 
-    def _group_losses(
-        self, operand: Any, outputs: int, scale: float, at: Callable[[range], Any], group: range
+    def _group_counts(
+        self,
+        operand: Any,
+        outputs: int,
+        counts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        at: Callable[[range], Any],
+        group: range,
     ) -> np.ndarray:
         try:
             work = self._idle.pop()
@@ -377,8 +407,8 @@ class Engine:
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self._targets[block]
                 # One setting at a time, as for gradients: a row decides its own value.
-                losses = np.stack([self.loss.value(setting.T, targets) for setting in cube])
-                part = np.nan_to_num(losses.astype(np.float64) * scale - 1, nan=1.0)
+                part = np.stack([counts(setting.T, targets) for setting in cube])
+                part = np.nan_to_num(part, nan=1.0)
                 part = np.rint(np.clip(part, -1.0, 1.0) * LOSS_UNIT)
                 total += part[:, : stop - start].astype(np.int64).sum(axis=1)
         self._idle.append(work)
