@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -40,7 +40,7 @@ from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.engine import Engine
-from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "apply_stages"]
@@ -254,13 +254,20 @@ class CalibratedPlan:
         progress: Progress = silent,
         ledger: Ledger | None = None,
         start: tuple[np.ndarray, np.ndarray] | None = None,
+        watch: Callable[[np.ndarray], None] | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
         Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
-        and counts as spent from then on, whatever happens.
+        and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
+        gradient of every step, of shape (1, features, outputs); the certificate covers it.
         """
+        if watch is not None and type(self.trainer) not in (DPGD, DPSGD):
+            raise InputError(
+                f"the event of {self.trainer.name} does not cover the gradients of its steps: "
+                "watch DPGD or DPSGD"
+            )
         key = key or Key.fresh()
         plan, size = self.plan, self.facts.size
         if plan.neighbors != "add_or_remove_one" and rows.n != size:
@@ -274,7 +281,8 @@ class CalibratedPlan:
             raise InputError(f"{self.trainer.name} begins at zero: it takes no model to start from")
         if start is not None:
             self._check_start(start[0])
-        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "start": start}
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
+        how |= {"start": start, "watch": watch}
         if ledger is None:
             return self._fit(rows, targets, key, entry=None, **how)
         entry = self._reserve(ledger, key)
@@ -331,6 +339,7 @@ class CalibratedPlan:
         progress: Progress,
         entry: Reservation | None,
         start: tuple[np.ndarray, np.ndarray] | None,
+        watch: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         plan, size = self.plan, self.facts.size
@@ -395,15 +404,13 @@ class CalibratedPlan:
         facts = self.facts
         if fitted and isinstance(fitted[-1], PublicPrecondition):
             facts = replace(facts, scales=tuple(fitted[-1].scale_.tolist()))
-        weights = self.trainer.train(
-            engine,
-            self.noise_multiplier,
-            facts,
-            key,
-            progress=progress,
-            moves=self.moves,
-            start=None if start is None else _weights(start, fitted, bias),
-        )
+        begin = None if start is None else _weights(start, fitted, bias)
+        how: dict[str, Any] = {"progress": progress, "moves": self.moves, "start": begin}
+        if watch is None:
+            weights = self.trainer.train(engine, self.noise_multiplier, facts, key, **how)
+        else:  # what DPGD and DPSGD do, in sight
+            alone = [self.trainer], [self.noise_multiplier]
+            weights = train_together(engine, *alone, facts, key, **how, watch=watch)[0]
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * bias if plan.fit_intercept else np.zeros(len(coef))
         certificate = self.certify(key, told, assumptions, entry)
