@@ -31,7 +31,7 @@ LAYERS = [
     {"stages", "trainers", "instances"},
     {"chain"},
     {"plan", "starting"},
-    {"estimators", "median"},
+    {"estimators", "median", "networks"},
     {"recipes", "models", "pipelines", "report"},
     {"audit", "diagnostics"},
     {"tasks", "console"},

@@ -27,7 +27,7 @@ from tacit.trainers.modules import ModuleEngine, load_torch
 
 __all__ = ["ModuleFit", "fit_module", "settled"]
 
-PLAIN = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
+PLAIN: dict[str, Any] = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,7 @@ def settled(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
     trainer = replace(trainer, **{k: v for k, v in PLAIN.items() if is_auto(getattr(trainer, k))})
     lost = [name for name, value in trainer.parameters().items() if is_auto(value)]
     if lost:
-        raise InputError(
-            f"{trainer.name}: there is no rule for modules; pass {', '.join(lost)}"
-        )
+        raise InputError(f"{trainer.name}: there is no rule for modules; pass {', '.join(lost)}")
     return trainer
 
 
@@ -146,9 +144,7 @@ def fit_module(
         if not isinstance(ledger, Ledger):
             raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
-    weights = train_together(
-        engine, [settings], [z], facts, key, progress=progress, watch=watch
-    )[0]
+    weights = train_together(engine, [settings], [z], facts, key, progress=progress, watch=watch)[0]
     told = {"name": settings.name, "parameters": settings.parameters()}
     plan = {**said, "trained": list(engine.names), "trainer": told}
     certificate = Certificate(
@@ -202,7 +198,7 @@ def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
     known = f"the number of rows, {size}, is public"
     if neighbors == "add_or_remove_one":
         known = f"the normaliser {size} was chosen without looking at the rows"
-    sums = (
+    sums: tuple[str, ...] = (
         "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
         "mode keyed by the operating system: the guarantee is computational",
         "PyTorch gives the gradient of one row, by itself and on one thread, the same value each "

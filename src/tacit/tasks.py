@@ -260,6 +260,7 @@ def inspect(
     out: PathLike | None = None,
     train: tuple[float, float] = (1.0, 1e-6),
     radii: Sequence[float] = (0.0,),
+    trajectory: bool = False,
     force: bool = False,
     progress: Progress = silent,
 ) -> Inspection:
@@ -273,6 +274,7 @@ def inspect(
             middle, half = sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
             labels = np.clip((labels - middle) / half, -1.0, 1.0)
         options: dict[str, Any] = {"epsilon": train[0], "delta": train[1], "radii": radii}
+        options["trajectory"] = trajectory
         found = look_at(
             rows, labels, regression=bounds is not None, unit=False, progress=progress, **options
         )

@@ -97,9 +97,7 @@ def clipping(
     steps, clip = int(settings.steps), float(settings.clip)
     noise = math.sqrt(steps) * clip / (mu * size) if math.isfinite(mu) else 0.0
     rng = np.random.default_rng(seed)
-    return _follow(
-        ready.loss, settings, rows=some, targets=ready.targets, noise=noise, rng=rng
-    )
+    return _follow(ready.loss, settings, rows=some, targets=ready.targets, noise=noise, rng=rng)
 
 
 def _follow(

@@ -57,9 +57,7 @@ def module_trajectory(
     """
     if epsilon is not None:
         Budget(epsilon, delta)
-    engine = ModuleEngine(
-        module, inputs, targets, loss, parameters=parameters, arithmetic="fast"
-    )
+    engine = ModuleEngine(module, inputs, targets, loss, parameters=parameters, arithmetic="fast")
     if size is not None and size < engine.n:
         raise InputError(f"size={size!r} must be at least the {engine.n} rows that are here")
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)

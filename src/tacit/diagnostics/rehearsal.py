@@ -62,19 +62,19 @@ def rehearse(
     many = 1 if names.dtype.kind == "f" else len(np.unique(names))
     most = max(min(int(most_values), MOST_PRODUCTS // many), 1)
     step = max(1, -(-rows.n * rows.d // most))
-    some = np.concatenate(
-        [densify(c)[(-span.start) % step :: step] for span, c in rows.chunks()]
-    )
+    some = np.concatenate([densify(c)[(-span.start) % step :: step] for span, c in rows.chunks()])
     names = names[::step]
     if loss is None:
         loss = "logistic" if len(np.unique(names)) <= 2 else "softmax"
     loss = get_loss(loss) if isinstance(loss, str) else loss
-    given, outputs = names.astype(np.float64), 1
+    outputs = 1
     if loss.task == "classification":
         classes, given = np.unique(names, return_inverse=True)
         if len(classes) < 2:
             raise InputError("a run needs two classes or more")
         outputs = loss.outputs(len(classes))
+    else:
+        given = names.astype(np.float64)
     if centre:
         some = some - some.mean(axis=0)
     bound = float(rows.bound or np.linalg.norm(some, axis=1).max() or 1.0)

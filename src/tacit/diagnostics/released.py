@@ -30,6 +30,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.stages import Normalize, PrivateCenter, Stage
 from tacit.stages.base import PlainStage
 from tacit.trainers import DPGD, GradientTrainer
+from tacit.trainers.gradient import is_auto
 
 __all__ = ["ReleasedTrajectory", "module_trajectory_privately", "trajectory_privately"]
 
@@ -183,7 +184,8 @@ def trajectory_privately(
     count = (facts.features + 1) * facts.outputs
     sketch = Sketch(min(int(components), int(settings.steps), count))
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
-    fit = plan.run(rows, targets, key=key, ledger=ledger, watch=sketch.add)
+    said = [] if known is None else [f"the {len(known)} classes were given, not read off the rows"]
+    fit = plan.run(rows, targets, key=key, assumptions=said, ledger=ledger, watch=sketch.add)
     noise = settings.deviation(plan.noise_multiplier, 0.0, None) / settings.normaliser(facts)
     return _read(sketch, fit, noise)
 
@@ -207,7 +209,8 @@ def module_trajectory_privately(
     components : int
         Directions to find, as far as there are steps.
     """
-    sketch = Sketch(min(int(components), int(trainer.steps)), dtype=np.float32)
+    steps = components if is_auto(trainer.steps) else int(trainer.steps)  # `settled` will refuse
+    sketch = Sketch(min(int(components), steps), dtype=np.float32)
     fit = fit_module(
         module, inputs, targets, loss=loss, trainer=trainer, watch=sketch.add, **settings
     )

@@ -224,9 +224,7 @@ class Pass:
         return replace(found, at_most=np.minimum(found.at_most, known))
 
 
-def _directions(
-    squares: np.ndarray, missing: float, rows: np.ndarray, seen: _Buffer
-) -> Directions:
+def _directions(squares: np.ndarray, missing: float, rows: np.ndarray, seen: _Buffer) -> Directions:
     """From orthogonal rows with these squares, which are made vectors in their place."""
     rank = int((squares > FAINT**2 * squares[0]).sum())
     lengths, vectors = np.sqrt(squares[:rank]), rows[:rank]

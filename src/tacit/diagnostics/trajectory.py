@@ -255,6 +255,7 @@ def follow(
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
     sketch = Sketch(most, dtype=dtype)
+    progress("trajectory", 0, runs)
     weights = run.train(seen=sketch.add)
     found = sketch.directions()
     for done in range(1, int(passes)):
@@ -298,9 +299,7 @@ def noise_for(trainer: GradientTrainer, facts: Facts, budget: tuple[float | None
     epsilon, delta = budget
     if epsilon is None:
         return 0.0
-    return calibrate(
-        lambda z: [trainer.event(z, facts)], Budget(epsilon, delta), "replace_special"
-    )
+    return calibrate(lambda z: [trainer.event(z, facts)], Budget(epsilon, delta), "replace_special")
 
 
 def _linear_run(

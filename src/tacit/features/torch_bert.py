@@ -26,12 +26,17 @@ def tokenize(bert: Bert, texts: Sequence[str], tokens: int) -> np.ndarray:
     return rows
 
 
-def bert_module(bert: Bert, *, outputs: int) -> Any:
+def bert_module(bert: Bert, *, outputs: int, first: int = 0) -> Any:
     """The encoder with a linear layer of zeros behind it: rows of `tokenize` to ``outputs`` scores.
 
     Parameters keep their published names, behind ``body.``; those of the last layer are
     ``head.weight`` and ``head.bias``. The module is in evaluation mode: there is no dropout.
+
+    With ``first`` it is called with ``module.below(tokens)`` as well, what the layers before that
+    one make of the tokens: where those are not trained, they need to run once only.
     """
+    if not 0 <= first < bert.layers:
+        raise InputError(f"first={first!r} must be one of the {bert.layers} layers, from 0")
     try:
         import torch
     except ImportError:
@@ -49,7 +54,7 @@ def bert_module(bert: Bert, *, outputs: int) -> Any:
             at = getattr(at, part)
         at.register_parameter(last, nn.Parameter(value))
 
-    class Classifier(nn.Module):
+    class Classifier(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.body = nn.Module()
@@ -59,18 +64,28 @@ def bert_module(bert: Bert, *, outputs: int) -> Any:
             nn.init.zeros_(self.head.weight)
             nn.init.zeros_(self.head.bias)
 
-        def forward(self, tokens: Any) -> Any:
-            there = tokens >= 0
+        def layers(self, x: Any, tokens: Any, chosen: slice) -> Any:
+            # Scores of tokens that are not there are as low as can be.
+            hidden = torch.where(tokens >= 0, 0.0, -1e9)[:, None, None, :]
+            children = sorted(self.body.encoder.layer.named_children(), key=number)
+            for _, layer in children[chosen]:
+                x = attend(x, hidden, layer)
+            return x
+
+        def below(self, tokens: Any) -> Any:
             words = self.body.embeddings
             x = words.word_embeddings.weight[tokens.clamp_min(0)]
             x = x + words.position_embeddings.weight[: tokens.shape[1]]
             x = norm(x + words.token_type_embeddings.weight[0], words.LayerNorm)
-            # Scores of tokens that are not there are as low as can be.
-            hidden = torch.where(there, 0.0, -1e9)[:, None, None, :]
-            for _, layer in sorted(self.body.encoder.layer.named_children(), key=number):
-                x = attend(x, hidden, layer)
+            return self.layers(x, tokens, slice(first))
+
+        def forward(self, tokens: Any, x: Any = None) -> Any:
+            if (x is None) != (first == 0):
+                raise InputError("give what is below as well, or leave out first=")
+            x = self.below(tokens) if x is None else x
+            x = self.layers(x, tokens, slice(first, None))
             if bert.pooling == "mean":
-                mask = there[..., None].to(x.dtype)
+                mask = (tokens >= 0)[..., None].to(x.dtype)
                 x = (x * mask).sum(dim=1) / mask.sum(dim=1)
             else:
                 x = x[:, 0]

@@ -146,9 +146,9 @@ class ModuleEngine:
         per_class: bool = False,
     ) -> list[LatticeSum]:
         """Sum over rows of the gradient, clipped row by row, as that of one setting (1, d, 1)."""
-        if np.shape(weights) != (1, self.d, 1) or len(clips) != 1 or per_class:
+        if np.shape(weights) != (1, self.d, 1) or [np.size(c) for c in clips] != [1] or per_class:
             raise InputError("a module is trained in one setting, and its gradients clipped whole")
-        clip = float(np.asarray(clips[0]).reshape(()) if np.ndim(clips[0]) == 0 else clips[0][0])
+        clip = float(np.asarray(clips[0], dtype=np.float64).reshape(-1)[0])
         if not 0 < clip < math.inf:
             raise InputError(f"clip={clip!r} must be a positive number")
         index = np.arange(self.n) if batch is None else checked_batch(batch, self.n)
@@ -206,9 +206,7 @@ def load_torch() -> Any:
     return torch
 
 
-def _choose(
-    module: Any, wanted: Callable[[str], bool] | Sequence[str] | None
-) -> dict[str, Any]:
+def _choose(module: Any, wanted: Callable[[str], bool] | Sequence[str] | None) -> dict[str, Any]:
     """Parameters to train, detached, in the module's order."""
     every = dict(module.named_parameters())
     if wanted is None:
