@@ -365,6 +365,33 @@ def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
     assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
 
 
+@pytest.mark.parametrize(
+    ("trainer", "name", "more"),
+    [
+        ("flattest", "FlattestDPGD", ("--loss", "savage")),
+        ("gamma", "GammaSGD", ("--option", "batch_size=50", "--arithmetic", "fast")),
+        ("iterated", "IteratedSGD", ("--arithmetic", "fast")),
+        ("local", "LocalDPGD", ("--option", "reports=1")),
+    ],
+)
+def test_every_trainer_can_be_named_on_the_command_line(here, trainer, name, more):
+    given = ("--recipe", "dp-gd", "--trainer", trainer, *more)
+    facts = ("--epsilon", 3, "--delta", 1e-5, "--rows", 400, "--schema", "s.yaml")
+    if trainer != "iterated":  # whose calibration takes seconds
+        assert parsed("plan", *facts, *given)["plan"]["trainer"]["name"] == name
+    run(*fitting(*given))
+    certificate = Certificate.load("model/certificate.json")
+    assert certificate.plan["trainer"]["name"] == name
+    assert "The claim holds." in run("verify", "model").stdout
+    run("predict", "model", "train.csv", "--out", "guesses.csv")
+
+
+def test_a_trainer_that_does_not_suit_the_stages_is_refused_before_a_row_is_read(here):
+    said = refused(*fitting("--trainer", "local"))
+    assert "PrivateCenter needs somebody who sees all rows" in said
+    assert not (here / "model").exists()
+
+
 def test_pillar_chooses_its_components_from_the_command_line(here):
     write("public.csv", {k: v for k, v in patients(300, seed=4).items() if k != "ill"})
     given = ("--recipe", "pillar", "--public", "public.csv", "--steps", 3)

@@ -90,7 +90,11 @@ Components = Annotated[str | None, flag(KEPT)]
 Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
 ]
-Trainer = Annotated[str | None, flag("dp-gd, dpsgd or noisy-sgd, instead of the recipe's.")]
+TRAINER = """Instead of the recipe's. dp-gd: descent on all rows. dpsgd: on sampled rows. noisy-sgd:
+several runs, one chosen through noise. flattest: the iterate of least gradient, for losses that are
+not convex. iterated: one pass, stopped at random. local: rows randomise themselves. gamma: other
+noise, to compare; with --arithmetic fast."""
+Trainer = Annotated[str | None, flag(TRAINER)]
 Options = Annotated[list[str] | None, flag(OPTION)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
 Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]

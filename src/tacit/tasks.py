@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -154,8 +154,8 @@ def plan(
         raise InputError(f"loss={loss.name!r} is for {loss.task}, which does not suit the target")
     budget = Budget(settings.epsilon, settings.delta)
     neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
-    whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
-    whole = replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
+    arithmetic = settings.arithmetic
+    whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors, arithmetic=arithmetic)
     return whole.calibrate(size=rows, columns=columns, classes=count)
 
 
