@@ -36,7 +36,7 @@ LAYERS = [
     {"audit", "diagnostics"},
     {"tasks", "console"},
     {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
-    {"cli_inspect"},
+    {"cli_inspect", "cli_median"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.
