@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-long lint bench compat fuzz clean
+.PHONY: demo test test-long test-torch lint bench compat fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
@@ -17,6 +17,10 @@ test: lint
 # The sampler over a hundred million draws, and whatever else takes minutes.
 test-long: $(VENV)/.dev
 	$(BIN)/python -m pytest -m long -s
+
+# Modules of PyTorch, which is some gigabytes and therefore not in .[dev].
+test-torch: $(VENV)/.torch
+	$(BIN)/python -m pytest -m torch tests/test_networks.py tests/features/test_published.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -46,6 +50,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.torch: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[torch]"
+	touch $@
 
 clean:
 	rm -rf $(VENV) .venv-compat build dist tacit-demo .pytest_cache .mypy_cache .ruff_cache

@@ -9,6 +9,8 @@ of unit norm: MNIST 1.41, 1.03, 0.77; Fashion-MNIST 1.41, 1.10, 0.62.
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import resource
 import subprocess
@@ -16,6 +18,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,31 +39,68 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     return rows, labels
 
 
-def run(name: str) -> None:
+def run(name: str) -> dict[str, Any]:
     rows, labels = load(name)
     begun, busy, marks = time.perf_counter(), time.process_time(), []
     found = inspect(
         rows, labels, progress=lambda what, *_: marks.append((what, time.perf_counter()))
     )
     took, used = time.perf_counter() - begun, time.process_time() - busy
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    parts = [f"{what} {after - at:.1f}" for (what, at), (_, after) in pairwise(marks)]
-    around, load_now = found.concentration, os.getloadavg()[0]
-    print(f"{name}: {found.n} x {found.d}, {took:.1f} s, {peak:.0f} MB")
-    print(f"  {used:.1f} s of processor time; load {load_now:.1f} on {os.cpu_count()} cores")
-    print(f"  seconds: {', '.join(parts)}")
+    around = found.concentration
+    return {
+        "data": name,
+        "rows": found.n,
+        "columns": found.d,
+        "seconds": took,
+        "processor": used,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "load": os.getloadavg()[0],
+        "parts": {what: after - at for (what, at), (_, after) in pairwise(marks)},
+        "diameter": around.diameter,
+        "diameter_at_most": around.diameter_at_most,
+        "largest": around.max_distance,
+        "mean": around.mean_distance,
+        "rank": found.spectrum.rank,
+        "effective": found.spectrum.effective_rank,
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    parts = ", ".join(f"{what} {seconds:.1f}" for what, seconds in found["parts"].items())
     print(
-        f"  diameter {around.diameter:.4f} (at most {around.diameter_at_most:.4f}), largest and "
-        f"mean distance to the mean {around.max_distance:.4f}, {around.mean_distance:.4f}"
+        "{data}: {rows} x {columns}, {seconds:.1f} s, {megabytes:.0f} MB\n"
+        "  {processor:.1f} s of processor time; load {load:.1f}".format(**found),
+        f"on {os.cpu_count()} cores\n  seconds: {parts}",
     )
     print(
-        f"  rank {found.spectrum.rank}, effective {found.spectrum.effective_rank:.1f}", flush=True
+        "  diameter {diameter:.4f} (at most {diameter_at_most:.4f}), largest and mean distance to "
+        "the mean {largest:.4f}, {mean:.4f}\n  rank {rank}, effective {effective:.1f}".format(
+            **found
+        ),
+        flush=True,
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if len(options.names) == 1:
+        found = [run(options.names[0])]
+    else:
+        found = []
+        for name in options.names:
+            command = [sys.executable, __file__, name, "--json"]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            found += json.loads(done.stdout)
+            if not options.json:
+                show(found[-1])
+    if options.json:
+        print(json.dumps(found))
+    elif len(options.names) == 1:
+        show(found[0])
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or NAMES
-    if len(chosen) == 1:
-        run(chosen[0])
-    for name in chosen if len(chosen) > 1 else ():
-        subprocess.run([sys.executable, __file__, name], check=True)
+    main()

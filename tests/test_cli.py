@@ -18,6 +18,7 @@ import tacit
 from tacit.cli import app
 from tacit.data.readers import read_table
 from tacit.estimators import DPLinearClassifier
+from tacit.ledger import Ledger
 from tacit.models import load
 from tacit.privacy import Certificate
 from tacit.trainers.storage import DenseStore
@@ -363,6 +364,54 @@ def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
     run("verify", "model/certificate.json")
     plan = Certificate.load("model/certificate.json").plan
     assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "name", "more"),
+    [
+        ("flattest", "FlattestDPGD", ("--loss", "savage")),
+        ("gamma", "GammaSGD", ("--option", "batch_size=50", "--arithmetic", "fast")),
+        ("iterated", "IteratedSGD", ("--arithmetic", "fast")),
+        ("local", "LocalDPGD", ("--option", "reports=1")),
+    ],
+)
+def test_every_trainer_can_be_named_on_the_command_line(here, trainer, name, more):
+    given = ("--recipe", "dp-gd", "--trainer", trainer, *more)
+    facts = ("--epsilon", 3, "--delta", 1e-5, "--rows", 400, "--schema", "s.yaml")
+    if trainer != "iterated":  # whose calibration takes seconds
+        assert parsed("plan", *facts, *given)["plan"]["trainer"]["name"] == name
+    run(*fitting(*given))
+    certificate = Certificate.load("model/certificate.json")
+    assert certificate.plan["trainer"]["name"] == name
+    assert "The claim holds." in run("verify", "model").stdout
+    run("predict", "model", "train.csv", "--out", "guesses.csv")
+
+
+def test_a_trainer_that_does_not_suit_the_stages_is_refused_before_a_row_is_read(here):
+    said = refused(*fitting("--trainer", "local"))
+    assert "PrivateCenter needs somebody who sees all rows" in said
+    assert not (here / "model").exists()
+
+
+def test_the_median_of_a_table_in_its_own_units(here):
+    columns = {name: values for name, values in patients(3000, ward=["west"] * 3000).items()}
+    columns["age"] = [70 + value / 100 for value in columns["age"]]
+    write("train.csv", columns)
+    Ledger("ledger.db").create("rows", epsilon=4.01, delta=2e-5)
+    given = ("median", "train.csv", "--schema", "s.yaml", "--epsilon", 4, "--delta", 1e-5)
+    book = ("--ledger", "ledger.db", "--dataset", "rows")
+    found = parsed(*given, "--out", "middle", *book)
+    where = found["location"]
+    assert list(where) == ["age", "dose", "ward=east", "ward=west"]
+    assert where["age"] == pytest.approx(70.5, abs=3) and where["dose"] == pytest.approx(5, abs=1)
+    assert where["ward=west"] > 0.7 and where["ward=east"] < 0.3
+    assert json.loads((here / "middle" / "median.json").read_text())["location"] == where
+    assert "The claim holds." in run("verify", "middle").stdout
+    assert "ledger" in Certificate.load("middle/certificate.json").plan
+    refused(*given, "--out", "middle")  # nothing is overwritten
+    assert run(*given, "--out", "again", *book, code=3).stdout == ""  # and nothing overspent
+    shown = run(*given, "--out", "seeded", "--seed", 1).stdout
+    assert "NOT FOR RELEASE" in shown and "ward=west" in shown
 
 
 def test_pillar_chooses_its_components_from_the_command_line(here):

@@ -28,6 +28,7 @@ RUNNABLE = [
     "docs/rivals.md",
     "docs/theory.md",
     "docs/trainers.md",
+    "docs/trajectory.md",
     "docs/tuning.md",
     "docs/tutorial.md",
 ]
@@ -82,6 +83,7 @@ def test_relative_links_point_to_files(page):
         "tacit.theory",
         "tacit.instances",
         "tacit.diagnostics",
+        "tacit.networks",
     ],
 )
 def test_public_names_are_documented(module):

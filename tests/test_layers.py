@@ -31,12 +31,12 @@ LAYERS = [
     {"stages", "trainers", "instances"},
     {"chain"},
     {"plan", "starting"},
-    {"estimators", "median", "search"},
+    {"estimators", "median", "networks", "search"},
     {"recipes", "models", "pipelines", "report", "tuning"},
     {"audit", "diagnostics"},
     {"tasks", "console"},
     {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
-    {"cli_inspect"},
+    {"cli_inspect", "cli_median"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.

@@ -7,8 +7,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tacit import DPGeometricMedian, median
-from tacit.exceptions import InputError, MissingBound
+from tacit import DPGeometricMedian, Ledger, median
+from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.instances import median as instance
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.privacy import Gaussian
@@ -92,3 +92,15 @@ def test_columns_do_harm_only_where_all_count_alike(decay, least, most):
         ]
         error[d] = np.mean([made.excess(x) for x in runs])
     assert least <= error[100] / error[10] <= most
+
+
+def test_a_ledger_is_charged_and_asked(tmp_path):
+    book = Ledger(tmp_path / "ledger.db", dataset="rows").create(epsilon=2.5, delta=1e-4)
+    median = DPGeometricMedian(2.0, 1e-5, radius=1.0, steps=5, ledger=book)
+    assert median.fit(X).certificate_.plan["ledger"]
+    with pytest.raises(BudgetError):
+        median.fit(X)
+    with pytest.raises(InputError, match="seeded"):
+        DPGeometricMedian(radius=1.0, ledger=book, random_state=0).fit(X)
+    with pytest.raises(InputError, match=r"tacit\.Ledger"):
+        DPGeometricMedian(radius=1.0, ledger="ledger.db").fit(X)

@@ -112,10 +112,12 @@ def test_trainers_that_do_not_suit_are_refused():
         DPLinearClassifier(**made).fit(X, LABELS)
 
 
-@pytest.mark.parametrize("trainer", sorted(TRAINERS))
+@pytest.mark.parametrize("trainer", sorted(TRAINERS.keys() - {"iterated"}))
 def test_pillar_fits_with_every_trainer(trainer):
+    """But for one pass in order, which needs rows whose norm is certain: they are projected."""
     made = recipe("pillar", public=X[:50].copy(), trainer=trainer, steps=4)
-    model = DPLinearClassifier(epsilon=20.0, **made).fit(X, LABELS)
+    arithmetic = "exact" if "exact" in made["trainer"].arithmetics else "fast"
+    model = DPLinearClassifier(epsilon=20.0, arithmetic=arithmetic, **made).fit(X, LABELS)
     assert model.coef_.shape == (1, 6)
     assert model.certificate_.verify().holds
     (pca,) = (s for s in model.certificate_.plan["stages"] if s["name"] == "PublicPCA")

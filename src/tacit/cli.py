@@ -20,6 +20,7 @@ from tacit.cli_features import attach as attach_features
 from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
+from tacit.cli_median import attach as attach_median
 from tacit.cli_theory import attach as attach_theory
 from tacit.console import Json, argument, dump, flag, line, say
 from tacit.exceptions import BudgetError, TacitError, TestFailed
@@ -60,6 +61,7 @@ attach_audit(app)
 attach_theory(app)
 attach_features(app)
 attach_inspect(app)
+attach_median(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
@@ -93,7 +95,11 @@ Components = Annotated[str | None, flag(KEPT)]
 Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
 ]
-Trainer = Annotated[str | None, flag("dp-gd, dpsgd or noisy-sgd, instead of the recipe's.")]
+TRAINER = """Instead of the recipe's. dp-gd: descent on all rows. dpsgd: on sampled rows. noisy-sgd:
+several runs, one chosen through noise. flattest: the iterate of least gradient, for losses that are
+not convex. iterated: one pass, stopped at random. local: rows randomise themselves. gamma: other
+noise, to compare; with --arithmetic fast."""
+Trainer = Annotated[str | None, flag(TRAINER)]
 Options = Annotated[list[str] | None, flag(OPTION)]
 Tune = Annotated[list[str] | None, flag(TUNE)]
 HowMany = Annotated[float | None, flag(TRIALS)]

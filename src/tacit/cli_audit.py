@@ -18,7 +18,7 @@ STAGE = """Instead of a recipe: a step before full-batch training, such as
 NAIVE = """Instead: a pipeline that ignores its preprocessing, to see it caught; centring, dedup or
 pca."""
 OBSERVE = """What the adversary sees: steps (all noisy sums, as the account assumes) or model."""
-TRAINER = """dp-gd, dpsgd or noisy-sgd, instead of the recipes'."""
+TRAINER = """Instead of the recipes': dp-gd, dpsgd, noisy-sgd, or another that tacit fit names."""
 RUNS = """Runs for each plan, half of them on either table; or canaries, with --one-run."""
 NEIGHBORS = """replace_special, add_or_remove_one, replace_one; auto: replace_one if a stage looks
 at the rows without noise, replace_special otherwise."""

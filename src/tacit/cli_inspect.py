@@ -22,6 +22,8 @@ given: equal rows."""
 NEIGHBORS = (
     """With --private: replace_special, add_or_remove_one (then give --size), replace_one."""
 )
+TRAJECTORY = """Follow a run as well: in how few directions its gradients lie, and how well it
+does with those alone."""
 FORCE = """Overwrite what is there."""
 
 
@@ -34,6 +36,7 @@ def inspect(
     train_epsilon: Annotated[float, flag("Budget of the training to come.")] = 1.0,
     train_delta: Annotated[float, flag("Its delta.")] = 1e-6,
     radius: Annotated[list[float] | None, flag(RADIUS)] = None,
+    trajectory: Annotated[bool, flag(TRAJECTORY, "--trajectory")] = False,
     private: Annotated[bool, flag(PRIVATE, "--private")] = False,
     epsilon: Annotated[float | None, flag(EPSILON)] = None,
     delta: Annotated[float | None, flag("Its delta.")] = None,
@@ -54,7 +57,7 @@ def inspect(
 
     \b
     Examples:
-      tacit inspect patients.csv --schema patients.yaml --out inspection
+      tacit inspect patients.csv --schema patients.yaml --trajectory --out inspection
       tacit inspect patients.csv --schema patients.yaml --private --epsilon 0.1 --delta 1e-6 \\
         --ledger ledger.db --dataset patients
     """
@@ -73,6 +76,11 @@ def inspect(
         raise InputError(
             "--epsilon, --delta, --size, --ledger and --seed are for --private; the budget of the "
             "training to come is --train-epsilon and --train-delta"
+        )
+    if private and trajectory:
+        raise InputError(
+            "--trajectory reads gradients without noise; leave it out with --private, or see "
+            "tacit.diagnostics.trajectory_privately"
         )
     if private and radius:
         raise InputError("--radius reads the rows without noise; leave it out with --private")
@@ -95,7 +103,14 @@ def inspect(
         )
     else:
         with nullcontext(silent) if quiet or as_json else progress_bar() as shown:
-            found = tasks.inspect(table, schema, **where, radii=radius or (0.0,), progress=shown)
+            found = tasks.inspect(
+                table,
+                schema,
+                **where,
+                radii=radius or (0.0,),
+                trajectory=trajectory,
+                progress=shown,
+            )
     if as_json:
         dump({**found.to_dict(), "out": None if out is None else str(out)})
         return

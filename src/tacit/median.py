@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -11,7 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, LedgerError, MissingBound
+from tacit.ledger import Ledger, Reservation
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
@@ -55,6 +57,8 @@ class DPGeometricMedian(BaseEstimator):
         What differing in one row means.
     random_state : int, optional
         Makes a run repeatable, and not private.
+    ledger : Ledger, optional
+        Account that the budget is taken from, before any noise is drawn.
 
     Attributes
     ----------
@@ -89,6 +93,7 @@ class DPGeometricMedian(BaseEstimator):
         pull: float = 0.0,
         neighbors: str = "replace_special",
         random_state: int | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -99,6 +104,7 @@ class DPGeometricMedian(BaseEstimator):
         self.pull = pull
         self.neighbors = neighbors
         self.random_state = random_state
+        self.ledger = ledger
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the median of private rows, spending the budget."""
@@ -116,6 +122,13 @@ class DPGeometricMedian(BaseEstimator):
         z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)
         rate = self._rate(n, weights, gaussian_mu(left.epsilon, left.delta))
         key = Key.fresh() if self.random_state is None else Key.from_seed(self.random_state)
+        entry = None
+        if self.ledger is not None:
+            said = {"kind": "median", "rows": n, "columns": d}
+            spent = [("DPGeometricMedian", Gaussian(z, steps))]
+            entry = self.ledger.reserve(
+                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
+            )
         rows = _shortened(X, float(self.radius or 0.0))
         x, mean, burn = np.zeros(d), np.zeros(d), steps // 2
         for step in range(steps):
@@ -126,7 +139,15 @@ class DPGeometricMedian(BaseEstimator):
             if step >= burn:
                 mean += x / (steps - burn)
         self.location_ = mean
-        self.certificate_ = self._certify(n, d, z, rate, slack=slack, seeded=key.seeded)
+        self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
+        if entry is not None:
+            try:
+                entry.commit("summary", self.certificate_.digest)
+            except LedgerError as error:  # spent either way, so the median is not thrown away
+                warnings.warn(
+                    f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
+                    stacklevel=2,
+                )
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -154,6 +175,12 @@ class DPGeometricMedian(BaseEstimator):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
         if not (_number(self.pull) and 0 <= self.pull < math.inf):
             raise InputError(f"pull={self.pull!r} must be 0 or a positive number")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InputError(
+                f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
+            )
+        if self.ledger is not None and self.random_state is not None:
+            raise InputError("a seeded run is not private: leave out random_state, or the ledger")
         if self.neighbors not in ("replace_special", "replace_one"):
             raise InputError(
                 f"neighbors={self.neighbors!r} must be 'replace_special' or 'replace_one'"
@@ -178,8 +205,9 @@ class DPGeometricMedian(BaseEstimator):
         return float(self.radius or 0.0) / math.sqrt(steps * largest * (1 + directions * noise))
 
     def _certify(
-        self, n: int, d: int, z: float, rate: float, *, slack: float, seeded: bool
+        self, n: int, d: int, z: float, rate: float, *, slack: float, entry: Reservation | None
     ) -> Certificate:
+        seeded = self.random_state is not None
         event = Gaussian(z, int(self.steps))
         spent = [("DPGeometricMedian", event)]
         settings = {"steps": int(self.steps), "learning_rate": rate, "pull": float(self.pull)}
@@ -201,7 +229,8 @@ class DPGeometricMedian(BaseEstimator):
             warnings=(),
             accountant=accountant_for([event]),
             numerical_delta=slack,
-            plan={"rows": n, "columns": d, "median": settings},
+            plan={"rows": n, "columns": d, "median": settings}
+            | ({} if entry is None else {"ledger": entry.to_dict()}),
             versions={},
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )

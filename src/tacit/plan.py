@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -47,7 +47,7 @@ from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
-from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.movement import TARGET, Movement
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages", "settle"]
@@ -284,17 +284,25 @@ class CalibratedPlan:
         progress: Progress = silent,
         ledger: Ledger | None = None,
         start: tuple[np.ndarray, np.ndarray] | None = None,
+        watch: Callable[[np.ndarray], None] | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
         Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
-        and counts as spent from then on, whatever happens.
+        and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
+        gradient of every step, of shape (1, features, outputs); the certificate covers it.
         """
+        if watch is not None and type(self.trainer) not in (DPGD, DPSGD):
+            raise InputError(
+                f"the event of {self.trainer.name} does not cover the gradients of its steps: "
+                "watch DPGD or DPSGD"
+            )
         key = key or Key.fresh()
         self.suits(rows)
         self.starts(start)
-        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "start": start}
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
+        how |= {"start": start, "watch": watch}
         if ledger is None:
             return self._fit(rows, targets, key, entry=None, **how)
         entry = self.reserve(ledger, key)
@@ -373,18 +381,18 @@ class CalibratedPlan:
         progress: Progress,
         entry: Reservation | None,
         start: tuple[np.ndarray, np.ndarray] | None,
+        watch: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         seen = self.prepare(rows, key, assumptions=assumptions, progress=progress, entry=entry)
-        weights = self.trainer.train(
-            self.engine(seen, targets),
-            self.noise_multiplier,
-            self.facts_for(seen),
-            key,
-            progress=progress,
-            moves=self.moves,
-            start=self.weights(start, seen),
-        )
+        engine, facts = self.engine(seen, targets), self.facts_for(seen)
+        how: dict[str, Any] = {"progress": progress, "moves": self.moves}
+        how["start"] = self.weights(start, seen)
+        if watch is None:
+            weights = self.trainer.train(engine, self.noise_multiplier, facts, key, **how)
+        else:  # what DPGD and DPSGD do, in sight
+            alone = [self.trainer], [self.noise_multiplier]
+            weights = train_together(engine, *alone, facts, key, **how, watch=watch)[0]
         return self.conclude(seen, weights, key, assumptions=assumptions, entry=entry)
 
     def prepare(

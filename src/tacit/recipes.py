@@ -33,7 +33,10 @@ from tacit.trainers import (
     DPSGD,
     GEP,
     AdaDPS,
+    FlattestDPGD,
+    GammaSGD,
     GradientTrainer,
+    IteratedSGD,
     LocalDPGD,
     NoisySGD,
 )
@@ -44,6 +47,10 @@ TRAINERS: dict[str, type[GradientTrainer]] = {
     "dp-gd": DPGD,
     "dpsgd": DPSGD,
     "noisy-sgd": NoisySGD,
+    "flattest": FlattestDPGD,
+    "gamma": GammaSGD,
+    "iterated": IteratedSGD,
+    "local": LocalDPGD,
 }
 
 
@@ -200,8 +207,8 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
         One of `RECIPES`.
     **options
         Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
-        which puts another one in its place: ``"dp-gd"``, ``"dpsgd"``, ``"noisy-sgd"``, or a
-        trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
+        which puts another one in its place: one of `TRAINERS` by its name, such as ``"dpsgd"``,
+        or a trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
     """
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")

@@ -7,6 +7,8 @@ appear whole and together, or not at all.
 from __future__ import annotations
 
 import ast
+import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -23,7 +25,7 @@ from tacit import chain
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan, scan
-from tacit.data.schema import Schema, did_you_mean
+from tacit.data.schema import NumberColumn, Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.diagnostics import Inspection, PrivateInspection
 from tacit.diagnostics import inspect as look_at
@@ -33,6 +35,7 @@ from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, FileError, InputError, SchemaError, TestFailed
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
 from tacit.losses import get_loss
+from tacit.median import DPGeometricMedian
 from tacit.models import load, save
 from tacit.plan import CalibratedPlan, Plan
 from tacit.privacy import Budget, Certificate, Expense
@@ -48,9 +51,12 @@ from tacit.stages import Encode, FillGaps, Normalize, PlainImpute, Stage
 from tacit.tuning import choose
 
 __all__ = [
+    "CERTIFICATE",
     "FILES",
+    "MEDIAN",
     "PAGE",
     "Fitted",
+    "Middle",
     "Settings",
     "Verdict",
     "draft",
@@ -58,6 +64,7 @@ __all__ = [
     "fit",
     "inspect",
     "inspect_privately",
+    "median",
     "parse_option",
     "plan",
     "predict",
@@ -68,6 +75,7 @@ __all__ = [
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
 PAGE = "inspection.html"
+MEDIAN = "median.json"
 TAKERS = {
     "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
     "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
@@ -234,8 +242,8 @@ class _Facts:
             )
         budget = Budget(settings.epsilon, settings.delta)
         neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
-        whole = Plan(budget, tuple(stages), parts["trainer"], loss, neighbors)
-        return replace(whole, arithmetic=cast(Any, settings.arithmetic))  # checked there
+        arithmetic = settings.arithmetic
+        return Plan(budget, tuple(stages), parts["trainer"], loss, neighbors, arithmetic=arithmetic)
 
 
 def _public_facts(
@@ -405,6 +413,7 @@ def inspect(
     out: PathLike | None = None,
     train: tuple[float, float] = (1.0, 1e-6),
     radii: Sequence[float] = (0.0,),
+    trajectory: bool = False,
     force: bool = False,
     progress: Progress = silent,
 ) -> Inspection:
@@ -418,6 +427,7 @@ def inspect(
             middle, half = sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
             labels = np.clip((labels - middle) / half, -1.0, 1.0)
         options: dict[str, Any] = {"epsilon": train[0], "delta": train[1], "radii": radii}
+        options["trajectory"] = trajectory
         found = look_at(
             rows, labels, regression=bounds is not None, unit=False, progress=progress, **options
         )
@@ -465,6 +475,72 @@ def _unit_rows(table: Table, schema: Schema) -> Rows:
     features = _features(table, schema)
     encode = Encode(schema).fit(features)
     return Normalize().through(encode.through(as_rows(features)))
+
+
+@dataclass(frozen=True)
+class Middle:
+    """The median of a table's rows, in the units of the table.
+
+    Attributes
+    ----------
+    location : mapping of str to float
+        Numbers in their own units; for a category, how near the median is to it.
+    certificate : Certificate
+    """
+
+    location: Mapping[str, float]
+    certificate: Certificate
+
+    def to_dict(self) -> dict[str, Any]:
+        claim = self.certificate
+        facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
+        return {**facts, "releasable": claim.releasable, "location": dict(self.location)}
+
+
+def median(
+    table: Table | PathLike,
+    schema: Schema | PathLike,
+    *,
+    out: PathLike,
+    epsilon: float,
+    delta: float,
+    force: bool = False,
+    **options: Any,
+) -> Middle:
+    """Find the geometric median of a table's rows; ``out`` gets it, and its certificate.
+
+    ``options`` go to `DPGeometricMedian` as they are. The target is not looked at.
+    """
+    encode = Encode(Schema.of(schema))
+    if encode.makes_gaps:
+        raise InputError("the schema says missing: gap; a median needs another way to fill gaps")
+    with new_directory(Path(os.path.realpath(out)), (MEDIAN, CERTIFICATE), force) as directory:
+        features = _features(_read(table), encode.schema)
+        rows = encode.fit(features).transform(features)
+        # The schema bounds the norm of every row, whatever the table holds.
+        found = DPGeometricMedian(epsilon, delta, radius=encode.bound(), **options).fit(rows)
+        middle = Middle(_decoded(encode.schema, found.location_), found.certificate_)
+        text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
+        writers = {MEDIAN: lambda path: write_bytes(path, text)}
+        write_together(directory, {**writers, CERTIFICATE: found.certificate_.save})
+    return middle
+
+
+def _decoded(schema: Schema, location: np.ndarray) -> dict[str, float]:
+    """Encoded values by the names of their columns, numbers in their own units."""
+    values, found = iter(location.tolist()), {}
+    for name, column in schema.columns.items():
+        for i, part in enumerate(column.feature_names(name)):
+            value = next(values)
+            if isinstance(column, NumberColumn) and i == 0:
+                span = column.high - column.low
+                if column.scale == "log":
+                    value = math.expm1(min(max(value, 0.0), 1.0) * math.log1p(span))
+                else:
+                    value = min(max((value + 1) / 2, 0.0), 1.0) * span
+                value += column.low
+            found[part] = value
+    return found
 
 
 def predict(

@@ -164,6 +164,18 @@ def test_the_command_shows_one_screen_and_draws_a_page(table, tmp_path):
     assert run(*table, "--out", str(out)).exit_code == 2  # nothing is overwritten
 
 
+def test_the_command_follows_a_run_if_asked_to(table, tmp_path):
+    out = tmp_path / "seen"
+    done = run(*table, "--trajectory", "--out", str(out), "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "accuracy with k directions" in done.output and "NOT RELEASABLE" in done.output
+    page = (out / "inspection.html").read_text()
+    assert "Singular values of a run" in page and page.count("<svg") >= 6
+    budget = ("--private", "--epsilon", "1", "--delta", "1e-6")
+    refused = run(*table, *budget, "--trajectory")
+    assert refused.exit_code == 2 and "--trajectory reads gradients without noise" in refused.stderr
+
+
 def test_json_says_that_it_may_not_be_released(table):
     data = json.loads(run(*table, "--json").stdout)
     assert data["releasable"] is False and data["advice"]["best"]

@@ -28,6 +28,9 @@ def images(n, seed=0, shape=(40, 50, 3)):
     return list(np.random.default_rng(seed).integers(0, 256, (n, *shape), dtype=np.uint8))
 
 
+pytestmark = pytest.mark.torch
+
+
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch")

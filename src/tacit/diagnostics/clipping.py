@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.rows import Rows
-from tacit.diagnostics.base import NotReleasable, require_rows
+from tacit.diagnostics.base import NotReleasable
+from tacit.diagnostics.rehearsal import MOST_VALUES, rehearse
 from tacit.exceptions import InputError
-from tacit.losses import Loss, get_loss
-from tacit.stages.base import densify
+from tacit.losses import Loss
 from tacit.trainers import DPGD, Facts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Clipping", "clipping"]
 
-MOST_VALUES = 1 << 21
-MOST_PRODUCTS = 1 << 26  # of them with all outputs, in a step
 POINTS = 24  # of the run that are kept
 
 
@@ -88,41 +85,19 @@ def clipping(
     >>> float(found.clipped[0])
     1.0
     """
-    rows, names = require_rows(data), np.asarray(labels)
-    if names.shape != (rows.n,):
-        raise InputError(f"labels must be one for each of the {rows.n} rows")
     if not mu > 0:
         raise InputError(f"mu={mu!r} must be positive")
-    many = 1 if names.dtype.kind == "f" else len(np.unique(names))
-    most = min(int(most_values), MOST_PRODUCTS // many)
-    some, names, size = _sample(rows, names, max(most, 1))
-    if loss is None:
-        loss = "logistic" if len(np.unique(names)) <= 2 else "softmax"
-    loss = get_loss(loss) if isinstance(loss, str) else loss
-    classes, codes = np.unique(names, return_inverse=True)
-    if loss.task == "classification" and len(classes) < 2:
-        raise InputError("clipping needs two classes or more")
-    outputs = loss.outputs(len(classes)) if loss.task == "classification" else 1
-    given = codes if loss.task == "classification" else names.astype(np.float64)
-    targets = loss.targets(given, outputs=outputs)
-    if centre:
-        some = some - some.mean(axis=0)
-    bound = float(rows.bound or np.linalg.norm(some, axis=1).max() or 1.0)
+    ready = rehearse(data, labels, loss=loss, centre=centre, most_values=most_values)
+    some, size, bound = ready.rows, ready.size, ready.bound
     rule = mu if math.isfinite(mu) else 1.0
-    facts = Facts(size, rows.d, outputs, bound, rule, loss.task)
+    facts = Facts(size, some.shape[1], ready.outputs, bound, rule, ready.loss.task)
     settings = replace(trainer or DPGD()).resolve(facts)
     some = np.column_stack([some, np.full(len(some), float(settings.bias) * bound)])
     # Noise of the real number of rows: the sample stands for all of them.
     steps, clip = int(settings.steps), float(settings.clip)
     noise = math.sqrt(steps) * clip / (mu * size) if math.isfinite(mu) else 0.0
     rng = np.random.default_rng(seed)
-    return _follow(loss, settings, rows=some, targets=targets, noise=noise, rng=rng)
-
-
-def _sample(rows: Rows, labels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, int]:
-    step = max(1, -(-rows.n * rows.d // most))
-    parts = [densify(c)[(-span.start) % step :: step] for span, c in rows.chunks()]
-    return np.concatenate(parts), labels[::step], rows.n
+    return _follow(ready.loss, settings, rows=some, targets=ready.targets, noise=noise, rng=rng)
 
 
 def _follow(

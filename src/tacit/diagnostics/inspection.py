@@ -18,6 +18,8 @@ from tacit.diagnostics.lipschitz import Coefficients, restricted_lipschitz
 from tacit.diagnostics.moments import Moments
 from tacit.diagnostics.separability import Separability, separability
 from tacit.diagnostics.spectrum import Spectrum, spectrum
+from tacit.diagnostics.trajectory import Trajectory
+from tacit.diagnostics.trajectory import trajectory as follow
 from tacit.exceptions import InputError
 from tacit.privacy.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -28,6 +30,7 @@ from tacit.theory.decay import best_k
 __all__ = ["Inspection", "inspect"]
 
 PARTS = 6
+LEAST_ROWS = 10  # of which a run holds some out
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,8 @@ class Inspection(NotReleasable):
     best_k : int or None
         Directions for which the bound of paper 002, Theorem 3.3, is least.
     advice : Advice
+    trajectory : Trajectory or None
+        None unless asked for.
     """
 
     n: int
@@ -64,6 +69,7 @@ class Inspection(NotReleasable):
     crowding: Crowding
     best_k: int | None
     advice: Advice
+    trajectory: Trajectory | None = None
 
 
 def inspect(
@@ -76,6 +82,7 @@ def inspect(
     delta: float = 1e-6,
     radii: Sequence[float] = (0.0,),
     work: float = WORK,
+    trajectory: bool = False,
     progress: Progress = silent,
 ) -> Inspection:
     """Look at private rows in every way, for the eyes of those who may.
@@ -96,6 +103,8 @@ def inspect(
         At which crowds are looked for; 0 finds equal rows.
     work : float
         Multiplications to spend on the diameter.
+    trajectory : bool
+        Follow a run as well, and find the directions of its gradients: `trajectory`.
 
     Examples
     --------
@@ -110,6 +119,8 @@ def inspect(
         raise InputError("two rows or more are needed to say anything about them")
     if unit:
         rows = Normalize().through(rows)
+    if trajectory and (labels is None or rows.n < LEAST_ROWS):
+        raise InputError(f"a run needs labels, and {LEAST_ROWS} rows or more")
     progress("spectrum", 0, PARTS)
     moments = Moments.of(rows)
     eigen = spectrum(moments)
@@ -120,13 +131,15 @@ def inspect(
     progress("copies", 3, PARTS)
     crowds = crowding(rows, radii)
     progress("separators", 4, PARTS)
-    apart = run = None
+    apart = run = moves = None
     if labels is not None:
         if not regression:
             apart = separability(rows, labels, found=eigen)
         progress("clipping", 5, PARTS)
         loss = "squared" if regression else None
         run = clipping(rows, labels, loss=loss, mu=gaussian_mu(epsilon, delta))
+        if trajectory:
+            moves = follow(rows, labels, loss=loss, epsilon=epsilon, delta=delta)
     progress("advice", PARTS, PARTS)
     law = coefficients.law
     facts = Facts(
@@ -149,5 +162,5 @@ def inspect(
         best = best_k(coefficients.mean_gradient, rows.n, epsilon=epsilon, delta=delta)
     advice = advise(facts, epsilon=epsilon, delta=delta)
     return Inspection(
-        rows.n, rows.d, unit, eigen, around, coefficients, apart, run, crowds, best, advice
+        rows.n, rows.d, unit, eigen, around, coefficients, apart, run, crowds, best, advice, moves
     )

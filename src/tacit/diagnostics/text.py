@@ -10,6 +10,7 @@ from tacit.diagnostics.advice import Advice
 from tacit.diagnostics.base import NOTICE
 from tacit.diagnostics.inspection import Inspection
 from tacit.diagnostics.private import PrivateInspection
+from tacit.diagnostics.trajectory import Trajectory
 from tacit.report.show import number, percent
 
 __all__ = ["findings", "private_findings", "render_inspection"]
@@ -29,7 +30,7 @@ def render_inspection(found: Inspection | PrivateInspection, *, width: int = 96)
         lines = private_findings(found)
     else:
         head, lines = [NOTICE], findings(found)
-    body = [f"  {name:<30}{value}" for name, value in lines]
+    body = [f"  {name:<32}{value}" for name, value in lines]
     return "\n".join([*head, "", *body, "", *_advice(found.advice, width)])
 
 
@@ -65,6 +66,8 @@ def findings(found: Inspection) -> list[Line]:
         first, last = float(run.clipped[0]), float(run.clipped[-1])
         shares = f"{percent(first)} of rows at first, {percent(last)} at last"
         lines.append((f"clipped to {number(run.clip, digits=3)}", shares))
+    if (moves := found.trajectory) is not None:
+        lines += _trajectory(moves)
     crowds = found.crowding
     copies = [
         f"{percent(part)} within {number(radius)} (crowd {number(crowd)})"
@@ -72,6 +75,28 @@ def findings(found: Inspection) -> list[Line]:
     ]
     lines.append(("copies of other rows", ", ".join(copies) or "not looked for"))
     return lines
+
+
+def _trajectory(moves: Trajectory) -> list[Line]:
+    """How a run moves, line by line."""
+    size = f"{number(moves.steps)} steps, {number(moves.parameters)} parameters"
+    law = "" if moves.law is None else f"k^-{moves.law.decay:.2f} (R² {moves.law.fit:.2f}), "
+    some = [k for k in (1, 10, 20, 100) if k < len(moves.explained)]
+    kept = [f"{k}: {percent(float(moves.explained[k]))}" for k in some]
+    scores = [
+        f"{k}: {_score(score, moves.measure)}"
+        for k, score in zip(moves.kept, moves.scores, strict=True)
+    ]
+    scores.append(f"all: {_score(moves.score, moves.measure)}")
+    return [
+        ("gradients of a run fall as", law + size),
+        ("of them, in first k directions", ", ".join(kept)),
+        (f"{moves.measure} with k directions", ", ".join(scores)),
+    ]
+
+
+def _score(value: float, measure: str) -> str:
+    return percent(value) if measure == "accuracy" else number(value, digits=2)
 
 
 def private_findings(found: PrivateInspection) -> list[Line]:

@@ -27,7 +27,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -50,7 +50,7 @@ from tacit.trainers.storage import Workspace, checked_batch, checked_targets
 from tacit.trainers.streaming import make_store, reading
 from tacit.trainers.strict import StepCheck, Watch
 
-__all__ = ["LOSS_UNIT", "Engine", "LatticeSum"]
+__all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum"]
 
 LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
 
@@ -92,6 +92,27 @@ class _Step:
     clippings: tuple[Clipping, ...]
     outputs: int
     check: StepCheck | None
+
+
+class GradientSource(Protocol):
+    """What a trainer needs of whoever sums gradients: an `Engine`, or something in its place."""
+
+    n: int
+    d: int
+    split: int | None
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def gradient_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]: ...
 
 
 class Engine:

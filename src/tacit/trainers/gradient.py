@@ -22,7 +22,7 @@ from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.theory import descent
 from tacit.trainers.auto import BIAS, Facts, suggest
-from tacit.trainers.engine import Engine, LatticeSum
+from tacit.trainers.engine import Engine, GradientSource, LatticeSum
 from tacit.trainers.movement import Movement
 
 __all__ = [
@@ -368,7 +368,7 @@ class DPSGD(GradientTrainer):
 
 
 def train_together(
-    engine: Engine,
+    engine: GradientSource,
     trainers: Sequence[GradientTrainer],
     noise_multipliers: Sequence[float],
     facts: Facts,
@@ -379,6 +379,7 @@ def train_together(
     start: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
+    watch: Callable[[np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -387,7 +388,9 @@ def train_together(
     a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
     cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
     They begin at ``start``, public weights (d, K), or at zero.
-    ``visit`` is shown the weights of every step and their sums, which are private.
+    ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
+    shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
+    events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
 
     Returns
     -------
@@ -437,7 +440,10 @@ def train_together(
                 ],
                 axis=1,
             )
-            gradient = noisy / normaliser + pull * weights
+            mean = noisy / normaliser
+            if watch is not None:
+                watch(mean)
+            gradient = mean + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             average += _weight(trainers, step, steps) * weights
