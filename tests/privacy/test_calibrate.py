@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import dp_accounting as dpa
 import pytest
 from dp_accounting import pld
@@ -10,6 +12,8 @@ from tacit.exceptions import BudgetError
 from tacit.privacy import Budget, Gaussian, PoissonGaussian, calibrate
 from tacit.privacy.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
+
+search = sys.modules["tacit.privacy.calibrate"]  # the package names the function so
 
 # relation, epsilon, delta, steps, sampling probability (None: all rows), share of a statistic
 PLANS = [
@@ -58,6 +62,31 @@ def test_the_noise_fits_the_budget_and_one_per_cent_less_does_not(plan):
     z = calibrate(events, Budget(eps, delta), neighbors)
     assert 0.99 * eps <= recomputed(events(z), delta, neighbors) <= eps
     assert recomputed(events(0.99 * z), delta, neighbors) > eps
+
+
+@pytest.mark.parametrize(
+    ("eps", "steps", "q"),
+    [(1.0, 100, 0.01), (0.1, 1000, 0.02), (1.0, 2000, 0.068), (4.0, 300, 0.3)],
+)
+def test_few_trials_are_made_on_the_fine_grid_and_the_last_one_fits(monkeypatch, eps, steps, q):
+    tried = []
+
+    def watched(events, delta, neighbors, *, grid):
+        spent = epsilon(events, delta, neighbors, grid=grid)
+        tried.append((grid, events[0].noise_multiplier, spent))
+        return spent
+
+    monkeypatch.setattr(search, "epsilon", watched)
+    z = calibrate(
+        lambda z: [PoissonGaussian(z, steps, sampling_probability=q)],
+        Budget(eps, 1e-5),
+        "replace_special",
+    )
+    fine = max(1e-4, 1e-4 * eps)
+    assert sum(grid <= fine for grid, _, _ in tried) <= 3
+    grid, noise, spent = tried[-1]
+    assert (grid, noise) == (fine, z)
+    assert spent <= eps
 
 
 def test_plans_cover_every_relation_with_and_without_sampling():

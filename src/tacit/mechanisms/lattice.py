@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from tacit.exceptions import InputError
 from tacit.mechanisms import discrete_gaussian as dg
@@ -100,6 +101,7 @@ def accounted_sigma(sigma: float) -> float:
     return rounded
 
 
+@lru_cache(maxsize=64)  # a run asks for the same in every step
 def sigma_for(sigma_accounted: float) -> float:
     """Return the least σ to draw with, in lattice units, for a σ that was accounted for.
 

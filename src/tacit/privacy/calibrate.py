@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from scipy.optimize import brentq
 
 from tacit.exceptions import BudgetError
-from tacit.privacy.accountants import (
-    COARSE_GRID,
-    FINE_GRID,
-    closed_form,
-    epsilon,
-    gaussian_mu,
-)
+from tacit.privacy.accountants import FINE_GRID, closed_form, epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Repeated, sensitivity
 
@@ -24,6 +19,10 @@ __all__ = ["calibrate"]
 # rounds up: this much less ε keeps the claim above any recomputation on a 1e-4 grid.
 MARGIN = 1e-5
 PRECISION = 5e-4  # of the noise multiplier, where each trial costs a convolution
+# Grids of loss distributions, relative to ε. A trial takes time in inverse proportion to its grid
+# and errs, upwards, with the square of it: nearly all trials are made on the first.
+GRIDS = (1e-2, 1e-3, FINE_GRID)
+TRIALS = 12
 
 
 def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: str) -> float:
@@ -57,10 +56,8 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
         spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
         return math.log(min(max(spent, 1e-12), 1e300) / target)
 
-    # Grids in proportion to the answer: as fine as it takes, and no finer than a sceptic's.
-    coarse, fine = (max(FINE_GRID, budget.epsilon * step) for step in (COARSE_GRID, FINE_GRID))
     if closed_form(events(1.0)):
-        return math.exp(_least(lambda x: excess(x, fine), 0.0, 1.0, 1e-12, budget))
+        return math.exp(_least(partial(excess, grid=FINE_GRID), 0.0, 1.0, 1e-12, budget))
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events(1.0))
     if failure >= budget.delta:
         raise BudgetError(
@@ -70,8 +67,23 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
         )
     unknown = [one for one, other in zip(events(1.0), events(2.0), strict=True) if one != other]
     guess = _central_limit(unknown[-1], budget, neighbors)
-    start = _least(lambda x: excess(x, coarse), guess, 0.2, PRECISION, budget)
-    return math.exp(_least(lambda x: excess(x, fine), start, 0.003, PRECISION, budget))
+    # In proportion to the answer: as fine as it takes, and no finer than a sceptic's.
+    first, *finer = dict.fromkeys(max(FINE_GRID, budget.epsilon * grid) for grid in GRIDS)
+    try:
+        found = _least(partial(excess, grid=first), guess, 0.2, PRECISION, budget)
+    except BudgetError:
+        if not finer:
+            raise
+        # The stages left so little that a coarse grid cannot see it.
+        return math.exp(_least(partial(excess, grid=finer[-1]), guess, 0.2, PRECISION, budget))
+    slope = (excess(found - 0.01, first) - excess(found, first)) / 0.01 if finer else 0.0
+    coarser, drop = first, 0.0
+    for grid in finer:
+        start = found - drop * (coarser**2 - grid**2)
+        closer, slope = _closer(partial(excess, grid=grid), start, slope, budget)
+        drop = (found - closer) / (coarser**2 - grid**2)
+        coarser, found = grid, closer
+    return math.exp(found)
 
 
 def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
@@ -86,6 +98,28 @@ def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
     apart += math.fsum(weight * shift for weight, shift in getattr(event, "drift", ()))
     mu = gaussian_mu(budget.epsilon, budget.delta)
     return math.log(max(0.5, math.sqrt(event.count) * apart / mu))
+
+
+def _closer(
+    excess: Callable[[float], float], start: float, slope: float, budget: Budget
+) -> tuple[float, float]:
+    """The least x with excess(x) ≤ 0, to `PRECISION`, near one found on another grid.
+
+    It was itself tried and fits; by the slope, at which the excess falls, less would not. The
+    slope is returned as well.
+    """
+    x, slope = start, max(slope, 0.1)
+    before: tuple[float, float] | None = None
+    for _ in range(TRIALS):
+        over = excess(x)
+        if -PRECISION * slope <= over <= 0:
+            return x, slope
+        if before is not None and abs(before[0] - x) > PRECISION / 2:
+            seen = (before[1] - over) / (x - before[0])
+            slope = min(max(seen, slope / 4, 0.1), slope * 4)
+        before = x, over
+        x += over / slope + PRECISION / 4
+    return _least(excess, x, 0.003, PRECISION, budget), slope
 
 
 def _least(

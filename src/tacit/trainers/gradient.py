@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -415,15 +416,20 @@ def train_together(
         weights = _project(weights + (start if scales is None else start / scales), trainers)
     velocity = np.zeros_like(weights)
     average = np.zeros_like(weights)
-    with engine:
+
+    def draw(step: int) -> np.ndarray:
+        return key.stream("batch", run * steps + step).include(engine.n, q)
+
+    with engine, ThreadPoolExecutor(1) as ahead:
+        drawn = ahead.submit(draw, 0) if isinstance(first, DPSGD) else None
         for step in range(steps):
-            batch = first.members(step, engine.n)
-            if isinstance(first, DPSGD):
-                batch = key.stream("batch", run * steps + step).include(engine.n, q)
+            batch = first.members(step, engine.n) if drawn is None else drawn.result()
             seen = weights if scales is None else weights * scales
             sums = engine.gradient_sums(
                 seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
+            if drawn is not None and step + 1 < steps:
+                drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
             norms = _norms(seen)  # public: the last step's outcome

@@ -18,6 +18,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
+from tacit.trainers.kernels import FEW_COLUMNS, suited
 from tacit.trainers.quantize import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.trainers.schedule import Block
 
@@ -40,22 +41,22 @@ Parts: TypeAlias = tuple[slice, ...]  # columns that are clipped together
 class DenseStore:
     """int16 (exact), float64 (rounded) or float32 (fast) rows.
 
-    Integers are widened to float64 in cache.
-
-    int16 costs a quarter of the memory traffic of float64, which pays for the
-    conversion.
+    Integers are widened to float64 in cache: int16 costs a quarter of the memory
+    traffic, which pays for the conversion. With few columns of weights compiled
+    products (`tacit.trainers.kernels`), if any, find the same integers in less time.
     """
 
     group_rows = LATTICE_ROWS
 
     def __init__(self, n: int, d: int, arithmetic: str, parts: Parts) -> None:
         exact = arithmetic == "exact"
-        # About 3 MB in float64: small enough for the cache, large enough to hide the calls.
-        self.block_rows = min(LATTICE_ROWS, max(128, 400_000 // d))
+        # Small enough for the cache, large enough to hide the calls: 1.4 MB as int16.
+        self.block_rows = min(LATTICE_ROWS, max(128, 700_000 // d))
         self.values = np.empty((n, d), dtype=np.int16 if exact else FLOAT[arithmetic])
         self.parts = parts
         self.inverse_norms = [np.empty(n, dtype=FLOAT.get(arithmetic, np.float64)) for _ in parts]
         self.exact = exact
+        self.kernels = suited(n, d, arithmetic)
 
     def fill(self, span: slice, values: np.ndarray) -> None:
         self.values[span] = values
@@ -73,6 +74,11 @@ class DenseStore:
 
     def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
         """Rows of the block, and their scores as (S*K, b)."""
+        if self.kernels is not None and len(operand) <= FEW_COLUMNS:
+            index = _indices(block)
+            scores = work.array("scores", (len(operand), index.size), operand.dtype)
+            self.kernels.scores(self.values, index, operand, scores)
+            return index, scores
         if isinstance(block, slice):
             rows = self.values[block]
         else:  # indices are checked before: "clip" avoids a buffered copy
@@ -90,7 +96,15 @@ class DenseStore:
         self, rows: np.ndarray, multipliers: Sequence[np.ndarray], work: Workspace
     ) -> np.ndarray:
         """Sum over the block of row times multipliers, part by part: (d, S*K)."""
-        total = work.array("sum", (rows.shape[1], multipliers[0].shape[0]), rows.dtype)
+        outputs = len(multipliers[0])
+        if rows.ndim == 1:  # where they lie, in `values`
+            assert self.kernels is not None
+            sums = []
+            for columns, some in zip(self.parts, multipliers, strict=True):
+                sums.append(np.zeros((outputs, columns.stop - columns.start), some.dtype))
+                self.kernels.sums(self.values, rows, some, columns.start, sums[-1])
+            return sums[0].T if len(sums) == 1 else np.concatenate(sums, axis=1).T
+        total = work.array("sum", (rows.shape[1], outputs), rows.dtype)
         for columns, some in zip(self.parts, multipliers, strict=True):
             np.matmul(rows[:, columns].T, some.T, out=total[columns])
         return total
@@ -158,9 +172,7 @@ class SparseStore:
 
     def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
         columns, offset, unit = operand
-        if isinstance(block, slice):
-            block = np.arange(block.start, block.stop)  # faster than SciPy's own slices
-        rows = self.matrix[block]
+        rows = self.matrix[_indices(block)]  # faster than SciPy's own slices
         scores = work.array("scores", (columns.shape[1], rows.shape[0]), columns.dtype)
         np.copyto(scores, (rows @ columns).T)
         if offset is not None:
@@ -325,6 +337,12 @@ def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
     if index.size and (index[0] < 0 or index[-1] >= n or not (index[1:] > index[:-1]).all()):
         raise InputError(f"batch must be strictly increasing row indices from 0 to {n - 1}")
     return index
+
+
+def _indices(block: Block) -> np.ndarray:
+    if isinstance(block, slice):
+        return np.arange(block.start, block.stop, dtype=np.intp)
+    return block
 
 
 def _sparse_chunk(chunk: Any, convert: Convert, constant: np.ndarray, blanks: bool) -> sp.csr_array:
