@@ -50,8 +50,7 @@ def module_trajectory(
     epsilon, delta : float
         Budget of the run; ``epsilon=None``: no noise.
     components, retrain, passes
-        As for `trajectory`. Directions are kept in float32, 4 bytes for each of 3/2 of
-        ``components`` and each parameter, and a third of that more.
+        As for `trajectory`. Memory is some 8 bytes for each of ``components`` and each parameter.
     size : int, optional
         Number of rows that these stand for: noise is that of a run on so many.
     """
