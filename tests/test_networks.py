@@ -163,6 +163,20 @@ def test_the_certificate_is_that_of_the_steps(neighbors, arithmetic):
     assert set(fit.parameters) == dict(module.named_parameters()).keys()
 
 
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+def test_the_noise_that_is_drawn_is_the_noise_that_is_counted(arithmetic):
+    """At a rate so small that all steps are at the start, where the sum is known."""
+    module, (X, y) = network(), data(10)
+    trainer = DPGD(steps=40, learning_rate=1e-12, clip=0.5)
+    shown = []
+    how = {"arithmetic": arithmetic, "random_state": 0, "watch": shown.append, **BUDGET}
+    fit = fit_module(module, X, y, loss=cross_entropy, trainer=trainer, **how)
+    noise = np.stack(shown).reshape(40, -1) - one_by_one(module, X, y, 0.5) / 10
+    z = fit.certificate.events[0].event.noise_multiplier
+    assert noise.std() == pytest.approx(z * 0.5 / 10, rel=0.1)
+    assert abs(noise.mean()) < 6 * noise.std() / noise.size**0.5
+
+
 def test_samples_are_counted_as_samples():
     module, (X, y) = network(), data(200)
     trainer = DPSGD(steps=10, batch_size=20, learning_rate=1.0, clip=0.5)
