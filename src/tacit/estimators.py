@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -286,6 +287,8 @@ class _DPLinear(BaseEstimator):
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
         assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
+        if calibrated.outlook and start is None:
+            logging.getLogger("tacit").warning(calibrated.outlook)  # before anything is spent
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             fit = calibrated.run(

@@ -44,7 +44,7 @@ from tacit.progress import Progress, silent
 from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
-from tacit.trainers.auto import Facts
+from tacit.trainers.auto import Facts, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
@@ -653,6 +653,11 @@ class CalibratedPlan:
             **chosen,
         }
 
+    @property
+    def outlook(self) -> str:
+        """What the model cannot be expected to do, from public facts; empty as a rule."""
+        return outlook(self.trainer.signal(self.facts), self.facts.size, self.classes)
+
     @of_public_facts
     def explain(self) -> str:
         """What was chosen and why, in words."""
@@ -711,6 +716,7 @@ class CalibratedPlan:
                 f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
                 "the noise follows the weights."
             )
+        lines += [f"Outlook: {self.outlook}"] if self.outlook else []
         return "\n".join(lines)
 
     def inflation(self, norm: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.losses import Loss
 
-__all__ = ["BIAS", "Facts", "suggest"]
+__all__ = ["BIAS", "Facts", "outlook", "suggest"]
 
 BIAS = 0.1  # size of the constant feature, in row bounds
 
@@ -84,6 +84,37 @@ BALANCE = {
     "classification": Balance(noise=3.2, reach=48.0, clip=0.04),
     "regression": Balance(noise=0.2, reach=0.2, clip=0.1),
 }
+
+
+# What all rows together can say in a score, in units of its noise: below the first of these,
+# models of the census table did worse than always guessing the more common class; up to the
+# second, no better (docs/decisions/0026).
+HOPELESS, POOR = 20.0, 60.0
+EACH = 3.0  # the same for one of many classes
+
+
+def outlook(signal: float, size: int, classes: int) -> str:
+    """What to expect of a plan whose rows say that much, in words; nothing if that is a lot.
+
+    Parameters
+    ----------
+    signal : float
+        What all rows together can say in a score, in units of its noise: n·μ as a rule.
+    size : int
+        Number of rows.
+    classes : int
+        Number of classes; 0 for regression.
+    """
+    if signal >= POOR and (classes <= 2 or signal >= EACH * classes):
+        return ""
+    more = max(POOR, EACH * classes) / signal
+    guess = "guessing the middle of its range" if classes == 0 else "guessing the largest class"
+    chance = "will hardly" if signal >= HOPELESS else "cannot be expected to"
+    return (
+        f"The noise in a score weighs as much as {size / signal:.3g} of the {size} rows would if "
+        f"all of them said the same, so this model {chance} do better than {guess} every time. "
+        f"About {more:.2g} times as many rows, or a budget as many times as large, would change it."
+    )
 
 
 def suggest(

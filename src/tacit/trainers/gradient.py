@@ -165,6 +165,10 @@ class GradientTrainer:
         """Standard deviation of the noise on a step's sum, in clips."""
         return noise_multiplier
 
+    def signal(self, facts: Facts) -> float:
+        """What all rows together can say in a score, in units of the noise of all steps."""
+        return facts.size * facts.mu
+
     def sampled(self, facts: Facts) -> str:
         """Which rows a step looks at, in words."""
         q = self.sampling_probability(facts)

@@ -99,6 +99,9 @@ class LocalDPGD(GradientTrainer):
     def noise(self, noise_multiplier: float, facts: Facts) -> float:
         return noise_multiplier * math.sqrt(facts.size / self.groups)
 
+    def signal(self, facts: Facts) -> float:
+        return math.sqrt(facts.size) * facts.mu
+
     def sampled(self, facts: Facts) -> str:
         return "all rows" if self.groups == 1 else f"one of {self.groups} groups of rows"
 
