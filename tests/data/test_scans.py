@@ -268,7 +268,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
 
 
 def test_folders_that_are_no_table(tmp_path):
-    with pytest.raises(FileError, match=r"no \.parquet files"):
+    with pytest.raises(FileError, match=r"without \.parquet files"):
         scan(tmp_path)
     (tmp_path / "year=2024").mkdir()
     with pytest.raises(FileError, match="partitions"):
