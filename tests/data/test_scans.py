@@ -394,6 +394,18 @@ def test_what_cannot_be_asked_of_a_scan_is_said(tmp_path):
     assert "230 rows of 3 columns, target 'label'" in repr(scan(table, target="label"))
 
 
+def test_small_files_that_unpack_without_end_are_refused(tmp_path, monkeypatch):
+    path = store("csv.gz", tmp_path)
+    monkeypatch.setattr(text_files, "FREE", 1000)
+    monkeypatch.setattr(text_files, "TIMES", 1)
+    with pytest.raises(FileError, match="unpack it first"):
+        scan(path)
+    pq.write_table(pa.table({"a": np.zeros(200_000)}), tmp_path / "zeros.parquet")
+    monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
+    with pytest.raises(FileError, match="declares 200000 rows"):
+        scan(tmp_path / "zeros.parquet")
+
+
 # --- reading ahead -------------------------------------------------------------------------------
 
 
