@@ -225,7 +225,8 @@ def test_progress_goes_to_standard_error(here):
         ({"delta": 0}, "delta must lie strictly between 0 and 1"),
         ({"delta": 1}, "delta must lie strictly between 0 and 1"),
         ({"table": "none.csv"}, "no such file"),
-        ({"table": "."}, "directory"),
+        ({"table": "folder"}, "a directory without .parquet files"),
+        ({"table": "."}, "damaged"),
         ({"table": "empty.csv"}, "is empty"),
         ({"table": "binary.csv"}, "is binary"),
         ({"table": "broken.parquet"}, "damaged"),
@@ -237,6 +238,7 @@ def test_progress_goes_to_standard_error(here):
 )
 def test_bad_input_is_refused(here, more, words):
     (here / "empty.csv").touch()
+    (here / "folder").mkdir()
     (here / "binary.csv").write_bytes(bytes(range(256)) * 8)
     (here / "broken.parquet").write_bytes(b"PAR1" + b"x" * 100)
     before = sorted(os.listdir(here))

@@ -268,7 +268,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
 
 
 def test_folders_that_are_no_table(tmp_path):
-    with pytest.raises(FileError, match=r"no \.parquet files"):
+    with pytest.raises(FileError, match=r"without \.parquet files"):
         scan(tmp_path)
     (tmp_path / "year=2024").mkdir()
     with pytest.raises(FileError, match="partitions"):
@@ -392,6 +392,18 @@ def test_what_cannot_be_asked_of_a_scan_is_said(tmp_path):
         with pytest.raises(InputError, match=said):
             wrong()
     assert "230 rows of 3 columns, target 'label'" in repr(scan(table, target="label"))
+
+
+def test_small_files_that_unpack_without_end_are_refused(tmp_path, monkeypatch):
+    path = store("csv.gz", tmp_path)
+    monkeypatch.setattr(text_files, "FREE", 1000)
+    monkeypatch.setattr(text_files, "TIMES", 1)
+    with pytest.raises(FileError, match="unpack it first"):
+        scan(path)
+    pq.write_table(pa.table({"a": np.zeros(200_000)}), tmp_path / "zeros.parquet")
+    monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
+    with pytest.raises(FileError, match="declares 200000 rows"):
+        scan(tmp_path / "zeros.parquet")
 
 
 # --- reading ahead -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tacit.exceptions import FileError, InputError
 __all__ = ["ParquetFiles", "open_parquet"]
 
 BATCH_CELLS, BATCH_ROWS = 1 << 20, 1 << 16
+MOST_ROWS = 1 << 27  # or 64 for every byte of a file
 BUFFERS = 1 << 25  # bytes, for all columns together
 
 
@@ -205,6 +206,11 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
             groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
             if sum(groups) != metadata.num_rows or min(groups, default=0) < 0:
                 raise FileError(f"{path} is damaged: its row groups do not add up")
+            if sum(groups) > max(MOST_ROWS, 64 * stamp.size):
+                raise FileError(
+                    f"{path} declares {sum(groups)} rows in {stamp.size} bytes: it is damaged, or "
+                    "made to fill memory"
+                )
             found = {name: _kind(name, stored_type) for name, stored_type in types.items()}
             if files:
                 _require_same(path, found, paths[0], kinds)

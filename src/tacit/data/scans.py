@@ -229,7 +229,9 @@ def _inside(folder: Path) -> list[Path]:
                 )
         found += [Path(where, name) for name in names if _is_part(name)]
     if not found:
-        raise FileError(f"{folder} holds no .parquet files")
+        raise FileError(
+            f"{folder} is a directory without .parquet files; name a table, or a folder of it"
+        )
     return sorted(found)
 
 

@@ -34,6 +34,11 @@ class Stamp:
         """The same for two names of one file."""
         return self.facts[0], self.facts[1]
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.facts[2]
+
     def check(self) -> None:
         """Raise a `FileError` if the file is not as it was."""
         if _facts(self.path) != self.facts:

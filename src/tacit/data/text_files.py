@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.readers import (
+    FREE,
     SEPARATORS,
+    TIMES,
     kind_of,
     reading,
     require_text,
@@ -122,14 +124,19 @@ def open_text(path: Path) -> TextFile:
 
 def _header(path: Path) -> tuple[str, ...]:
     opener, kind = kind_of(path)
-    with text_blocks(path, opener, SEPARATORS[kind], float("inf")) as (names, _):
+    with text_blocks(path, opener, SEPARATORS[kind], _limit(path)) as (names, _):
         return tuple(names)
 
 
 def _blocks(path: Path, header: tuple[str, ...]) -> Iterator[list[list[str]]]:
     opener, kind = kind_of(path)
     rows = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(header)))
-    with text_blocks(path, opener, SEPARATORS[kind], float("inf"), rows) as (names, blocks):
+    with text_blocks(path, opener, SEPARATORS[kind], _limit(path), rows) as (names, blocks):
         if tuple(names) != header:
             raise FileError(f"{path} has changed: it has other columns")
         yield from blocks
+
+
+def _limit(path: Path) -> int:
+    """Characters, if it is compressed: a small file can be made to unpack without end."""
+    return max(FREE, TIMES * path.stat().st_size)
