@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from tacit import Budget, DPLinearClassifier, DPLinearRegressor, Ledger
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
-from tacit.data.dask_rows import DaskSource, Piece
+from tacit.data.dask_rows import DaskSource
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
@@ -403,9 +404,18 @@ def test_a_killed_worker_changes_nothing(client, monkeypatch, trainer):
     assert all(np.array_equal(here.sums[step], there.sums[step]) for step in here.sums)
 
 
-def test_a_partition_that_has_changed_is_refused():
-    with pytest.raises(ClusterError, match="read again"):
-        Piece(as_rows(X).source, b"now").require(b"then")
+def test_a_partition_that_has_changed_is_refused(client):
+    rows = as_rows(blocks(), bound=9.0)
+    others = as_rows(blocks(X + 0.1), bound=9.0)  # as if they had been read again
+    changed = replace(rows, source=replace(rows.source, parts=others.source.parts))
+    with pytest.raises(ClusterError, match="partition had to be read again"):
+        changed.merged(lambda span, chunk: len(chunk), 0)
+    engine, loss = None, get_loss("softmax")
+    for labels in (Y, (Y + 1) % 3):
+        engine, last = ClusterEngine(rows, rows.source.alike(labels), loss), engine
+    last.engines = engine.engines
+    with pytest.raises(ClusterError, match="targets had to be read again"):
+        last.gradient_sum(np.zeros((1, 5, 3)), 1.0)
 
 
 def taken_away(cluster, ledger, away):

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from itertools import count as count_from
 from typing import Any
-from uuid import uuid4
 
 from tacit.exceptions import ClusterError, InputError, TacitError
 
@@ -22,6 +22,7 @@ __all__ = ["PATIENCE", "Cluster", "Parcel", "is_dask"]
 FAN = 8  # values that one task adds up
 TICK = 1.0  # seconds between two looks at the cluster
 PATIENCE = 60.0  # seconds without any worker; dask.config "tacit.patience" says otherwise
+NUMBERS = count_from(1)
 SMALL = 1 << 22  # bytes that may travel with the tasks themselves
 
 
@@ -84,8 +85,9 @@ class Cluster:
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """``function`` of the first of all arguments, of the second, and so on; as futures."""
         count = len(arguments[0])
-        name = f"tacit-{getattr(function, '__name__', 'task').strip('_')}-{uuid4().hex}"
-        keys = [f"{name}-{i}" for i in range(count)]
+        name = getattr(function, "__name__", "task").strip("_")
+        number = f"{self.client.id}-{next(NUMBERS)}"  # of these tasks, among all of the cluster
+        keys = [f"tacit-{name}-{number}-{i}" for i in range(count)]
         with _lost_is_an_error():
             return list(
                 self.client.map(_careful, [function] * count, *arguments, key=keys, pure=False)

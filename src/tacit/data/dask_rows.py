@@ -238,6 +238,8 @@ def _checked(block: Any, gaps: bool, table: bool) -> Piece:
                 )
             plain = all(isinstance(kind, np.dtype) for kind in block.dtypes)
             block = block.to_numpy() if plain else block.to_numpy(np.float64, na_value=np.nan)
+        if isinstance(block, np.ndarray):
+            block = np.asarray(block)  # whatever kind of array: a memory map is read here
         source = as_rows(block, gaps=gaps).source
     return Piece(source, _digest(source))
 
