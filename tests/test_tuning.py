@@ -193,10 +193,38 @@ def test_a_search_that_forgets_its_score_is_found_out(monkeypatch):
         return tacit.search.replace(made, spent=spent, event=event)
 
     monkeypatch.setattr(Search, "_calibrated", forgetful)
+    with pytest.raises(InputError, match="not what its account lists"):
+        search().plan(size=600, columns=4)
+    # Without that check, what is drawn and what is spent tell it too.
+    monkeypatch.setattr(tacit.search.CalibratedSearch, "__post_init__", lambda self: None)
     with pytest.raises(AssertionError):
         test_every_noise_that_is_drawn_was_counted(pytest.MonkeyPatch())
     with pytest.raises(AssertionError):
         test_the_budget_is_met_and_used("geometric", "replace_special")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_noise_that_had_to_be_corrected_is_the_noise_that_runs(shared, monkeypatch):
+    """If the first noise does not fit, as for steps on samples, all of it is multiplied once."""
+    monkeypatch.setattr(tacit.search, "epsilon", lambda *_, **__: math.inf)
+    monkeypatch.setattr(tacit.search, "calibrate", _twice(tacit.search.calibrate))
+    grid = GRID if shared else {"stages": [[Normalize(), PrivateCenter()], [ClipNorm(2.0)]]}
+    made = search(grid).plan(size=600, columns=4)
+    for plan in made.plans:
+        own = plan.trainer.events(plan.noise_multiplier, plan.facts)
+        assert any(own[0][1] in trial for trial in made.event.trial)
+    spent = epsilon([event for _, event in made.spent], 1e-5, "replace_special")
+    assert spent < 1.5  # twice the noise that is needed, and all of it is listed
+
+
+def _twice(real):
+    """Calibration that gives a factor of two where it is asked for a factor."""
+
+    def calibrate(events, budget, neighbors):
+        found = real(events, budget, neighbors)
+        return 2 * found if len(events(1.0)[-1].parts) > 1 else found
+
+    return calibrate
 
 
 @pytest.mark.parametrize(

@@ -220,17 +220,17 @@ class Search:
         target = budget.epsilon * (1 - MARGIN / 2)
         if not (0.98 if grid else 0.0) * target <= spent <= target:
             factor = calibrate(events, left, neighbors)
-        plans = tuple(
-            replace(plan, noise_multiplier=plan.noise_multiplier * factor) for plan in plans
-        )
         repeated = events(factor)[-1]
         assert isinstance(repeated, Repeated)
+        louder = tuple(
+            replace(plan, noise_multiplier=plan.noise_multiplier * factor) for plan in plans
+        )
         draws = math.ceil(many) * (max(plan.draws for plan in plans) + 2) + 1
         if draws > MOST_DRAWS:
             raise InputError("the search draws more noise than can be accounted for: fewer steps")
         return CalibratedSearch(
             self,
-            plans,
+            louder,
             (*fixed, ("Search", repeated)),
             repeated,
             score.noise_multiplier,
@@ -303,6 +303,16 @@ class CalibratedSearch:
     score_noise: float
     numerical_delta: float
     draws: int
+
+    def __post_init__(self) -> None:
+        """What runs is what was counted: every setting, with its noise and its score."""
+        score, counted = Gaussian(self.score_noise), set(self.event.trial)
+        for plan in self.plans:
+            own = (event for _, event in _trial_events(plan, 1.0, self.search.shared))
+            if (*own, score) not in counted:
+                raise InputError("a setting of this search is not what its account lists")
+        if self.spent[-1][1] != self.event:
+            raise InputError("the account of this search does not list its trials")
 
     @property
     def budget(self) -> Budget:
