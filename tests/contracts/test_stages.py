@@ -50,6 +50,7 @@ from tacit.stages import (
     PublicScale,
     Quantize,
     RandomProjection,
+    Root,
     SoftPCA,
     Stage,
 )
@@ -77,6 +78,7 @@ MAKERS = {
     "Dedup": lambda d: Dedup(0.05, crowd=9),
     "FillGaps": lambda d: FillGaps(0.25),
     "Normalize": lambda d: Normalize(0.7),
+    "Root": lambda d: Root(),
     "PlainImpute": lambda d: PlainImpute("ridge", columns=[1, 4], strength=0.3),
     "PlainPCA": lambda d: PlainPCA(2, gap=0.01, centered=True),
     "PlainScale": lambda d: PlainScale(0.4, radius=1.5),
