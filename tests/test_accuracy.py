@@ -10,12 +10,12 @@ from tacit.data.datasets import load_adult, load_fashion_mnist, load_mnist
 from tacit.exceptions import FileError
 from tacit.stages import Encode
 
-RUNS = 5
+RUNS, RUNS_OF_IMAGES = 5, 3  # five of these are in benchmarks/RESULTS.md
 
 
-def mean_accuracy(epsilon, data):
+def mean_accuracy(epsilon, data, runs=RUNS):
     X, y, X_test, y_test = data
-    fits = (DPLinearClassifier(epsilon, 1e-5, random_state=s).fit(X, y) for s in range(RUNS))
+    fits = (DPLinearClassifier(epsilon, 1e-5, random_state=s).fit(X, y) for s in range(runs))
     return np.mean([fit.score(X_test, y_test) for fit in fits])
 
 
@@ -42,4 +42,4 @@ def test_images(load, least):
         data = load()
     except FileError:
         pytest.skip("set TACIT_DATA to a directory with the image files")
-    assert mean_accuracy(1.0, data) >= least
+    assert mean_accuracy(1.0, data, RUNS_OF_IMAGES) >= least

@@ -72,13 +72,13 @@ def mu_of(plan):
 
 @pytest.mark.parametrize("recipe", FAST)
 def test_twenty_of_twenty_audits_stay_below_the_claim(recipe):
-    found = [audit(plan_of(recipe), runs=120, seed=i) for i in range(20)]
+    found = [audit(plan_of(recipe), runs=60, seed=i) for i in range(20)]
     assert [one.holds for one in found] == [True] * 20
 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name not in FAST])
 def test_no_recipe_is_refuted(recipe):
-    assert all(audit(plan_of(recipe), runs=160, seed=i).holds for i in range(3))
+    assert audit(plan_of(recipe), runs=200, seed=0).holds
 
 
 @pytest.mark.parametrize("neighbors", ["add_or_remove_one", "replace_one"])

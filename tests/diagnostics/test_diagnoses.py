@@ -279,7 +279,7 @@ TABLE2 = {"mnist": (1.41, 1.03, 0.77), "fashion_mnist": (1.41, 1.10, 0.62)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TABLE2)
+@pytest.mark.parametrize("name", ["mnist", pytest.param("fashion_mnist", marks=pytest.mark.long)])
 def test_table_2_of_paper_000(name):
     from tacit.data import as_rows
     from tacit.data.datasets import load_fashion_mnist, load_mnist
