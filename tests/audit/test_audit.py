@@ -105,7 +105,9 @@ def test_a_model_is_not_refuted_either(observe):
 # The audit has teeth.
 
 
-@pytest.mark.parametrize("recipe", ["dpsgd-f", "dp-gd", "pillar", "gep", "adadps", "jl", "dp-pca"])
+@pytest.mark.parametrize(
+    "recipe", ["dpsgd-f", "dp-gd", "local", "pillar", "gep", "adadps", "jl", "dp-pca"]
+)
 def test_audits_come_within_thirty_per_cent_of_gaussian_plans(recipe):
     plan = plan_of(recipe, 8.0)
     assert accountant_for([event for _, event in plan.spent]) == "gaussian-dp"

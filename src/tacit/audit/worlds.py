@@ -40,6 +40,7 @@ from tacit.stages import (
 from tacit.stages.base import Context, PlainStage
 from tacit.stages.public_rows import PublicStage
 from tacit.trainers import DPSGD
+from tacit.trainers.gradient import is_auto
 
 __all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
 
@@ -79,6 +80,9 @@ def targets(plan: Plan, labels: np.ndarray, classes: int) -> np.ndarray:
 def shape(plan: Plan) -> tuple[int, int]:
     """Rows and columns for which the plan can be put to a hard test."""
     n, d = SMALL, 2
+    if plan.trainer.local and not is_auto(plan.trainer.steps):
+        # As many rows as steps: each has a step, and so a report, of its own to be seen.
+        n = int(plan.trainer.steps)
     for stage in plan.stages:
         if stage.first:
             raise InputError(
