@@ -102,6 +102,7 @@ def test_a_test_of_the_suite_fails(name):
 def test_every_bug_is_caught_and_listed():
     assert {*AUDITED, *TESTED, *VERIFIED} == set(bugs.PLANT)
     page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    page = page.partition("## Planted bugs")[2].partition("\n## ")[0]
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert listed == set(bugs.PLANT)
     for test in TESTED.values():
