@@ -7,8 +7,8 @@ Gaussian noise of 0.63 and with gamma noise of scale 0.57 on sums over batches o
 epochs. Each is shown at its best over one grid of learning rates, chosen on the outcome, as in the
 paper. Read from the folder cod_rna of the directory that TACIT_DATA names.
 
-*Geometric medians* under A = diag(k^-a): excess of the mean distance, for a = 0, 1/2 and 1, after 50
-steps. The number of steps matters for a = 1: after 100 the error is smaller and grows more (29%).
+*Geometric medians* under A = diag(k^-a): excess of the mean distance, for a = 0, 1/2 and 1, after
+50 steps. Their number matters for a = 1: after 100, errors grow more with the columns.
 """
 
 from __future__ import annotations
