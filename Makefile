@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-long test-torch lint bench compat fuzz clean
+.PHONY: demo test test-long test-torch lint bench reproduce compat fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
@@ -29,6 +29,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
+
+# The papers' claims in full, as committed in docs/reproduction: hours, and may be interrupted.
+reproduce: $(VENV)/.torch
+	$(BIN)/tacit reproduce --out docs/reproduction
 
 # The estimators against the oldest and every later supported scikit-learn.
 compat: $(VENV)/.dev

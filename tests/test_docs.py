@@ -25,6 +25,7 @@ RUNNABLE = [
     "docs/private-statistics.md",
     "docs/privatize.md",
     "docs/public-rows.md",
+    "docs/reproduction.md",
     "docs/rivals.md",
     "docs/theory.md",
     "docs/trainers.md",

@@ -34,9 +34,10 @@ LAYERS = [
     {"estimators", "median", "networks", "search"},
     {"recipes", "models", "pipelines", "report", "tuning"},
     {"audit", "diagnostics"},
+    {"reproduce"},
     {"tasks", "console"},
     {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
-    {"cli_inspect", "cli_median"},
+    {"cli_inspect", "cli_median", "cli_reproduce"},
     {"cli"},
 ]
 # The bottom is flat: files and progress may raise what exceptions defines.

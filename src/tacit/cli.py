@@ -21,6 +21,7 @@ from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
 from tacit.cli_ledger import app as ledger_app
 from tacit.cli_median import attach as attach_median
+from tacit.cli_reproduce import attach as attach_reproduce
 from tacit.cli_theory import attach as attach_theory
 from tacit.console import Json, argument, dump, flag, line, say
 from tacit.exceptions import BudgetError, TacitError, TestFailed
@@ -62,6 +63,7 @@ attach_theory(app)
 attach_features(app)
 attach_inspect(app)
 attach_median(app)
+attach_reproduce(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""

@@ -11,19 +11,26 @@ from tacit.report.show import clean, number
 
 __all__ = ["STYLE", "draw_bars", "draw_curves"]
 
+COLOURS = 6
+DOTTED = 24  # curves of so few points show them
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 580, 320, 96, 560, 44, 260
 POINTS = 160  # of a curve at most
 STYLE = """
 :root { --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0;
-  --s0: #0b5cad; --s1: #a3420a; --s2: #1c7148; --bad: #b3261e; }
+  --s0: #0b5cad; --s1: #a3420a; --s2: #1c7148; --s3: #8a2f8f; --s4: #6b5900; --s5: #3f4a57;
+  --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --bg: #12161b; --ink: #e6eaef; --muted: #a3adb8;
-  --line: #343c46; --s0: #6cb0f5; --s1: #f0945c; --s2: #5cc48f; --bad: #ff8a80; } }
+  --line: #343c46; --s0: #6cb0f5; --s1: #f0945c; --s2: #5cc48f; --s3: #dd8fe2; --s4: #d3bb4a;
+  --s5: #b7c2ce; --bad: #ff8a80; } }
 svg { max-width: 100%; height: auto; font-size: 13px; }
 svg text { fill: var(--ink); } svg .muted { fill: var(--muted); } svg .grid { stroke: var(--line); }
 svg .title { font-size: 15px; font-weight: 600; }
 svg .curve { fill: none; stroke-width: 2; }
 svg .c0 { stroke: var(--s0); } svg .c1 { stroke: var(--s1); } svg .c2 { stroke: var(--s2); }
+svg .c3 { stroke: var(--s3); } svg .c4 { stroke: var(--s4); } svg .c5 { stroke: var(--s5); }
 svg .t0, svg .b0 { fill: var(--s0); } svg .t1 { fill: var(--s1); } svg .t2 { fill: var(--s2); }
+svg .t3 { fill: var(--s3); } svg .t4 { fill: var(--s4); } svg .t5 { fill: var(--s5); }
 """
 
 
@@ -33,8 +40,11 @@ def draw_curves(
     *,
     across: str,
     log: bool = False,
+    from_zero: bool = True,
 ) -> str:
     """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
+
+    Otherwise the frame shows zero, unless it need not be ``from_zero``.
 
     Examples
     --------
@@ -45,21 +55,51 @@ def draw_curves(
     kept = {name: points for name, points in kept.items() if len(points) > 1}
     every = np.concatenate(list(kept.values())) if kept else np.array([[0.0, 0.0], [1.0, 1.0]])
     low, high = every.min(axis=0), every.max(axis=0)
-    if not log:
+    if from_zero and not log:
         low[1] = min(low[1], 0.0)
     span = np.where(high > low, high - low, 1.0)
     drawn = _ticks(low, span, log)
-    for i, (name, points) in enumerate(kept.items()):
+    for i, points in enumerate(kept.values()):
         x = LEFT + (RIGHT - LEFT) * (points[:, 0] - low[0]) / span[0]
         y = BOTTOM - (BOTTOM - TOP) * (points[:, 1] - low[1]) / span[1]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        drawn.append(f'<polyline class="curve c{i % 3}" points="{path}"/>')
-        drawn.append(
-            f'<text class="t{i % 3}" x="{RIGHT - 4}" y="{TOP + 14 + 18 * i}" text-anchor="end">'
-            f"{escape(clean(name))}</text>"
-        )
+        drawn.append(f'<polyline class="curve c{i % COLOURS}" points="{path}"/>')
+        if len(points) <= DOTTED:
+            drawn += [
+                f'<circle class="t{i % COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>'
+                for a, b in zip(x, y, strict=True)
+            ]
+    drawn += _legend(list(kept))
     told = "; ".join(f"{clean(name)}: {len(points)} points" for name, points in kept.items())
-    return _frame(title, told, across, drawn)
+    return _frame(title, told, across, drawn, below=_lines(list(kept)))
+
+
+def _lines(names: Sequence[str]) -> int:
+    """Of the legend: names stand side by side as far as they fit."""
+    return 1 + max((line for line, _ in _places(names)), default=0)
+
+
+def _places(names: Sequence[str]) -> list[tuple[int, float]]:
+    line, x, found = 0, float(LEFT), []
+    for name in names:
+        width = 30 + 7.2 * len(clean(name))
+        if x > LEFT and x + width > WIDTH:
+            line, x = line + 1, float(LEFT)
+        found.append((line, x))
+        x += width
+    return found
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    drawn = []
+    for i, (name, (line, x)) in enumerate(zip(names, _places(names), strict=True)):
+        y = BOTTOM + 62 + 18 * line
+        drawn.append(
+            f'<line class="c{i % COLOURS}" stroke-width="3" x1="{x:.1f}" x2="{x + 16:.1f}" '
+            f'y1="{y - 4}" y2="{y - 4}"/>'
+            f'<text class="t{i % COLOURS}" x="{x + 21:.1f}" y="{y}">{escape(clean(name))}</text>'
+        )
+    return drawn
 
 
 def draw_bars(title: str, values: Sequence[float] | np.ndarray, *, across: str) -> str:
@@ -113,11 +153,12 @@ def _ticks(low: np.ndarray, span: np.ndarray, log: bool) -> list[str]:
     return drawn
 
 
-def _frame(title: str, told: str, across: str, drawn: Sequence[str]) -> str:
+def _frame(title: str, told: str, across: str, drawn: Sequence[str], below: int = 0) -> str:
+    height = HEIGHT + 18 * below
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            f'width="{WIDTH}" height="{height}" role="img">',
             f"<title>{escape(clean(title))}</title><desc>{escape(clean(told))}</desc>",
             f'<text class="title" x="{LEFT - 76}" y="24">{escape(clean(title))}</text>',
             *drawn,
