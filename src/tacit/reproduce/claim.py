@@ -104,6 +104,7 @@ class Finding:
     checks: Sequence[Check]
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()
+    runs: int | None = None  # where not as many as asked for
 
     @property
     def verdict(self) -> str:
@@ -122,6 +123,7 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become words."""
         plain: dict[str, Any] = _plain(asdict(self))
+        del plain["runs"]
         return {"verdict": self.verdict, **plain}
 
 

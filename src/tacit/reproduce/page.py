@@ -106,7 +106,7 @@ def _how(record: Mapping[str, Any]) -> str:
         return f"It needs {record['missing']}."
     runs = f"{record['seeds']} runs" if record["seeds"] > 1 else "1 run"
     size = " Small sizes only, to see which way effects go." if record["quick"] else ""
-    return f"{runs}, {number(round(record['seconds']))} s of computing.{size}"
+    return f"{runs}, {number(round(record['seconds']))} s of processor time.{size}"
 
 
 def _text(words: str) -> str:

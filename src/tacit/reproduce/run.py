@@ -116,13 +116,13 @@ def _find(name: str) -> Claim:
 
 
 def _test(claim: Claim, work: Work) -> Outcome:
-    facts: Mapping[str, Any] = {"seeds": work.seeds, "quick": work.quick}
     missing = _missing(claim)
     if missing:
-        return Outcome(claim, None, missing, **facts)
+        return Outcome(claim, None, missing, seeds=work.seeds, quick=work.quick)
     work.label, work.seconds = claim.name, 0.0
     finding = claim.test(work)
-    return Outcome(claim, finding, seconds=work.seconds, **facts)
+    seeds = work.seeds if finding.runs is None else finding.runs
+    return Outcome(claim, finding, seconds=work.seconds, seeds=seeds, quick=work.quick)
 
 
 def _missing(claim: Claim) -> str:
