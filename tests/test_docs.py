@@ -16,6 +16,7 @@ RUNNABLE = [
     "README.md",
     "docs/audit.md",
     "docs/cluster.md",
+    "docs/datasets.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
     "docs/large-data.md",

@@ -36,7 +36,7 @@ LAYERS = [
     {"audit", "diagnostics"},
     {"reproduce"},
     {"tasks", "console"},
-    {"cli_ledger", "cli_audit", "cli_features", "cli_theory"},
+    {"cli_ledger", "cli_audit", "cli_data", "cli_features", "cli_theory"},
     {"cli_inspect", "cli_median", "cli_reproduce"},
     {"cli"},
 ]

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from tacit import __version__
 from tacit.cli_audit import attach as attach_audit
+from tacit.cli_data import app as data_app
 from tacit.cli_features import attach as attach_features
 from tacit.cli_inspect import attach as attach_inspect
 from tacit.cli_ledger import DATASET, LEDGER, account, left
@@ -58,6 +59,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(data_app, name="data")
 attach_audit(app)
 attach_theory(app)
 attach_features(app)

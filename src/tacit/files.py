@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import stat
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from tacit.exceptions import FileError
 
 __all__ = [
+    "cache_folder",
     "first_bytes",
     "new_directory",
     "new_file",
@@ -26,6 +28,17 @@ __all__ = [
     "write_bytes",
     "write_together",
 ]
+
+
+def cache_folder(what: str) -> Path:
+    """Where a user's caches of something are kept; a `RuntimeError` if nobody has a home."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tacit" / what
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

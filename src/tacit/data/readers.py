@@ -9,18 +9,18 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import BytesIO, StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data.arrow import ArrowColumn, is_text, load_pyarrow
+from tacit.data.arrow import ArrowColumn, from_arrow, is_text, load_pyarrow
 from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
 from tacit.exceptions import FileError, InputError
 from tacit.files import write_bytes
 
-__all__ = ["read_table", "write_predictions"]
+__all__ = ["parse_table", "read_table", "write_predictions"]
 
 BLOCK_ROWS, BLOCK_TEXT = 20_000, 1 << 24  # rows or characters to look at together
 BATCH_ROWS = 1 << 17  # of one column of Parquet
@@ -63,6 +63,52 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
             return _read_parquet(path, start, limit)
         require_text(path, start)
         return _read_text(path, opener, SEPARATORS[kind], limit)
+
+
+def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "") -> Table:
+    """The table that a text of known contents holds, as `read_table` would read it.
+
+    Faster than that, by pyarrow, where it is installed.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    data : bytes
+    separator : str
+    header : str
+        Line to put in front of a text that has none.
+    """
+    data = f"{header}\n".encode() * bool(header) + data
+    with reading(Path(name)):
+        try:
+            from pyarrow import ArrowInvalid, dictionary, int32, string
+            from pyarrow import csv as arrow
+        except ImportError:
+            return _read_text(Path(name), _opener(data), separator, FREE)
+        first = data.partition(b"\n")[0].decode("utf-8").rstrip("\r")
+        names = next(csv.reader([first], delimiter=separator))
+        words = {column: dictionary(int32(), string()) for column in names}
+        parse = arrow.ParseOptions(delimiter=separator)
+        convert = arrow.ConvertOptions(column_types=words, strings_can_be_null=False)
+        try:
+            found = arrow.read_csv(BytesIO(data), parse_options=parse, convert_options=convert)
+        except ArrowInvalid:
+            raise FileError(f"{name} is damaged: it is not the table that it should be") from None
+        table = from_arrow(found)
+        return Table({column: _spelled(table, column) for column in table.column_names}, table.n)
+
+
+def _opener(data: bytes) -> Callable[..., Any]:
+    return lambda path, mode, **options: TextIOWrapper(BytesIO(data), **options)
+
+
+def _spelled(table: Table, name: str) -> np.ndarray | Text:
+    """A column of words, as numbers if all of them spell one."""
+    column = table._columns[name]
+    if isinstance(column, Text) and (numbers := spelled_numbers(column.words)) is not None:
+        return np.append(numbers, np.nan)[column.codes]
+    return column
 
 
 def kind_of(path: Path) -> tuple[Callable[..., Any], str]:

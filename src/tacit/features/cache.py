@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 from tacit.exceptions import FileError
 from tacit.features.extractors import Extractor
+from tacit.files import cache_folder
 
 __all__ = ["Cache", "default_folder", "open_cache"]
 
@@ -26,14 +26,8 @@ CHECK = 16  # bytes of checksum
 
 
 def default_folder() -> Path:
-    """Where a user's caches are kept."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tacit" / "features"
+    """Where a user's features are kept."""
+    return cache_folder("features")
 
 
 @dataclass(frozen=True)

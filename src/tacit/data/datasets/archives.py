@@ -1,0 +1,86 @@
+"""Files inside files: members of archives and packed copies, never more than a limit."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+from tacit.exceptions import FileError
+
+__all__ = ["member", "unpacked"]
+
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\0": lzma.open,
+    b"BZh": bz2.open,
+}
+_DAMAGE = (
+    OSError,
+    EOFError,
+    KeyError,
+    ValueError,
+    NotImplementedError,  # a way of packing that zipfile does not know
+    RuntimeError,  # an encrypted member
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+)
+
+
+def unpacked(where: str, data: bytes, limit: int) -> bytes:
+    """What gzip, xz or bzip2 packed, or the data themselves."""
+    opener = next((o for start, o in _PACKED.items() if data.startswith(start)), None)
+    if opener is None:
+        return data
+    try:
+        with opener(BytesIO(data), "rb") as file:
+            found: bytes = file.read(limit + 1)
+    except _DAMAGE:
+        raise FileError(f"{where} is damaged or cut short; fetch or compress it again") from None
+    return _within(where, found, limit)
+
+
+def member(where: str, data: bytes, name: str, limit: int) -> bytes:
+    """One member of a zip file, of a tar file (packed or not), or of a Debian package."""
+    try:
+        if data.startswith(b"PK"):
+            with zipfile.ZipFile(BytesIO(data)) as zipped, zipped.open(name) as file:
+                found = file.read(limit + 1)
+        elif data.startswith(b"!<arch>\n"):
+            found = _ar(data, name)
+        else:
+            with tarfile.open(fileobj=BytesIO(data)) as tar:
+                inside = tar.extractfile(name)
+                if inside is None:
+                    raise KeyError(name)
+                found = inside.read(limit + 1)
+    except _DAMAGE:
+        raise FileError(f"{where} is damaged, or is not an archive that holds {name}") from None
+    return _within(f"{name} in {where}", found, limit)
+
+
+def _ar(data: bytes, name: str) -> bytes:
+    """Headers of 60 bytes: the name in the first 16, the size in ten from 48 on."""
+    at = 8
+    while at + 60 <= len(data):
+        size = int(data[at + 48 : at + 58])
+        if size < 0:
+            raise ValueError("a negative size")
+        if data[at : at + 16].decode("ascii").rstrip(" /") == name:
+            return data[at + 60 : at + 60 + size]
+        at += 60 + size + size % 2
+    raise KeyError(name)
+
+
+def _within(where: str, found: bytes, limit: int) -> bytes:
+    if len(found) > limit:
+        raise FileError(f"{where} unpacks to more than {limit:,} bytes, the most it may have")
+    return found
