@@ -2,11 +2,11 @@
 
     python benchmarks/bench_dedup.py [--radius 0.001 ...] [--json]
 
-`load_kdd99` says where the file is taken from; without it there is nothing to do.
-Times are processor time of one run. Memory is the peak beyond the rows themselves,
-from a run of its own because counting slows it down. The reference is scikit-learn's brute-force neighbours within three radii, on
-the first rows only, since it takes time in proportion to their number squared; it
-finds centres, and neither clusters nor the limit.
+`load_kdd99` says where the file is taken from; without it there is nothing to do. Times
+are processor time of one run. Memory is the peak beyond the rows themselves, from a run
+of its own because counting slows it down. The reference is scikit-learn's brute-force
+neighbours within three radii, on the first rows only, since it takes time in proportion
+to their number squared; it finds centres, and neither clusters nor the limit.
 """
 
 from __future__ import annotations

@@ -294,9 +294,7 @@ def test_sst2_has_its_three_parts():
     ("load", "rows", "counts"),
     [
         (load_bank, [41_188], [36_548, 4_640]),
-        pytest.param(
-            load_diabetes130, [101_766], [54_864, 35_545, 11_357], marks=pytest.mark.long
-        ),
+        pytest.param(load_diabetes130, [101_766], [54_864, 35_545, 11_357], marks=pytest.mark.long),
         pytest.param(load_kdd99, [494_021], [97_278, 396_743], marks=pytest.mark.long),
         pytest.param(load_census_kdd, [199_523, 99_762], [187_141, 12_382], marks=pytest.mark.long),
     ],

