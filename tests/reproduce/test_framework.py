@@ -52,6 +52,7 @@ def claims(monkeypatch):
     monkeypatch.setitem(
         CLAIMS, "absent", Claim("absent", "nowhere", "Absent", "Nothing.", toy, data=("no_such",))
     )
+    monkeypatch.setattr(runs, "find", lambda name: {"a file": None})
     CALLS.clear()
 
 

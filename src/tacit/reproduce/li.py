@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import lzma
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.data.datasets import load_sst2
 from tacit.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
 from tacit.trainers import DPSGD
@@ -19,14 +18,6 @@ __all__ = ["CLAIMS"]
 SENTENCES = ["a bad , boring , terrible movie", "a great , moving , wonderful movie"]
 TOKENS, SCALE = 16, 20.0
 EPSILON = 8.0
-
-
-def phrases(name: str, step: int) -> tuple[list[str], list[int], int]:
-    """Every so many-th phrase of a file, their labels, and how many there are in all."""
-    with lzma.open(Path(os.environ["TACIT_DATA"]) / "sst2" / f"{name}.tsv.xz", "rt") as file:
-        lines = [line.rstrip("\n").split("\t") for line in file][1:]
-    some = lines[::step]
-    return [line[0] for line in some], [int(line[1]) for line in some], len(lines)
 
 
 def fine_tuning(
@@ -66,9 +57,10 @@ def fine_tuning(
             parts = [module.below(tokens[i : i + 64]) for i in range(0, len(tokens), 64)]
         return tokens, torch.cat(parts)
 
-    texts, labels, n = phrases("train", every)
-    others, truth, _ = phrases("dev", 14)
-    inputs, test, right = below(texts), below(others), torch.tensor(truth)
+    (texts, labels), (others, truth), _ = load_sst2(download=False)
+    n = len(texts)
+    inputs, test = below(texts[::every]), below(others[::14])
+    right = torch.from_numpy(truth[::14])
     trained = [
         name
         for name, _ in module.named_parameters()
@@ -80,7 +72,7 @@ def fine_tuning(
     found = module_trajectory(
         module,
         inputs,
-        torch.tensor(labels),
+        torch.from_numpy(labels[::every]),
         loss=torch.nn.functional.cross_entropy,
         trainer=DPSGD(steps=steps, batch_size=batch, learning_rate=0.5, clip=1.0, momentum=0.0),
         test=(test, right),

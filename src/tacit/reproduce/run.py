@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit import __version__
+from tacit.data.datasets import find
 from tacit.exceptions import InputError
 from tacit.files import parse_json, read_text, require_writable, write_bytes
 from tacit.progress import Progress, silent
@@ -126,11 +126,11 @@ def _test(claim: Claim, work: Work) -> Outcome:
 
 
 def _missing(claim: Claim) -> str:
-    absent = [name for name in claim.data if not available(name)]
+    absent = [name for name in claim.data if not all(find(name).values())]
     packages = [name for name in claim.modules if importlib.util.find_spec(name) is None]
     words = []
     if absent:
-        words.append(f"data: {', '.join(absent)} (put them where TACIT_DATA points to)")
+        words.append(f"data: {', '.join(absent)} (see tacit data list)")
     if packages:
         words.append(f"packages: {', '.join(packages)}")
     return "; ".join(words)
@@ -146,9 +146,3 @@ def _write(folder: Path, record: Mapping[str, Any]) -> None:
     records = [parse_json(read_text(path)) for path in paths if path.is_file()]
     write_bytes(folder / PAGE, render_html(records).encode())
     write_bytes(folder / MARKDOWN, render_markdown(records).encode())
-
-
-def available(name: str) -> bool:
-    """Whether the folder of a data set is there."""
-    root = os.environ.get("TACIT_DATA")
-    return root is not None and (Path(root) / name).is_dir()

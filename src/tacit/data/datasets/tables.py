@@ -1,7 +1,8 @@
 """Data sets that are tables, each with the schema that its published description gives.
 
 The schemas are YAML files beside this module: categories are those of the code books,
-bounds are theirs or round numbers from general knowledge. None was read from rows.
+bounds are theirs or round numbers from general knowledge. The data are public: rows of
+your own need bounds from their own code book.
 """
 
 from __future__ import annotations
