@@ -151,7 +151,8 @@ def test_both_budgets_are_in_the_ledger(tmp_path):
     once = ledger.remaining().spent
     clf.partial_fit(X, KIND, epsilon=0.3, delta=1e-6)
     assert ledger.remaining().spent > once
-    assert len(ledger.charges()) == 2
+    first, second = ledger.charges()
+    assert clf.certificate_.plan["ledger"]["id"] == second.id != first.id
 
 
 # Public models
@@ -211,6 +212,19 @@ def test_bad_budgets_rows_and_labels_spend_nothing():
     with pytest.raises(InputError, match="label"):
         clf.partial_fit(X, KIND + 1, epsilon=1.0, delta=1e-6)
     assert len(clf.certificate_.events) == 2  # nothing was spent
+
+
+def test_what_cannot_be_composed_spends_nothing(tmp_path):
+    clf = fitted()
+    before, coef = clf.certificate_, clf.coef_.copy()
+    ledger = Ledger(tmp_path / "l.db")
+    ledger = ledger.create("d", epsilon=9.0, delta=1e-5, neighbors="replace_one")
+    clf.set_params(neighbors="replace_one", ledger=ledger)
+    with pytest.raises(InputError, match="do not add up"):
+        clf.partial_fit(X, KIND, epsilon=0.5, delta=1e-6)
+    assert ledger.charges() == []
+    assert clf.certificate_ is before
+    assert (clf.coef_ == coef).all()
 
 
 def test_plain_stages_cannot_go_on():

@@ -289,19 +289,24 @@ class _DPLinear(BaseEstimator):
         assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
         if calibrated.outlook and start is None:
             logging.getLogger("tacit").warning(calibrated.outlook)  # before anything is spent
+        key, whole = self._key(), None
+        if before is not None:  # composed before anything is spent, since it may be refused
+            whole = before.certificate.then(calibrated.certify(key, plan.stages, assumptions))
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             fit = calibrated.run(
                 rows,
                 targets,
-                key=self._key(),
+                key=key,
                 assumptions=assumptions,
                 progress=show,
                 ledger=self.ledger,
                 start=start,
             )
-        if before is not None:
-            fit = replace(fit, certificate=before.certificate.then(fit.certificate))
+        if whole is not None:
+            said, created = fit.certificate.plan, fit.certificate.created
+            said = {**said, "continues": whole.plan["continues"]}
+            fit = replace(fit, certificate=replace(whole, plan=said, created=created))
         return fit
 
     def _taken(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None) -> list[str]:
