@@ -18,6 +18,7 @@ from tacit.stages import (
     ClipNorm,
     Context,
     Normalize,
+    PlainPCA,
     PrivateCenter,
     PrivateClip,
     PrivateScale,
@@ -78,6 +79,17 @@ def test_a_second_certificate_hides_nothing_of_the_first():
     other = Certificate(1.0, 1e-5, "replace_one", two.events)
     with pytest.raises(InputError, match="do not add up"):
         one.then(other)
+
+
+def test_a_private_test_does_not_add_up():
+    # Its δ_t is in no event, and a maximum within one plan is a sum beside others.
+    stages = [Normalize(), PlainPCA(3, gap=1e-4)]
+    tested = DPLinearClassifier(5.0, 1e-4, stages=stages, trainer=FEW).fit(X, KIND).certificate_
+    assert "Test" in [expense.stage for expense in tested.events]
+    plain = Certificate(1.0, 1e-5, tested.neighbors, (Expense("A", Gaussian(30.0, 10)),))
+    for one, other in ((tested, plain), (plain, tested), (tested, tested)):
+        with pytest.raises(InputError, match=r"private test.*ledger"):
+            one.then(other)
 
 
 def test_sampled_steps_come_with_a_caution():

@@ -39,7 +39,7 @@ from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import Test
+from tacit.privacy.ptr import TEST, Test
 from tacit.progress import Progress, silent
 from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
@@ -193,7 +193,7 @@ class Plan:
             # rest to whatever else is ever fitted to these rows.
             test = Test(1 / (test_share * mu), left_over.delta / 10)
             test.require(self.budget.epsilon)
-            fixed.append(("Test", test.event))
+            fixed.append((TEST, test.event))
         moves = None
         if self.plain:
             bias = float(trainer.bias) * way.typical if self.fit_intercept else 0.0

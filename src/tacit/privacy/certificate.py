@@ -22,6 +22,7 @@ from tacit.files import parse_json, read_text, write_bytes
 from tacit.privacy import accountants, recheck
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.ptr import TEST
 
 __all__ = ["FORMAT", "Certificate", "Expense", "Verification"]
 
@@ -252,10 +253,19 @@ class Certificate:
 
         Their events are composed jointly, at the sum of both δ, so ε is at most about the sum of
         both and as a rule far less. The later plan may depend on what the earlier one released.
+        Certificates with a private test are refused: only a ledger adds those up.
         """
         if self.neighbors != later.neighbors:
             raise InputError(
                 f"certificates for {self.neighbors} and for {later.neighbors} do not add up"
+            )
+        if any(expense.stage == TEST for expense in (*self.events, *later.events)):
+            # Within a plan δ covers δ_t by a maximum (`tacit.privacy.ptr`). Beside other plans
+            # it is a sum (`tacit.ledger.tally`), and events do not tell δ_t.
+            raise InputError(
+                "certificates with a private test do not add up: that a test passes wrongly is "
+                "covered by its own plan's delta alone. Keep an account of all plans in a ledger, "
+                "which counts it: ledger=Ledger(...)"
             )
         delta = self.delta + later.delta
         numerical = self.numerical_delta + later.numerical_delta
