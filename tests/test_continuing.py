@@ -99,6 +99,19 @@ def test_sampled_steps_come_with_a_caution():
     assert clf.certificate_.verify().holds
 
 
+def test_a_plan_with_fitted_stages_says_where_those_are_counted():
+    clf = fitted(stages=[ClipNorm(3.0), PrivateScale(), PrivateCenter()])
+    said = "what PrivateScale and PrivateCenter released before is counted in the certificate"
+    assert not any(said in text for text in clf.certificate_.assumptions)
+    clf.partial_fit(X, KIND, epsilon=0.5, delta=1e-6)
+    alone = clf.plan_  # which lists nothing but training
+    assert [name for name, _ in alone.spent] == ["DPGD"]
+    assert any(said in text for text in alone.assumptions())
+    assert any(said in text for text in clf.certificate_.assumptions)
+    free = fitted(stages=[ClipNorm(3.0)]).partial_fit(X, KIND, epsilon=0.5, delta=1e-6)
+    assert not any("released before" in text for text in free.certificate_.assumptions)
+
+
 # What happens
 
 

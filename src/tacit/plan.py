@@ -592,6 +592,12 @@ class CalibratedPlan:
         said += [
             f"{stage.name}: {stage.assumption()}" for stage in plan.stages if stage.assumption()
         ]
+        paid = [stage.name for stage in plan.stages if stage.pays]
+        if plan.fitted and paid:
+            said.append(
+                f"what {' and '.join(paid)} released before is counted in the certificate that "
+                "this one continues"
+            )
         said += self.trainer.assumptions()
         if self.moves is not None:
             said.append(
