@@ -163,6 +163,32 @@ def test_regressors_go_on_as_well_and_survive_pickling():
     assert model.certificate_.verify().holds
 
 
+class Counted:
+    """Rows that count how often they are read."""
+
+    shape = X.shape
+
+    def __init__(self):
+        self.reads = 0
+
+    def __len__(self):
+        return N
+
+    def __array__(self, dtype=None, copy=None):
+        self.reads += 1
+        return X.astype(dtype or X.dtype)
+
+
+@pytest.mark.parametrize("y", [KIND, TARGET], ids=["labels", "numbers"])
+def test_going_on_reads_rows_no_more_often_than_a_fit(y):
+    first, second = Counted(), Counted()
+    model = DPLinearClassifier(1.0, 1e-6, trainer=FEW)
+    if y is TARGET:
+        model = DPLinearRegressor(1.0, 1e-6, target_bounds=(-1, 1), trainer=FEW)
+    model.fit(first, y).partial_fit(second, y, epsilon=0.5, delta=1e-6)
+    assert second.reads == first.reads > 0
+
+
 def test_other_people_may_come_later():
     clf = fitted()
     clf.partial_fit(X[:1000], KIND[:1000], epsilon=0.5, delta=1e-6)

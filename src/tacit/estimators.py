@@ -74,7 +74,7 @@ class _DPLinear(BaseEstimator):
         """The loss that is minimised, for so many classes."""
         raise NotImplementedError
 
-    def _go(self, problem: Problem, budget: Budget, before: Fit | None) -> Self:
+    def _go(self, budget: Budget, problem: Problem, before: Fit | None = None) -> Self:
         """Fit to a problem, or go on from ``before``."""
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before)
@@ -123,7 +123,7 @@ class _DPLinear(BaseEstimator):
             raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
         neighbors = chain.relation(self.neighbors, stages, trainer)
         return Plan(
-            budget or Budget(self.epsilon, self.delta),
+            budget or self._budget(),
             tuple(stages),
             trainer,
             loss,
@@ -133,23 +133,31 @@ class _DPLinear(BaseEstimator):
             fitted=before is not None,
         )
 
-    def _more(self, epsilon: float | None, delta: float | None) -> tuple[Budget, Fit]:
-        """The budget that is added, and what it is added to."""
-        before = getattr(self, "_last", None)
+    def _budget(self, epsilon: float | None = None, delta: float | None = None) -> Budget:
+        """What a fit spends: the model's own budget, as far as no other is given."""
+        return Budget(
+            self.epsilon if epsilon is None else epsilon, self.delta if delta is None else delta
+        )
+
+    def _before(self) -> Fit:
+        """What a budget more is added to."""
+        before: Fit | None = getattr(self, "_last", None)
         if before is None:
             raise InputError(
                 "a model from a file holds no stages to go on with: fit anew with start=model"
             )
-        more = Budget(
-            self.epsilon if epsilon is None else epsilon, self.delta if delta is None else delta
-        )
+        return before
+
+    def _more(self, epsilon: float | None, delta: float | None) -> Budget:
+        """The budget that is added."""
+        more = self._budget(epsilon, delta)
         if epsilon is None or delta is None:  # scikit-learn wants this to work
             warnings.warn(
                 f"partial_fit spends another epsilon={more.epsilon:g}, delta={more.delta:g} on top "
                 "of what this model has cost; say so with epsilon= and delta=",
                 stacklevel=3,
             )
-        return more, before
+        return more
 
     def _size(self, neighbors: str, n: int) -> int:
         """The public normaliser."""
@@ -478,7 +486,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         y : sequence of n labels
             May be left out if X is a scan that names its target.
         """
-        return self._learn(X, y, Budget(self.epsilon, self.delta), self.classes)
+        return self._go(self._budget(), self._problem(X, y, self.classes))
 
     def partial_fit(
         self,
@@ -504,18 +512,10 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
             What is spent *in addition*; the model's own budget, with a warning, if not given.
         """
         if not hasattr(self, "certificate_"):
-            own = Budget(
-                self.epsilon if epsilon is None else epsilon,
-                self.delta if delta is None else delta,
-            )
-            return self._learn(X, y, own, self.classes if classes is None else classes)
-        if not is_dask(X):  # which is read, and so checked, once
-            self._rows(X, reset=False)
-        more, before = self._more(epsilon, delta)
-        return self._learn(X, y, more, self.classes_, before)
-
-    def _learn(self, X: Any, y: Any, budget: Budget, given: Any, before: Fit | None = None) -> Self:
-        return self._go(self._problem(X, y, given, reset=before is None), budget, before)
+            known = self.classes if classes is None else classes
+            return self._go(self._budget(epsilon, delta), self._problem(X, y, known))
+        before, problem = self._before(), self._problem(X, y, self.classes_, reset=False)
+        return self._go(self._more(epsilon, delta), problem, before)
 
     def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
@@ -684,24 +684,16 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit on private rows and targets, spending the budget; X and y as for the classifier."""
-        return self._learn(X, y, Budget(self.epsilon, self.delta))
+        return self._go(self._budget(), self._problem(X, y))
 
     def partial_fit(
         self, X: Any, y: Any = None, *, epsilon: float | None = None, delta: float | None = None
     ) -> Self:
         """Go on for a budget more, as `DPLinearClassifier.partial_fit` does."""
         if not hasattr(self, "certificate_"):
-            own = Budget(
-                self.epsilon if epsilon is None else epsilon,
-                self.delta if delta is None else delta,
-            )
-            return self._learn(X, y, own)
-        if not is_dask(X):  # which is read, and so checked, once
-            self._rows(X, reset=False)
-        return self._learn(X, y, *self._more(epsilon, delta))
-
-    def _learn(self, X: Any, y: Any, budget: Budget, before: Fit | None = None) -> Self:
-        return self._go(self._problem(X, y, reset=before is None), budget, before)
+            return self._go(self._budget(epsilon, delta), self._problem(X, y))
+        before, problem = self._before(), self._problem(X, y, reset=False)
+        return self._go(self._more(epsilon, delta), problem, before)
 
     def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
         """Rows and targets, checked and mapped to [-1, 1]."""
