@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.exceptions import InputError, LedgerError, MissingBound
+from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger, Reservation
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.lattice import numerical_delta
@@ -141,13 +140,7 @@ class DPGeometricMedian(BaseEstimator):
         self.location_ = mean
         self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
         if entry is not None:
-            try:
-                entry.commit("summary", self.certificate_.digest)
-            except LedgerError as error:  # spent either way, so the median is not thrown away
-                warnings.warn(
-                    f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
-                    stacklevel=2,
-                )
+            entry.settle("summary", self.certificate_.digest)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit import __version__
-from tacit.exceptions import BudgetError, InputError, LedgerError, MissingBound
+from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
@@ -167,13 +166,7 @@ def fit_module(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     if entry is not None:
-        try:
-            entry.commit("model", certificate.digest)
-        except LedgerError as error:  # spent either way, so what was trained is not thrown away
-            warnings.warn(
-                f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
-                stacklevel=2,
-            )
+        entry.settle("model", certificate.digest)
     noise = settings.deviation(z, 0.0, None) / settings.normaliser(facts)
     return ModuleFit(engine.parameters(weights), certificate, noise)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ import numpy as np
 from tacit import chain
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, each
-from tacit.exceptions import BudgetError, InputError, LedgerError, TestFailed, of_public_facts
+from tacit.exceptions import BudgetError, InputError, TestFailed, of_public_facts
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
@@ -50,7 +49,7 @@ from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.movement import TARGET, Movement
 
-__all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages", "settle"]
+__all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages"]
 
 MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
 
@@ -309,9 +308,9 @@ class CalibratedPlan:
         try:
             fit = self._fit(rows, targets, key, entry=entry, **how)
         except TestFailed as failed:
-            settle(entry, "test failed", failed.certificate)
+            entry.settle("test failed", failed.certificate.digest)
             raise
-        settle(entry, "model", fit.certificate)
+        entry.settle("model", fit.certificate.digest)
         return fit
 
     def suits(self, rows: Rows) -> None:
@@ -787,17 +786,6 @@ def _listed(numbers: Sequence[float], digits: int) -> str:
 def _share(stage: Stage) -> float:
     """Part of the plan's μ that a stage spends which pays or is tested."""
     return float(getattr(stage, "share", 0.0))
-
-
-def settle(entry: Reservation, outcome: str, certificate: Certificate) -> None:
-    """Record what came of a plan. Its budget is spent either way, so a model is not thrown away."""
-    try:
-        entry.commit(outcome, certificate.digest)
-    except LedgerError as error:
-        warnings.warn(
-            f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
-            stacklevel=3,
-        )
 
 
 def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:

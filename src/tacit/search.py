@@ -23,7 +23,7 @@ from tacit.losses import Loss
 from tacit.mechanisms.lattice import numerical_delta, sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.trials import chances, draw_setting, draw_trials
-from tacit.plan import CalibratedPlan, Fit, Plan, Prepared, settle
+from tacit.plan import CalibratedPlan, Fit, Plan, Prepared
 from tacit.privacy.accountants import (
     PLD_SLACK,
     closed_form,
@@ -396,7 +396,7 @@ class CalibratedSearch:
             created=began,
         )
         if entry is not None:
-            settle(entry, "model", fit.certificate)
+            entry.settle("model", fit.certificate.digest)
         return Found(fit, setting, self._readable(best.score))
 
     def _trials(

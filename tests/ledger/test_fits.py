@@ -15,14 +15,25 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tacit import Budget, DPLinearClassifier, DPLinearRegressor, Ledger, load, privatize, save
+from tacit import (
+    Budget,
+    DPGeometricMedian,
+    DPLinearClassifier,
+    DPLinearRegressor,
+    DPSearchCV,
+    Ledger,
+    load,
+    privatize,
+    save,
+)
 from tacit.data.rows import as_rows
+from tacit.diagnostics import inspect_privately
 from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, TestFailed
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Plan
-from tacit.privacy import Certificate
+from tacit.privacy import Certificate, Gaussian
 from tacit.privacy.accountants import gaussian_epsilon
 from tacit.stages import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
 from tacit.trainers import DPGD, DPSGD, GammaSGD, IteratedSGD
@@ -215,16 +226,42 @@ plan.calibrate(size=300, columns=4, classes=2).run(
     assert ledger.check() == []
 
 
-def test_a_model_is_kept_though_its_outcome_cannot_be_recorded(ledger, monkeypatch):
+BUDGET = {"epsilon": 0.5, "delta": 1e-6}
+GRID = {"trainer": [DPGD(steps=2), DPGD(steps=3)]}
+MAKERS = {
+    "model": lambda ledger: classifier(ledger).fit(X, Y).certificate_,
+    "search": lambda ledger: DPSearchCV(classifier(ledger), GRID).fit(X, Y).certificate_,
+    "median": lambda ledger: (
+        DPGeometricMedian(**BUDGET, radius=2.0, steps=3, ledger=ledger).fit(X).certificate_
+    ),
+    "inspection": lambda ledger: (
+        inspect_privately(X, **BUDGET, bound=2.0, ledger=ledger).certificate
+    ),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_what_was_made_is_kept_though_its_outcome_cannot_be_recorded(ledger, monkeypatch, make):
     def broken(self, outcome="model", certificate=None):
         raise LedgerError("the disk is full")
 
     monkeypatch.setattr(Reservation, "commit", broken)
     with pytest.warns(UserWarning, match="not finished, and spent: the disk is full"):
-        model = classifier(ledger).fit(X, Y)
-    assert isinstance(model.certificate_, Certificate)
+        certificate = make(ledger)
+    assert isinstance(certificate, Certificate)
     monkeypatch.undo()
     assert ledger.remaining().unfinished == 1
+
+
+def test_settling_commits_or_warns_and_hides_no_other_error(ledger):
+    held = ledger.reserve([("a", Gaussian(20.0))], neighbors="replace_special")
+    held.settle("summary", "0" * 64)
+    (charge,) = ledger.charges()
+    assert (charge.outcome, charge.certificate) == ("summary", "0" * 64)
+    with pytest.warns(UserWarning, match=f"entry {held.number} as not finished"):
+        held.settle("model", "1" * 64)  # which is not what was recorded
+    with pytest.raises(InputError, match="outcome="):
+        held.settle("success")
 
 
 def test_seeded_runs_have_no_account(ledger):

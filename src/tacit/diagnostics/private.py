@@ -13,7 +13,6 @@ else is post-processing:
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +23,7 @@ from scipy.linalg import eigh
 from tacit import __version__
 from tacit.data.rows import Rows, as_rows
 from tacit.diagnostics.advice import Advice, Facts, advise
-from tacit.exceptions import BudgetError, InputError, LedgerError, MissingBound
+from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
@@ -187,13 +186,7 @@ def inspect_privately(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     if entry is not None:
-        try:
-            entry.commit("summary", certificate.digest)
-        except LedgerError as error:  # spent either way, so what was found is not thrown away
-            warnings.warn(
-                f"the ledger keeps entry {entry.number} as not finished, and spent: {error}",
-                stacklevel=2,
-            )
+        entry.settle("summary", certificate.digest)
     advice_for = train or (1.0, 1e-6)
     return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, advice_for)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,6 +67,19 @@ class Reservation:
     def commit(self, outcome: str = "model", certificate: str | None = None) -> None:
         """Record what came of the plan: model, summary or failed test, and its certificate."""
         self.ledger._commit(self, outcome, certificate)
+
+    def settle(self, outcome: str = "model", certificate: str | None = None) -> None:
+        """Commit, or warn that it could not be recorded.
+
+        The budget is spent either way, so what was made of it is not thrown away.
+        """
+        try:
+            self.commit(outcome, certificate)
+        except LedgerError as error:
+            warnings.warn(
+                f"the ledger keeps entry {self.number} as not finished, and spent: {error}",
+                stacklevel=3,
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """What a certificate says of it, so that people find the entry."""
