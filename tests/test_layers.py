@@ -30,7 +30,7 @@ LAYERS = [
     {"features"},
     {"stages", "trainers", "instances"},
     {"chain"},
-    {"plan", "starting"},
+    {"plan", "starting", "intake"},
     {"estimators", "median", "networks", "search"},
     {"recipes", "models", "pipelines", "report", "tuning"},
     {"audit", "diagnostics"},

@@ -12,20 +12,19 @@ from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit import chain, starting
 from tacit.data.cluster import is_dask
-from tacit.data.dask_rows import Parts, dask_rows
+from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of, scaled
-from tacit.data.rows import Rows, as_rows, each
+from tacit.data.rows import Rows, each
 from tacit.data.scans import Scan
-from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
+from tacit.intake import rows_of
 from tacit.ledger import Ledger
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.mechanisms.noise import Key
@@ -201,79 +200,10 @@ class _DPLinear(BaseEstimator):
             state = state.integers(np.iinfo(np.int64).max)
         return Key.from_seed(state)
 
-    def _rows(self, X: Any, *, reset: bool, y: Any = "no_validation") -> tuple[Rows, Any]:
-        """Rows of X, checked; a table stays one if the first stage takes tables."""
-        if is_dask(X):
-            return self._dask_rows(X, reset=reset), y
-        if isinstance(X, Scan | np.memmap):
-            if X.ndim != 2:
-                raise InputError(f"rows must be a table of two dimensions, not {X.ndim}")
-            return self._stored_rows(X, reset=reset), y
-        if _takes_tables(self.stages if reset else self.stages_):
-            table = as_table(X)
-            if reset:
-                self.n_features_in_ = table.d
-                self.feature_names_in_ = np.asarray(table.column_names, dtype=object)
-            if table.n == 0:
-                raise InputError("there are no rows")
-            return as_rows(table), y
-        options: dict[str, Any] = {"accept_sparse": "csr", "reset": reset, "dtype": "numeric"}
-        options["ensure_all_finite"] = False  # `as_rows` checks, and gives better advice
-        try:
-            if isinstance(y, str) and y == "no_validation":
-                X = validate_data(self, X, **options)
-            else:
-                X, y = validate_data(self, X, y, multi_output=False, **options)
-        except ValueError as error:
-            if "could not convert string" not in str(error):
-                raise
-            # That message would quote a private cell.
-            raise InputError(
-                "rows hold text where numbers belong; describe the table in a schema and start "
-                "the stages with Encode(schema)"
-            ) from None
-        if sp.issparse(X):
-            X = sp.csr_array(X)
-        return as_rows(X, gaps=_fills_gaps(self.stages if reset else self.stages_)), y
-
-    def _dask_rows(self, X: Any, *, reset: bool) -> Rows:
-        """Rows that stay on the workers of a cluster."""
-        gaps, table = _fills_gaps(self.stages), _takes_tables(self.stages)
-        rows = dask_rows(X, gaps=gaps, table=table)
-        if rows.n == 0:
-            raise InputError("there are no rows")
-        if not reset:
-            if rows.d != self.n_features_in_:
-                raise InputError(f"rows have {rows.d} features, the model {self.n_features_in_}")
-            return rows
-        self.n_features_in_ = rows.d
-        names = getattr(X, "columns", None)
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.asarray(list(names), dtype=object)
-        return rows
-
-    def _stored_rows(self, X: Scan | np.memmap, *, reset: bool) -> Rows:
-        """Rows that stay in their files, where they are checked as they are read."""
+    def _rows(self, X: Any, *, reset: bool, **targets: Any) -> tuple[Rows, Any]:
+        """Rows of X, checked for the stages to be fitted, or for those that are."""
         stages = self.stages if reset else self.stages_
-        names = X.column_names if isinstance(X, Scan) else None
-        if reset:
-            self.n_features_in_ = X.shape[1]
-            if names is not None:
-                self.feature_names_in_ = np.asarray(names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        elif isinstance(X, Scan) and names is not None and hasattr(self, "feature_names_in_"):
-            X = X.select(self.feature_names_in_)  # the target may be there, or not
-        elif X.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
-        if isinstance(X, Scan) and _takes_tables(stages):
-            return X.as_table_rows()
-        return as_rows(X, gaps=_fills_gaps(stages))
+        return rows_of(self, X, stages, reset=reset, **targets)
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -732,18 +662,6 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         # scikit-learn asks for a good fit to 200 rows, which are few for a private one.
         tags.regressor_tags.poor_score = True
         return tags
-
-
-def _takes_tables(stages: Any) -> bool:
-    return not isinstance(stages, str) and any(
-        isinstance(s, Stage) and s.takes_tables
-        for s in (stages if isinstance(stages, list | tuple) else [stages])
-    )
-
-
-def _fills_gaps(stages: Any) -> bool:
-    listed = stages if isinstance(stages, list | tuple) else [stages]
-    return any(isinstance(stage, Stage) and stage.fills_gaps for stage in listed)
 
 
 def _require_two(classes: np.ndarray, given: Any) -> str:
