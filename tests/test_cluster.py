@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tacit import Budget, DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Ledger
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
 from tacit.data.dask_rows import DaskSource
@@ -21,6 +21,7 @@ from tacit.exceptions import ClusterError, InputError, MachineError, MissingBoun
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import Plan
+from tacit.search import _right
 from tacit.stages import (
     ClipNorm,
     Dedup,
@@ -40,7 +41,7 @@ from tacit.stages import (
 )
 from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD, gradient
 from tacit.trainers.cluster import ClusterEngine
-from tacit.trainers.engine import Engine
+from tacit.trainers.engine import LOSS_UNIT, Engine
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -163,6 +164,45 @@ def test_a_model_goes_on_where_other_rows_are(client):
     assert local.certificate_.events == spread.certificate_.events
     with pytest.raises(InputError, match="features"):
         spread.partial_fit(blocks()[:, :3], Y, **more)
+
+
+GRIDS = {
+    "settings trained together": {
+        "trainer__clip": [0.05, 0.5],
+        "trainer__learning_rate": [1.0, 8.0],
+    },
+    "stages in every trial": {"stages": [[Normalize()], [ClipNorm(3.0), PrivateCenter()]]},
+}
+
+
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)
+def test_a_search_finds_on_a_cluster_what_it_finds_here(client, grid):
+    model = DPLinearClassifier(random_state=9, trainer=DPGD(steps=2))  # seven trials
+    local = DPSearchCV(model, grid, trials=3).fit(X, Y)
+    spread = DPSearchCV(model, grid, trials=3).fit(blocks(), da.from_array(Y, chunks=300))
+    assert spread.best_params_ == local.best_params_
+    assert spread.best_score_ == local.best_score_
+    same(local.best_estimator_, spread.best_estimator_)
+
+
+def test_scores_are_summed_where_rows_lie(client):
+    loss, weights = get_loss("softmax"), RNG.normal(size=(4, 5, 3))
+    rows = as_rows(blocks(rows=226), bound=9.0)
+    spread = ClusterEngine(rows, rows.source.alike(Y), loss)
+    here = Engine(as_rows(X, bound=9.0), Y, loss)
+    sums = [engine.row_sum(weights, _right) for engine in (spread, here)]
+    assert np.array_equal(*sums)
+    hits = [(X @ w).argmax(axis=1) == Y for w in weights]
+    assert np.allclose(sums[0] / LOSS_UNIT, [2 * hit.sum() - 901 for hit in hits], atol=4)
+
+
+def test_a_search_of_numbers_on_a_cluster(client):
+    model = DPLinearRegressor(random_state=3, trainer=DPGD(steps=2), target_bounds=(-4.0, 4.0))
+    rows, grid = blocks(), {"trainer__clip": [0.1, 1.0]}
+    local = DPSearchCV(model, grid, trials=2).fit(X, X[:, 0])
+    spread = DPSearchCV(model, grid, trials=2).fit(rows, rows[:, 0])
+    assert spread.best_score_ == local.best_score_
+    same(local.best_estimator_, spread.best_estimator_)
 
 
 def test_samples_are_drawn_here_and_cut_to_the_partitions(client):

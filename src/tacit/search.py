@@ -372,9 +372,7 @@ class CalibratedSearch:
         for plan in self.plans[:1] if self.search.shared else self.plans:
             plan.suits(rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
-        began = datetime.now(
-            UTC
-        )  # what is certified: the end would tell how many trials there were
+        began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
         number = draw_trials(self.event, key.stream("search trials"))
         picks = [
             draw_setting(len(self.plans), key.stream("search setting", trial))

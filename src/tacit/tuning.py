@@ -128,7 +128,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of n rows
+        X : array, sparse matrix or table of n rows, or rows of Dask on a cluster
         y : sequence of n labels, or numbers
         """
         candidates, settings = self._candidates()
