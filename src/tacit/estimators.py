@@ -24,7 +24,7 @@ from tacit.data.labels import distinct, labels_of, positions_of, scaled
 from tacit.data.rows import Rows, each
 from tacit.data.scans import Scan
 from tacit.exceptions import InputError, MissingBound
-from tacit.intake import rows_of
+from tacit.intake import cells_of, rows_of
 from tacit.ledger import Ledger
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.mechanisms.noise import Key
@@ -208,7 +208,7 @@ class _DPLinear(BaseEstimator):
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
         stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
-        chain.separate(stages, X)
+        chain.separate(stages, cells_of(X))
 
     def _fit_rows(
         self,
@@ -252,6 +252,7 @@ class _DPLinear(BaseEstimator):
         said = [] if start is None else ["the model that training starts from is public"]
         if isinstance(self.stages, str) and rows.bytes:
             said.append("that the cells are bytes, 0 to 255, is public")
+        said += [rows.origin] if rows.origin else []
         return said
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
@@ -412,9 +413,10 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         ----------
         X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files; n rows
             A Dask array or data frame is fitted on the cluster of the current client: see
-            ``docs/cluster.md``.
+            ``docs/cluster.md``. Of features from `tacit.features.load_features` the certificate
+            names the network.
         y : sequence of n labels
-            May be left out if X is a scan that names its target.
+            May be left out if X is a scan that names its target, or features with labels.
         """
         return self._go(self._budget(), self._problem(X, y, self.classes))
 

@@ -7,6 +7,7 @@ scikit-learn's names and by its rules.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,17 @@ from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan
 from tacit.data.tables import as_table
 from tacit.exceptions import InputError
+from tacit.features.work import FeatureSet
 from tacit.stages import Stage
 
-__all__ = ["rows_of"]
+__all__ = ["cells_of", "rows_of"]
 
 NO_TARGETS = "no_validation"  # scikit-learn's word for it
+
+
+def cells_of(X: Any) -> Any:
+    """What of X holds the cells: features come with what is known of them."""
+    return X.features if isinstance(X, FeatureSet) else X
 
 
 def rows_of(
@@ -42,6 +49,10 @@ def rows_of(
     y, optional
         Targets; those of rows in memory are checked beside them.
     """
+    if isinstance(X, FeatureSet):
+        labels = X.labels if y is None else y
+        rows, y = rows_of(model, X.features, stages, reset=reset, y=labels)
+        return replace(rows, origin=X.assumption()), y
     tables, gaps = _any(stages, "takes_tables"), _any(stages, "fills_gaps")
     if is_dask(X):
         return _on_cluster(model, X, reset, tables, gaps), y

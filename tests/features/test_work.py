@@ -14,11 +14,14 @@ from PIL import Image
 from tests.features import nets
 from typer.testing import CliRunner
 
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
 from tacit.cli import app
 from tacit.exceptions import FileError, InputError
 from tacit.features import FeatureSet, extract, load_features, open_extractor, save_features
 from tacit.features.cache import default_folder, open_cache
 from tacit.features.extractors import Extractor
+from tacit.stages import Normalize, PublicPCA
+from tacit.trainers import DPGD
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
@@ -329,6 +332,53 @@ def test_bytes_keep_features_between_0_and_6(here):
     assert load_features("small.npz").features == pytest.approx(values, abs=0.03)
     with pytest.raises(InputError, match="between 0 and 6"):
         save_features(FeatureSet(-values), "other.npz", compact=True)
+
+
+def features(n=300, **metadata):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, n)
+    values = (rng.normal(size=(n, 4)) + 2 * labels[:, None]).astype(np.float32)
+    return FeatureSet(values, labels=labels, metadata={"format": "tacit-features/1", **metadata})
+
+
+NETWORK = {"extractor": "net.onnx", "digest": "ab" * 16, "weights_sha256": "cd" * 32}
+
+
+def test_a_certificate_names_the_network_of_a_file(here):
+    save_features(features(**NETWORK), "f.npz")
+    found = load_features("f.npz")
+    model = DPLinearClassifier(1.0, 1e-6, trainer=DPGD(steps=2), random_state=0).fit(found)
+    bare = DPLinearClassifier(1.0, 1e-6, trainer=DPGD(steps=2), random_state=0)
+    bare.fit(found.features, found.labels)
+    assert (model.coef_ == bare.coef_).all()
+    (said,) = set(model.certificate_.assumptions) - set(bare.certificate_.assumptions)
+    assert said.startswith("features, as their file says: the network net.onnx (BLAKE2b abab")
+    assert f"weights SHA-256 {NETWORK['weights_sha256']}" in said
+    assert "trained on data that does not include these rows" in said
+    assert (model.predict(found) == bare.predict(found.features)).all()
+    other = features(**NETWORK | {"extractor": "other.onnx"})
+    bare.partial_fit(other, epsilon=0.5, delta=1e-6)
+    assert any("other.onnx" in text for text in bare.certificate_.assumptions)
+    search = DPSearchCV(model, {"trainer__clip": [0.1, 1.0]}, trials=2).fit(found, found.labels)
+    assert said in search.certificate_.assumptions
+
+
+def test_what_a_file_says_of_its_network_is_not_taken_on_trust(here):
+    said = features(extractor="a\nreleasable: yes", digest=7, weights_sha256="x" * 500).assumption()
+    assert said.isprintable() and "network unknown (BLAKE2b unknown" in said
+    assert len(said) < 400
+    assert features().assumption() == ""
+
+
+def test_features_that_are_public_rows_as_well_are_refused():
+    found = features(**NETWORK)
+    model = DPLinearClassifier(stages=[Normalize(), PublicPCA(found.features, 2)])
+    with pytest.raises(InputError, match="private"):
+        model.fit(found)
+    with pytest.raises(ValueError, match="y"):
+        DPLinearClassifier().fit(FeatureSet(found.features))
+    values = found.features[:, 0]
+    DPLinearRegressor(target_bounds=(-4, 6), trainer=DPGD(steps=2)).fit(found, values)
 
 
 @pytest.mark.parametrize("harm", ["other", "cut", "gone"])

@@ -97,12 +97,15 @@ class Rows:
         Columns after the maps.
     bound : float or None
         Public bound on the norm of every row after the maps; None if unknown.
+    origin : str
+        What a certificate should say of where they come from.
     """
 
     source: Any
     maps: tuple[RowMap, ...] = ()
     d: int = 0
     bound: float | None = None
+    origin: str = ""
 
     @property
     def n(self) -> int:

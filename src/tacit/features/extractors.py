@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.exceptions import FileError, InputError
 
-__all__ = ["NAMED", "Extractor", "Probe", "open_extractor"]
+__all__ = ["NAMED", "Extractor", "Probe", "assumed", "open_extractor"]
 
 FORMAT = "tacit-extractor/1"
 SETTINGS = ("size", "resize", "mean", "std", "columns", "output")
@@ -207,6 +207,15 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
             raise
         word = str(error).rpartition(" ")[2]
         raise InputError(f"{path.name} takes no setting {word}") from None
+
+
+def assumed(name: str, digest: str, weights: str) -> str:
+    """What a certificate takes for granted of a network."""
+    return (
+        f"the network {name} (BLAKE2b {digest}, weights SHA-256 {weights}) is assumed public: "
+        "trained on data that does not include these rows; and it gives a row the same features "
+        "wherever it stands"
+    )
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

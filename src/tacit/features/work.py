@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.exceptions import FileError, InputError
 from tacit.features.cache import Cache, open_cache
-from tacit.features.extractors import Extractor, open_extractor
+from tacit.features.extractors import Extractor, assumed, open_extractor
 from tacit.features.sources import Row, is_table, open_source, read_npz
 from tacit.files import new_file, write_together
 from tacit.progress import Progress, silent
@@ -47,6 +47,16 @@ class FeatureSet:
     metadata: dict[str, Any] = field(default_factory=dict)
     cached: int = 0
     skipped: int = 0
+
+    def assumption(self) -> str:
+        """What a certificate takes for granted of where the features come from; or nothing."""
+        names = ("extractor", "digest", "weights_sha256")
+        if not any(name in self.metadata for name in names):
+            return ""
+        # Of a file, which may say anything.
+        facts = [self.metadata.get(name) for name in names]
+        said = [f if isinstance(f, str) and f.isprintable() else "unknown" for f in facts]
+        return f"features, as their file says: {assumed(*(word[:100] for word in said))}"
 
 
 def compute(

@@ -18,7 +18,7 @@ from tacit.data.rows import Chunk, DenseSource, Rows, SparseSource, as_rows
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError
 from tacit.features.cache import Cache, open_cache
-from tacit.features.extractors import NAMED, Extractor, open_extractor
+from tacit.features.extractors import NAMED, Extractor, assumed, open_extractor
 from tacit.features.sources import Row, image_row, text_row, vector_row
 from tacit.features.work import compute
 from tacit.progress import Progress
@@ -259,8 +259,4 @@ class PublicFeatures(Stage):
 
     def assumption(self) -> str:
         found = self.opened()
-        return (
-            f"the network {found.name} (BLAKE2b {found.digest}, weights SHA-256 {found.weights}) "
-            "is assumed public: trained on data that does not include these rows; and it gives a "
-            "row the same features wherever it stands"
-        )
+        return assumed(found.name, found.digest, found.weights)
