@@ -13,7 +13,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.exceptions import InputError
-from tacit.privacy import recheck
+from tacit.privacy import pairs, recheck
+from tacit.privacy.pairs import delta_of, epsilon_of
 
 RELATIONS = ("replace_special", "add_or_remove_one", "replace_one")
 
@@ -82,12 +83,12 @@ def test_gaussians_alone_follow_the_closed_form(mu, epsilon):
 def test_composing_on_the_grid_brackets_the_exact_gaussian(mu, count, delta):
     # The same Gaussian, its steps kept apart: no closed form is used.
     pair = (((1.0, mu / math.sqrt(count)),), ((1.0, 0.0),))
-    exact = recheck._gaussian_epsilon(mu, delta)
-    found = recheck._epsilon({pair: count}, delta)
+    exact = pairs._gaussian_epsilon(mu, delta)
+    found = epsilon_of({pair: count}, delta)
     assert brackets(found, exact.epsilon)
     assert found.upper <= exact.epsilon * (1 + 5e-4)
     assert found.lower >= exact.epsilon * (1 - 3e-3)
-    assert brackets(recheck._delta({pair: count}, exact.epsilon), delta)
+    assert brackets(delta_of({pair: count}, exact.epsilon), delta)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -116,7 +117,7 @@ def test_one_step_brackets_the_hockey_stick(z, q, neighbors):
 
 def test_both_orders_of_the_neighbours_count():
     remove, add = recheck._directions([poisson(0.8, 0.1, 5)], "add_or_remove_one")
-    curves = [recheck._epsilon(pairs, 1e-5) for pairs in (remove, add)]
+    curves = [epsilon_of(order, 1e-5) for order in (remove, add)]
     assert curves[0].lower > curves[1].upper
     assert recheck.epsilon([poisson(0.8, 0.1, 5)], 1e-5, "add_or_remove_one") == curves[0]
 
@@ -128,14 +129,14 @@ def test_mixtures_on_both_sides():
     up = ((1 - q, b / 2 / z), (q, (1 + b / 2) / z))
     pair = (up, tuple((w, -s) for w, s in up))
     for epsilon in (0.2, 1.0):
-        assert brackets(recheck._delta({pair: 1}, epsilon), hockey_stick(pair, epsilon))
+        assert brackets(delta_of({pair: 1}, epsilon), hockey_stick(pair, epsilon))
 
 
 def test_tiny_delta_agrees_with_sums_of_positive_terms():
     # No FFT: direct convolution keeps every digit, and connecting dots only adds.
     z, q, count, delta, h = 1.0, 0.02, 64, 1e-13, 4e-3
     (pair,) = recheck._directions([poisson(z, q)], "replace_one")[0]
-    step = recheck._discretise(pair, h, 9.0)
+    step = pairs._discretise(pair, h, 9.0)
     first, mass = step.first, np.exp(step.log_mass)
     for _ in range(6):
         mass = np.convolve(mass, mass)
