@@ -333,13 +333,13 @@ def within(seconds):
     def ring(*_):
         raise Slow(f"more than {seconds} seconds")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # processor time: the same on a busy machine
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def refused_or_sound(text, *, verify=True):
