@@ -908,7 +908,8 @@ def test_missing_values_are_not_sent_to_an_uncounted_imputer():
 def test_bytes_are_intensities_and_their_roots_come_first(given):
     pixels = np.clip(40 * np.abs(X), 0, 255).astype(np.uint8)
     clf = DPLinearClassifier(trainer=QUICK, random_state=0).fit(given(pixels), KIND)
-    assert [stage.name for stage in clf.plan_.plan.stages] == ["Root", "Normalize", "PrivateCenter"]
+    names = [stage.name for stage in clf.plan_.plan.stages]
+    assert names == ["Root", "Normalize", "PrivateCenter", "PrivateEqualize", "Normalize"]
     assert any("bytes" in said for said in clf.certificate_.assumptions)
     same = clf.predict(given(pixels.astype(float)))  # what was fitted does not change with the type
     assert (same == clf.predict(given(pixels))).all()

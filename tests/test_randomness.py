@@ -22,6 +22,7 @@ from tacit.stages import (
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
+    PrivateEqualize,
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
@@ -161,6 +162,7 @@ PLANS = {
 }
 PLANS |= {
     "scale": {"stages": [ClipNorm(4.0), PrivateScale(), ClipNorm(2.0)], "trainer": DPGD(steps=4)},
+    "equalize": {"stages": [ClipNorm(4.0), PrivateEqualize()], "trainer": DPGD(steps=4)},
     "impute": {"stages": [ClipNorm(4.0), PrivateImpute()], "trainer": DPGD(steps=4)},
     "two": {"stages": [Normalize(), PrivateCenter(), PrivatePCA(3)], "trainer": DPGD(steps=4)},
     "clip": {"stages": [ClipNorm(9.0), PrivateClip()], "trainer": DPGD(steps=4)},

@@ -31,7 +31,15 @@ from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
-from tacit.stages import Encode, Normalize, PrivateCenter, PublicFeatures, Root, Stage
+from tacit.stages import (
+    Encode,
+    Normalize,
+    PrivateCenter,
+    PrivateEqualize,
+    PublicFeatures,
+    Root,
+    Stage,
+)
 from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
 
@@ -109,6 +117,9 @@ class _DPLinear(BaseEstimator):
             stages = (*first, Normalize())
             if not getattr(self.trainer, "local", False):  # there, nobody may see all rows
                 stages = (*stages, PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
+                if known and loss.task == "classification":
+                    # Cells that hardly vary in most rows would be learned last (decision 28).
+                    stages = (*stages, PrivateEqualize(), Normalize())
         elif isinstance(stages, Stage):
             stages = (stages,)
         elif not isinstance(stages, list | tuple):

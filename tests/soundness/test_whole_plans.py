@@ -22,6 +22,7 @@ from tacit.stages import (
     PlainPCA,
     PlainScale,
     PrivateCenter,
+    PrivateEqualize,
     PrivateScale,
     SoftPCA,
 )
@@ -330,7 +331,7 @@ def test_what_tears_rows_apart_cannot_follow_a_plain_stage():
 
 
 def test_a_test_must_come_before_any_release():
-    for release in (PrivateCenter(), PrivateScale(), PlainScale()):
+    for release in (PrivateCenter(), PrivateScale(), PrivateEqualize(), PlainScale()):
         refused(
             [ClipNorm(1.0), release, ClipNorm(1.0), PlainPCA(1, gap=0.1)],
             "must come before any release",

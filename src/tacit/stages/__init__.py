@@ -3,6 +3,7 @@
 from tacit.stages.base import Context, Stage
 from tacit.stages.duplicates import Dedup, Quantize
 from tacit.stages.encode import Encode
+from tacit.stages.equalize import PrivateEqualize
 from tacit.stages.features import PublicFeatures
 from tacit.stages.free import Bound, ClipNorm, Normalize, RandomProjection, Root
 from tacit.stages.impute import FillGaps, PlainImpute
@@ -34,6 +35,7 @@ __all__ = [
     "PrivateBounds",
     "PrivateCenter",
     "PrivateClip",
+    "PrivateEqualize",
     "PrivateImpute",
     "PrivatePCA",
     "PrivateScale",
