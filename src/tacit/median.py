@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger, Reservation
-from tacit.mechanisms.additive import noisy_sum
+from tacit.mechanisms.additive import noisy_sum, shorten
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import accountant_for, gaussian_mu
@@ -24,17 +24,19 @@ from tacit.privacy.events import Gaussian, sensitivity
 
 __all__ = ["DPGeometricMedian"]
 
-CHUNK = 1 << 21  # numbers held at a time
+CHUNK = 1 << 18  # numbers held at a time: what a cache holds
 STEPS = 100
 
 
 class DPGeometricMedian(BaseEstimator):
     """The point of least mean distance to private rows, ‖x − xᵢ‖_A (paper 002, section 4.1).
 
-    Noisy descent from zero with a pull towards it (paper 002, Algorithm 1, on all rows); the answer
-    is the mean of the second half of the iterates, where the paper has that of all. If the
-    weights fall, gradients have little in all but a few directions, and so has the noise little
-    to do there: the error then hardly depends on the number of columns.
+    Noisy descent from zero with a pull towards it (paper 002, Algorithm 1, on all rows), in
+    columns times √aₖ, where all of them need as much noise as the heaviest alone; the answer is
+    the mean of the second half of the iterates, where the paper has that of all. Weights say
+    which columns matter, as the coefficients G_k of the paper's Theorem 3.3 do: the answer keeps
+    the first k of them, for the k that the noisy iterates show best, and is zero behind. So
+    columns that say nothing cost nothing, unless they weigh as much as those that do.
 
     Parameters
     ----------
@@ -48,8 +50,8 @@ class DPGeometricMedian(BaseEstimator):
     steps : int
         Noisy steps.
     learning_rate : float, optional
-        If not given, the rate that balances the way to go, ``radius``, against gradients and the
-        noise in as many directions as the weights have in all, Σ aₖ/max aₖ.
+        Of columns times √aₖ. If not given, the rate that balances the way to go, ``radius``
+        times √max aₖ, against gradients and the noise.
     pull : float
         Strength of the pull towards zero.
     neighbors : {"replace_special", "replace_one"}
@@ -63,13 +65,17 @@ class DPGeometricMedian(BaseEstimator):
     ----------
     location_ : ndarray of shape (d,)
         The median.
+    kept_ : ndarray of shape (d,)
+        Whether each column stood out of the noise, with those of its weight or more.
     certificate_ : Certificate
     n_features_in_ : int
 
     Notes
     -----
-    The gradient of one row is A(x − xᵢ)/‖x − xᵢ‖_A, of norm at most √max aₖ: one row cannot
-    count for more, and sums of rows are exact whole numbers with exact noise.
+    In columns times √aₖ the gradient of a row is of norm at most 1: one row cannot count for
+    more, and sums of rows are exact whole numbers with exact noise. Which columns are kept is read
+    off the iterates alone. What is left out is never longer, in ‖·‖_A, than the distance between
+    the means of the third and the fourth quarter of the iterates.
 
     Examples
     --------
@@ -112,14 +118,15 @@ class DPGeometricMedian(BaseEstimator):
         X = validate_data(self, X, dtype=np.float64)
         n, d = X.shape
         weights = self._weights(d)
-        top = math.sqrt(float(weights.max()))
+        roots = np.sqrt(weights)
+        reach = float(self.radius or 0.0) * float(roots.max())
         slack = numerical_delta(int(self.steps) * d, budget.epsilon)
         if slack >= budget.delta:
             raise InputError(f"delta={budget.delta:g} is below what can be computed, {slack:.3g}")
         left = Budget(budget.epsilon, budget.delta - slack)
         steps = int(self.steps)
         z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)
-        rate = self._rate(n, weights, gaussian_mu(left.epsilon, left.delta))
+        rate = self._rate(n, d, reach, gaussian_mu(left.epsilon, left.delta))
         key = Key.fresh() if self.random_state is None else Key.from_seed(self.random_state)
         entry = None
         if self.ledger is not None:
@@ -128,16 +135,22 @@ class DPGeometricMedian(BaseEstimator):
             entry = self.ledger.reserve(
                 spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
             )
-        rows = _shortened(X, float(self.radius or 0.0))
-        x, mean, burn = np.zeros(d), np.zeros(d), steps // 2
+        rows = shorten(X, float(self.radius or 0.0)) * roots
+        held = 1 + rate * float(self.pull) / weights  # the pull's own step, solved for its end
+        y, burn = np.zeros(d), steps // 2
+        third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
+        turn = burn + (steps - burn) // 2
         for step in range(steps):
-            chunks = _gradients(rows, x, weights)
-            total = noisy_sum(chunks, d, top, z, key.stream("noise", step))
-            x = x - rate * (total / n + float(self.pull) * x)
-            x *= min(1.0, float(self.radius or 0.0) / max(float(np.linalg.norm(x)), 1e-300))
+            total = noisy_sum(_gradients(rows, y), d, 1.0, z, key.stream("noise", step))
+            y = (y - rate * total / n) / held
+            y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
             if step >= burn:
-                mean += x / (steps - burn)
-        self.location_ = mean
+                (third if step < turn else fourth)[:] += y
+        mean = (third + fourth) / (steps - burn)
+        moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
+        self.kept_ = _kept(mean, moved, weights)
+        found = np.where(self.kept_, mean, 0.0) / roots
+        self.location_ = shorten(found[None], float(self.radius or 0.0))[0]
         self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
         if entry is not None:
             entry.settle("summary", self.certificate_.digest)
@@ -187,15 +200,13 @@ class DPGeometricMedian(BaseEstimator):
             raise InputError(f"weights must be {d} positive numbers, one for each column")
         return weights
 
-    def _rate(self, n: int, weights: np.ndarray, mu: float) -> float:
-        """D/√(T(G² + rσ²)), as for descent (`tacit.theory.descent`), r directions of noise."""
+    def _rate(self, n: int, d: int, reach: float, mu: float) -> float:
+        """D/√(T(G² + dσ²)), as for descent (`tacit.theory.descent`); G = 1 here."""
         if self.learning_rate is not None:
             return float(self.learning_rate)
-        largest = float(weights.max())
-        directions = float(weights.sum()) / largest
         steps = int(self.steps)
-        noise = steps * (sensitivity(self.neighbors) / (n * mu)) ** 2  # σ², in units of G²
-        return float(self.radius or 0.0) / math.sqrt(steps * largest * (1 + directions * noise))
+        noise = steps * (sensitivity(self.neighbors) / (n * mu)) ** 2  # σ²
+        return reach / math.sqrt(steps * (1 + d * noise))
 
     def _certify(
         self, n: int, d: int, z: float, rate: float, *, slack: float, entry: Reservation | None
@@ -229,19 +240,30 @@ class DPGeometricMedian(BaseEstimator):
         )
 
 
-def _shortened(X: np.ndarray, radius: float) -> np.ndarray:
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    return X * np.minimum(1.0, radius / np.maximum(norms, 1e-300))
-
-
-def _gradients(rows: np.ndarray, x: np.ndarray, weights: np.ndarray) -> Iterator[np.ndarray]:
-    """Of every row at x, in chunks; zero where a row lies at x."""
+def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
+    """Of every row at y, in chunks: of norm one, and zero where a row lies at y."""
     size = max(1, CHUNK // max(rows.shape[1], 1))
     for start in range(0, len(rows), size):
-        apart = x - rows[start : start + size]
-        lengths = np.sqrt(np.add.reduce(apart * apart * weights, axis=1))
+        apart = y - rows[start : start + size]
+        lengths = np.sqrt(np.add.reduce(apart * apart, axis=1))
         inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 1e-150)
-        yield apart * weights * inverse[:, None]
+        yield apart * inverse[:, None]
+
+
+def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The columns in front that stand out: the k of paper 002, Theorem 3.3, read off the iterates.
+
+    Two quarters differ by four times the variance of their mean in all, so that ``moved`` measures
+    the noise. A column is worth keeping if it has more than two standard deviations of it; the
+    best k has the most to spare over its columns together. Equal weights stay together, and
+    those of the heaviest columns always.
+    """
+    order = np.argsort(-weights, kind="stable")
+    spare = np.cumsum(np.square(mean[order]) - np.square(moved).mean())
+    ends = np.flatnonzero(np.append(np.diff(weights[order]) != 0, True))
+    last = ends[np.argmax(spare[ends])]
+    kept: np.ndarray = weights >= weights[order][last]
+    return kept
 
 
 def _number(value: Any) -> bool:
