@@ -137,8 +137,8 @@ TIGHT = {
     "private scaling": ([ClipNorm(1.0), PrivateScale()], {}, 0.99),
     "private imputation": ([ClipNorm(1.0), PrivateImpute()], {}, 0.99),
     "bounds": ([Bound(-1, 3), PrivateCenter()], {}, 0.99),
-    "plain-pca": ("plain-pca", {}, 0.45),
-    "ptr-pca": ("ptr-pca", {}, 0.55),
+    "plain-pca": ("plain-pca", {}, 0.72),
+    "ptr-pca": ("ptr-pca", {}, 0.64),
     "quantization": ([ClipNorm(1.0), Quantize(0.01, crowd=150, share=0.4)], {"clip": 0.3}, 0.2),
     **{name: (*PLANS[name], at) for name, at in {"soft PCA": 0.65, "imputation": 0.95}.items()},
 }

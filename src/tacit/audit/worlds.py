@@ -150,18 +150,19 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
         if relation != "replace_one":
             second = first[1:]
         first, second = raw(plan, first), raw(plan, second)
-        moved, labels = _aligned(plan, first, second)
         if relation != "replace_one":
+            labels = np.zeros(len(second), dtype=int)
             found.append(Pair(name, Table(first, np.append(1, labels)), Table(second, labels)))
             continue
-        variants = ((1, 1), (1, 0)) if not moved else ((1, 1), (1, 0), (0, 0), (0, 1))
-        for mine, other in variants:
-            said = f"{name}, labels {mine} and {other}"
-            tables = (
-                Table(first, np.append(mine, labels)),
-                Table(second, np.append(other, labels)),
-            )
-            found.append(Pair(said, *tables))
+        for aligned, labels in _aligned(plan, first, second):
+            variants = ((1, 1), (1, 0), (0, 0), (0, 1)) if aligned else ((1, 1), (1, 0))
+            for mine, other in variants:
+                said = f"{name}{aligned}, labels {mine} and {other}"
+                tables = (
+                    Table(first, np.append(mine, labels)),
+                    Table(second, np.append(other, labels)),
+                )
+                found.append(Pair(said, *tables))
     return found
 
 
@@ -221,16 +222,22 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
         length = min(1.0, math.sqrt(stage.strength) / r)
         for share, size in ((1.0, 1.0), (min(1.0, 4 * stage.strength), 1.0), (1.0, length)):
             yield ("SoftPCA: a turned axis", *_turned(space, 1, share, size))
-        # Found by a search over rows of full length: at strength 0.05, and at larger ones.
+        # Found by a search over rows of full length: at strength 0.05, at larger ones, and at R².
         wide = math.atan(0.75 * math.sqrt(stage.strength) / r)
-        for beam, one, other in ((wide, -1.28, -0.06), (1.1 * wide, wide, -wide)):
+        for beam, one, other in (
+            (wide, -1.28, -0.06),
+            (1.1 * wide, wide, -wide),
+            (0.89 * wide, 0.77 * wide, -0.77 * wide),
+        ):
             yield ("SoftPCA: two beams", *_beams(space, beam, one, other))
     elif isinstance(stage, PlainPCA):
         k = int(stage.n_components)
         # Its gap with the room that the test asks for: share/k of the squared norm.
         gap = float(stage.gap or 0.0) / r**2 + 2.2 * _slack(plan) / n
         for share in (k * gap, 1.0):
-            yield ("PlainPCA: a turned axis", *_turned(space, k, min(1.0, share), 1.0))
+            for lean in (math.pi / 4, math.pi / 7):
+                tables = _turned(space, k, min(1.0, share), 1.0, lean)
+                yield ("PlainPCA: a turned axis", *tables)
     elif isinstance(stage, PlainScale):
         least = stage.strength if stage.floor is None else float(stage.floor)
         for variance in (least / 2, least, 1.5 * least):
@@ -256,16 +263,21 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
         yield ("clusters that one row breaks", *_clusters(stage, plan, space))
 
 
-def _turned(space: _Space, k: int, share: float, length: float) -> _Tables:
-    """z = (e_k ± e_k+1)/√2 turns the k-th axis; rows lie along the first k (rules d1 and d2)."""
+def _turned(
+    space: _Space, k: int, share: float, length: float, lean: float = math.pi / 4
+) -> _Tables:
+    """z, leaning from e_k to ±e_k+1, turns the k-th axis; rows lie along the first k (d1 and d2).
+
+    At 45° it turns the axis most; leaning less, its own gradient is longer.
+    """
     n, d, r = space
     common = np.zeros((n - 1, d))
     along = round(share * (n - 1))
     common[np.arange(along), np.arange(along) % k] = length * r
     common[::2] *= -1
     first, second = np.zeros(d), np.zeros(d)
-    first[[k - 1, k]] = second[[k - 1, k]] = HALF * r
-    second[k] *= -1
+    first[k - 1], first[k] = r * math.cos(lean), r * math.sin(lean)
+    second[k - 1], second[k] = first[k - 1], -first[k]
     return np.vstack([first, common]), np.vstack([second, common])
 
 
@@ -351,15 +363,17 @@ def _clusters(stage: Dedup | Quantize, plan: CalibratedPlan, space: _Space) -> _
 
 def _aligned(
     plan: CalibratedPlan, first: np.ndarray, second: np.ndarray
-) -> tuple[bool, np.ndarray]:
-    """Whether the common rows move, and labels by which all that they do adds up.
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Labels by which all that the common rows do adds up, in either of two directions.
 
-    At weights of zero a gradient is half the row, with its label's sign.
+    At weights of zero a gradient is half the row, with its label's sign. Rows may move most
+    in a direction in which the replaced row itself does not: then less may come to more.
     """
-    count = len(first) - 1
+    same = np.zeros(len(first) - 1, dtype=int)
     last = max((i for i, s in enumerate(plan.plan.stages) if isinstance(s, PlainStage)), default=-1)
     if last < 0:
-        return False, np.zeros(count, dtype=int)
+        yield "", same
+        return
     seen = []
     for table in (first, second):
         rows = as_rows(table, gaps=True)
@@ -373,10 +387,14 @@ def _aligned(
                 stage.fit(rows if looks else rows.hidden(), context)
                 rows = stage.through(rows)
             except (ArithmeticError, np.linalg.LinAlgError, InputError):
-                return False, np.zeros(count, dtype=int)
+                yield "", same
+                return
         seen.append(np.asarray(rows.collect()))
     apart = seen[0][1:] - seen[1][1:]
     if not np.abs(apart).max(initial=0.0) > 0:
-        return False, np.zeros(count, dtype=int)
-    _, _, directions = np.linalg.svd(apart, full_matrices=False)
-    return True, (apart @ directions[0] > 0).astype(int)
+        yield "", same
+        return
+    _, sizes, directions = np.linalg.svd(apart, full_matrices=False)
+    yield ", along", (apart @ directions[0] > 0).astype(int)
+    if sizes[1:2] > sizes[0] / 10:
+        yield ", across", (apart @ directions[1] > 0).astype(int)
