@@ -27,7 +27,7 @@ from tacit.recipes import RECIPES
 DELTA = 1e-5
 RUNS = 800
 #: Where bounds on drift leave room, it takes more runs to come as close.
-MORE = {"plain-pca": 2000, "ptr-pca": 2400}
+MORE = {"ptr-pca": 1200}
 
 
 def measure(

@@ -8,8 +8,8 @@ epochs. Each is shown at its best over one grid of learning rates, chosen on the
 paper. `load_cod_rna` says where it is read from.
 
 *Geometric medians* under A = diag(k^-a): excess of the mean distance, for a = 0, 1/2 and 1, by the
-settings of `DPGeometricMedian` itself; for a = 1 also after twice as many steps. At least ten runs,
-with the same noise in the first columns whatever comes behind.
+settings of `DPGeometricMedian` itself; for a = 1 also after twice as many steps. At least five
+runs, with the same noise in the first columns whatever comes behind.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def medians(runs: int, quick: bool) -> list[dict[str, Any]]:
                 made.excess(
                     DPGeometricMedian(2.0, 1e-6, **how, random_state=seed).fit(made.rows).location_
                 )
-                for seed in range(runs if quick else max(runs, 10))
+                for seed in range(runs if quick else max(runs, 5))
             ]
             by[d] = float(np.mean(each)), float(np.std(each, ddof=1) / math.sqrt(len(each)))
             say(

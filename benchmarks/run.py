@@ -411,7 +411,7 @@ def dimension() -> list[str]:
     return [
         *said,
         "Geometric medians under weights k^-a: excess of the mean distance over the least, and the",
-        "standard error of ten runs; 10,000 rows, ε = 2, settings of the rule. Rows, and so their",
+        "standard error of five runs; 10,000 rows, ε = 2, settings of the rule. Rows, and so their",
         "median, are zero behind the tenth column. Runs share their noise in the first columns.",
         "",
         *table(

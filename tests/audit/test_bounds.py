@@ -66,6 +66,41 @@ def test_the_rates_of_a_gaussian_give_its_mu_at_every_threshold():
             assert found <= gaussian_epsilon(mu, DELTA) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("confidence", [0.75, 0.95, 0.9975])
+def test_errors_counted_together_have_a_mean_within_the_limit_as_often_as_they_say(confidence):
+    """Exactly, over all counts, for rates as different as they come."""
+    for n in (1, 3, 25, 160):
+        high = np.array(
+            [bounds.rates(k, n, 0, n, confidence, together=True)[0] for k in range(n + 1)]
+            + [bounds.rates(n, n, k, n, confidence, together=True)[0] for k in range(1, n + 1)]
+        )
+        for one in (0.0, 0.01, 0.2, 0.5):
+            for other in (0.0, 0.05, 0.3, 0.45, 0.9, 1.0):
+                counts = np.arange(n + 1)
+                law = np.convolve(binom.pmf(counts, n, one), binom.pmf(counts, n, other))
+                within = (high >= (one + other) / 2) | (high > 0.5)  # the latter refute nothing
+                assert law[within].sum() >= confidence - 1e-12
+
+
+def test_whatever_lies_beyond_the_limit_falls_short_by_one():
+    """What Hoeffding's theorem asks for."""
+    for n in (1, 2, 5, 40, 1000):
+        for count in range(n):
+            high = bounds.highest_rate(count, n, bounds.LEAST)
+            assert high > 0.5 or n * high >= count + 1 - 1e-9
+
+
+def test_counting_together_is_tighter_where_errors_are_alike_and_refused_where_it_is_not_valid():
+    alike = {"delta": DELTA, "confidence": 0.9975}
+    for lower in (bounds.lower, bounds.gaussian_lower):
+        assert lower(90, 320, 80, 320, **alike, together=True) > lower(90, 320, 80, 320, **alike)
+        assert lower(160, 320, 160, 320, **alike, together=True) == 0.0
+    with pytest.raises(InputError, match="320 and of 300 runs"):
+        bounds.gaussian_lower(9, 320, 9, 300, **alike, together=True)
+    with pytest.raises(InputError, match="confidence"):
+        bounds.lower(9, 320, 9, 320, delta=DELTA, confidence=0.7, together=True)
+
+
 @lru_cache(maxsize=4096)
 def gaussian(taken, missed, n, sure):
     return bounds.gaussian_lower(taken, n, missed, n, delta=DELTA, confidence=sure)

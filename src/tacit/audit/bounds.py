@@ -30,9 +30,11 @@ __all__ = [
     "lower",
     "mu_of_rates",
     "one_run_lower",
+    "rates",
 ]
 
 STEP = 1.05  # between the noise of two accounts that are tried
+LEAST = 0.75  # confidence from which errors may be counted together
 
 
 def highest_rate(count: int, trials: int, confidence: float) -> float:
@@ -67,10 +69,33 @@ def mu_of_rates(false_positive: float, false_negative: float) -> float:
     return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
 
 
-def _rates(
-    false_positives: int, negatives: int, false_negatives: int, positives: int, confidence: float
+def rates(
+    false_positives: int,
+    negatives: int,
+    false_negatives: int,
+    positives: int,
+    confidence: float,
+    *,
+    together: bool,
 ) -> tuple[float, float]:
-    """Both error rates at most, together with that confidence."""
+    """Both error rates at most, with that confidence; or ``together``, their mean, twice.
+
+    Where a claim is symmetric, as all here are, it allows two rates only if it allows their mean
+    in place of both. Errors of as many runs on either table have that mean. They are independent
+    but not alike, and so their number is no likelier to be small than if they were: Hoeffding
+    (1956), Theorem 4, for numbers that fall short of the mean by one or more. At a confidence of
+    75% all that lie beyond Clopper and Pearson's limit do, so the limit holds; for a limit below
+    a half, that is, and a higher one refutes nothing.
+    """
+    if together:
+        if negatives != positives:
+            raise InputError(
+                f"errors of {negatives} and of {positives} runs cannot be counted together"
+            )
+        if confidence < LEAST:
+            raise InputError(f"counted together, errors need a confidence of at least {LEAST}")
+        both = highest_rate(false_positives + false_negatives, negatives + positives, confidence)
+        return both, both
     each = (1 + confidence) / 2
     return (
         highest_rate(false_positives, negatives, each),
@@ -86,6 +111,7 @@ def lower(
     *,
     delta: float,
     confidence: float = 0.95,
+    together: bool = False,
 ) -> float:
     """A lower bound on ε at ``delta``, for any mechanism.
 
@@ -99,14 +125,18 @@ def lower(
         δ of the claim.
     confidence : float
         Probability, over the runs, with which the true ε is at least what is returned.
+    together : bool
+        Count errors of both kinds as one, which takes half as many runs where they are about as
+        frequent. To be decided before they are counted, for as many runs on either table.
 
     Examples
     --------
     >>> round(lower(10, 1000, 700, 1000, delta=1e-5), 2)
     2.7
     """
-    rates = _rates(false_positives, negatives, false_negatives, positives, confidence)
-    return epsilon_of_rates(*rates, delta)
+    count = (false_positives, negatives, false_negatives, positives)
+    found = rates(*count, confidence, together=together)
+    return epsilon_of_rates(*found, delta)
 
 
 def gaussian_lower(
@@ -117,6 +147,7 @@ def gaussian_lower(
     *,
     delta: float,
     confidence: float = 0.95,
+    together: bool = False,
 ) -> float:
     """The same for a mechanism whose account is Gaussian DP (Nasr et al. 2023, section 4).
 
@@ -127,9 +158,12 @@ def gaussian_lower(
     --------
     >>> round(gaussian_lower(300, 1000, 300, 1000, delta=1e-5), 2)
     3.79
+    >>> round(gaussian_lower(300, 1000, 300, 1000, delta=1e-5, together=True), 2)
+    4.13
     """
-    rates = _rates(false_positives, negatives, false_negatives, positives, confidence)
-    mu = mu_of_rates(*rates) * (1 - 1e-12)
+    count = (false_positives, negatives, false_negatives, positives)
+    found = rates(*count, confidence, together=together)
+    mu = mu_of_rates(*found) * (1 - 1e-12)
     return 0.0 if mu == 0 else gaussian_epsilon(mu, delta) * (1 - 1e-9)  # rounded down
 
 
@@ -143,6 +177,7 @@ def accounted_lower(
     neighbors: str,
     delta: float,
     confidence: float = 0.95,
+    together: bool = False,
 ) -> float:
     """The same for a mechanism whose account is a list of events.
 
@@ -151,14 +186,14 @@ def accounted_lower(
     returned is the ε of the least s refuted. For Gaussian events this is `gaussian_lower`.
     """
     listed = tuple(events)
+    count = (false_positives, negatives, false_negatives, positives)
     if accountant_for(listed) == "gaussian-dp":
-        count = (false_positives, negatives, false_negatives, positives)
-        return gaussian_lower(*count, delta=delta, confidence=confidence)
-    rates = _rates(false_positives, negatives, false_negatives, positives, confidence)
+        return gaussian_lower(*count, delta=delta, confidence=confidence, together=together)
+    found = rates(*count, confidence, together=together)
 
     def refuted(power: int) -> bool:
         curve = _account(listed, neighbors, delta, power)[1]
-        return any(epsilon_of_rates(*rates, at) > epsilon for epsilon, at in curve)
+        return any(epsilon_of_rates(*found, at) > epsilon for epsilon, at in curve)
 
     low, high = -24, 64  # noise of a third to 23 times what was counted
     if not refuted(high):
