@@ -7,7 +7,7 @@ Each repetition is an audit with new noise, on the worst neighbours that were fo
 a lower bound on ε. All of them together hold with 95% confidence: for twenty, each has one of
 99.75% (at 95% each, one in twenty may exceed a claim that is true). None should exceed the claim,
 and for plans of Gaussian noise alone they should come near it. Naive pipelines should be caught.
-About half an hour on two cores.
+About half an hour on two idle cores.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class DPGeometricMedian(BaseEstimator):
     -----
     In columns times √aₖ the gradient of a row is of norm at most 1: one row cannot count for
     more, and sums of rows are exact whole numbers with exact noise. Which columns are kept is read
-    off the iterates alone. What is left out is never longer, in ‖·‖_A, than the distance between
-    the means of the third and the fourth quarter of the iterates.
+    off the iterates alone. What is left out is never longer, in ‖·‖_A, than √2 times the distance
+    between the means of the third and the fourth quarter of the iterates.
 
     Examples
     --------
@@ -254,12 +254,12 @@ def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarra
     """The columns in front that stand out: the k of paper 002, Theorem 3.3, read off the iterates.
 
     Two quarters differ by four times the variance of their mean in all, so that ``moved`` measures
-    the noise. A column is worth keeping if it has more than two standard deviations of it; the
-    best k has the most to spare over its columns together. Equal weights stay together, and
+    the noise. A column is worth keeping if it has twice as much, near three standard deviations;
+    the best k has the most to spare over its columns together. Equal weights stay together, and
     those of the heaviest columns always.
     """
     order = np.argsort(-weights, kind="stable")
-    spare = np.cumsum(np.square(mean[order]) - np.square(moved).mean())
+    spare = np.cumsum(np.square(mean[order]) - 2 * np.square(moved).mean())
     ends = np.flatnonzero(np.append(np.diff(weights[order]) != 0, True))
     last = ends[np.argmax(spare[ends])]
     kept: np.ndarray = weights >= weights[order][last]
