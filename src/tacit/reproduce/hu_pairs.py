@@ -31,7 +31,9 @@ def _pair(common: Any, z1: Any, z2: Any) -> Tables:
     return tuple(np.vstack([common, np.atleast_2d(z)]) for z in (z1, z2))  # type: ignore[return-value]
 
 
-def _apart(first: np.ndarray, second: np.ndarray, along: np.ndarray, width: float) -> dict[str, Any]:
+def _apart(
+    first: np.ndarray, second: np.ndarray, along: np.ndarray, width: float
+) -> dict[str, Any]:
     """How far common rows move, and the shift of f for g(x) = ⟨x, along⟩ within ±width/2."""
     moves = np.linalg.norm(first[:-1] - second[:-1], axis=1)
     seen = [np.clip(table @ along, -width / 2, width / 2) for table in (first, second)]
@@ -61,7 +63,7 @@ def imputed(n: int, missing: int, width: float) -> dict[str, Any]:
     along = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
     claim = preprocessor("mean", n=n, missing=missing)
     ours = rules.impute_mean(UNIT, n, r)
-    return _found(_apart(*filled, along, width), claim.total, ours) | {
+    return _found(_apart(filled[0], filled[1], along, width), claim.total, ours) | {
         "claimed each": claim.each,
         "allowed each": ours.each,
     }
@@ -71,7 +73,7 @@ def imputed(n: int, missing: int, width: float) -> dict[str, Any]:
 
 
 def _quantise(rows: np.ndarray, eta: float) -> np.ndarray:
-    """Rows of a good cluster become its centre (section 4.1); such clusters equal or are disjoint."""
+    """Rows of a good cluster become its centre (section 4.1); two are equal or disjoint."""
     apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     near, around = apart <= eta, apart <= 3 * eta
     moved, taken = rows.copy(), np.zeros(len(rows), dtype=bool)
@@ -96,7 +98,7 @@ def _crowd(values: np.ndarray, length: float) -> int:
 
 
 def quantised(radius: float, cluster: int, width: float) -> dict[str, Any]:
-    """Quantisation in one dimension: each of z₁ and z₂ stands between two clusters and breaks both."""
+    """Quantisation on a line: each of z₁ and z₂ stands between two clusters and breaks both."""
     far = 1 - 3.05 * radius
     spots = np.array([-far if width == 2 else -3.05 * radius, far])
     rows = [
@@ -114,7 +116,7 @@ def quantised(radius: float, cluster: int, width: float) -> dict[str, Any]:
     ours = 2 * radius * (crowd - 1)
     seen = [table if width == 2 else np.abs(table) - 0.5 for table in (first, second)]  # g(x)
     apart = _apart(first, second, np.ones(1), width)
-    apart |= {"shift": _apart(*seen, np.ones(1), width)["shift"]}
+    apart |= {"shift": _apart(seen[0], seen[1], np.ones(1), width)["shift"]}
     found = _found(apart, claim.total, ours)
     return found | {"cluster": size, "claimed moved": claim.moved}
 
@@ -184,7 +186,7 @@ def _basis(rows: np.ndarray, centred: bool) -> tuple[np.ndarray, float]:
 
 
 def turned(n: int, gap: float, width: float, norm: float = 1.0) -> dict[str, Any]:
-    """Projection on one component: what replacing (1, 1)/√2 by (1, −1)/√2 turns (rows of ``norm``)."""
+    """Projection on one component, which a row (1, 1)/√2 turns one way, (1, −1)/√2 the other."""
     long = round((n - 1) / 2 * (1 + gap))  # rows along the first axis, the others along the second
     common = np.vstack([np.tile([1.0, 0.0], (long, 1)), np.tile([0.0, 1.0], (n - 1 - long, 1))])
     h = math.sqrt(0.5)
@@ -203,9 +205,7 @@ def dimensions(n: int) -> dict[str, Any]:
     """Coordinates on one component: the sign of an eigenvector turns, whatever rule sets it."""
     along, across = np.array([1, -1]) / math.sqrt(2), np.array([1, 1]) / math.sqrt(2)
     signs = np.where(np.arange(n - 1) % 2, 1.0, -1.0)
-    tables = _pair(
-        0.9 * signs[:, None] * along, 0.7 * (along + across), 0.7 * (along - across)
-    )
+    tables = _pair(0.9 * signs[:, None] * along, 0.7 * (along + across), 0.7 * (along - across))
     found = [_basis(table, centred=True) for table in tables]
     # scikit-learn's rule: the entry of largest modulus is positive.
     vectors = [v * np.sign(v[np.abs(v).argmax()]) for v, _ in found]
@@ -237,4 +237,3 @@ def sampled(n: int, alpha: float) -> dict[str, Any]:
     excess = trapezoid(q * (np.expm1(alpha * np.log1p(w)) - alpha * w), x)
     found = n**2 * math.log1p(float(excess)) / (alpha - 1)
     return {"found": found, "claimed": mechanism.rdp(alpha)}
-

@@ -12,7 +12,15 @@ from tacit.privacy.drift import Drift
 from tacit.privacy.price import price
 from tacit.privacy.smooth import GaussianMechanism, rdp_to_dp
 from tacit.reproduce.claim import Cell, Check, Figure, Finding, Table
-from tacit.reproduce.hu_pairs import dimensions, imputed, quantised, sampled, scaled, thinned, turned
+from tacit.reproduce.hu_pairs import (
+    dimensions,
+    imputed,
+    quantised,
+    sampled,
+    scaled,
+    thinned,
+    turned,
+)
 from tacit.reproduce.work import Work
 
 __all__ = ["group", "overall"]
@@ -136,9 +144,7 @@ def group(work: Work) -> Finding:
     )
 
 
-def _panel(
-    sizes: Sequence[int], found: Mapping[float, Any], name: str
-) -> dict[str, list[float]]:
+def _panel(sizes: Sequence[int], found: Mapping[Any, Any], name: str) -> dict[str, list[float]]:
     """Shifts by every way, in sensitivities."""
     curves = {"group privacy": [float(size) for size in sizes]}
     for setting, many in found.items():

@@ -66,7 +66,7 @@ def _excess(
 
 
 def descent(times: float, clips: list[float], rates: list[float], runs: int) -> dict[str, Any]:
-    """DPSGD at its best over a grid, chosen on the outcome: the greater mean excess of D′ and D″."""
+    """DPSGD at its best over a grid, chosen on the outcome; the worse of D′ and D″."""
     far = times * N * EPSILON
     norm = math.hypot(far, 1.0)
     # No intercept, as in the paper: the best one is zero.

@@ -28,9 +28,16 @@ METHODS = {"DPSGD": 0.0, "DPSGD-F": 0.05}  # ε_F of the mean: at 0.02 or 0.05 t
 
 @lru_cache
 def _plan(
-    size: int, columns: int, classes: int, epsilon: float, method: str, norm: float, batch: int,
+    *,
+    size: int,
+    columns: int,
+    classes: int,
+    epsilon: float,
+    method: str,
+    norm: float,
+    batch: int,
     epochs: int,
-) -> CalibratedPlan:  # fmt: skip
+) -> CalibratedPlan:
     """Algorithm 1, or 3, of paper 000, with what its appendix C fixes."""
     stages: list[Stage] = [Normalize(float(norm))]
     spent = METHODS[method]
@@ -52,13 +59,12 @@ def _plan(
 
 
 def as_in_the_paper(
-    data: str, rows: int | None, epsilon: float, method: str, norm: float, rates: list[float],
-    batch: int, epochs: int, seed: int,
-) -> list[float]:  # fmt: skip
-    """Test accuracy for each of some learning rates."""
+    *, data: str, rows: int | None, rates: list[float], seed: int, **setting: Any
+) -> list[float]:
+    """Test accuracy for each of some learning rates; ``setting`` is that of `_plan`."""
     X, y, X_test, y_test = images(data, rows)
     classes = int(y.max()) + 1
-    plan = _plan(len(X), X.shape[1], classes, epsilon, method, norm, batch, epochs)
+    plan = _plan(size=len(X), columns=X.shape[1], classes=classes, **setting)
     key, loss = Key.from_seed(seed), plan.plan.loss
     seen = plan.prepare(as_rows(X), key)
     trainers = [replace(plan.trainer, learning_rate=rate) for rate in rates]
