@@ -27,8 +27,8 @@ CLAIMS: tuple[Claim, ...] = (
         data=_SETS,
         differs=f"{_FEATURES} The paper's grid has 1,400 settings (7,000 for DPSGD-F), ours a few "
         "of them: C_F 10 and 100 (CIFAR-100: 100), batches of 4,096 (16,384), 20 epochs, ε_F = "
-        "0.05. The mean's noise is σ_F·C_F/n, where Algorithm 3 as printed lacks the 1/n. CIFAR-100 "
-        "is run twice, not five times, by default settings in float32.",
+        "0.05. The mean's noise is σ_F·C_F/n, where Algorithm 3 as printed lacks the 1/n. "
+        "CIFAR-100 is run twice, not five times, by default settings in float32.",
     ),
     Claim(
         name="sun-table2",

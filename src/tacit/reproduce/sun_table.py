@@ -196,9 +196,8 @@ def concentrated(work: Work) -> Finding:
                 ", ".join(f"{SETS[name]} {means[name]:.2f}" for name in order),
             ),
             Check(
-                "by their diameter they do not",
-                sorted(names, key=lambda name: round(sizes[name], 2))[0] != order[0]
-                or round(sizes["mnist"], 2) == round(sizes["fashion_mnist"], 2),
+                "their diameters do not tell MNIST from Fashion-MNIST, to two digits",
+                round(sizes["mnist"], 2) == round(sizes["fashion_mnist"], 2),
                 ", ".join(f"{SETS[name]} {sizes[name]:.4f}" for name in names),
             ),
             Check(
