@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from tacit.reproduce.claim import Claim
+from tacit.reproduce.pinto_dimension import DIMENSION, MNIST, RAFT
+from tacit.reproduce.pinto_methods import METHODS
+from tacit.reproduce.pinto_public import PUBLIC, SHIFT, XI
 
 __all__ = ["CLAIMS"]
 
-CLAIMS: tuple[Claim, ...] = ()
+CLAIMS: tuple[Claim, ...] = (DIMENSION, METHODS, PUBLIC, SHIFT, MNIST, XI, RAFT)

@@ -1,0 +1,99 @@
+"""Rows for paper 003: a tenth of them public and without labels, the others private."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.data.datasets import load_fashion_mnist, load_mnist
+
+__all__ = ["Split", "Turned", "split", "turned"]
+
+
+MOST = 5_000  # rows to test with, where private ones are few
+
+
+class Split(NamedTuple):
+    """Rows of norm one in float32, and labels 0, 1, …"""
+
+    public: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    @property
+    def classes(self) -> int:
+        return int(self.y_test.max()) + 1
+
+
+class Turned(NamedTuple):
+    """Private and test rows in the coordinates of public components, the strongest first."""
+
+    X: np.ndarray
+    X_test: np.ndarray
+
+
+@lru_cache(maxsize=2)
+def split(name: str, private: int | None = None) -> Split:
+    """A data set; with ``private``, so many private rows only, and a ninth as many public ones."""
+    X, y, X_test, y_test = _read(name)
+    order = np.random.default_rng(0).permutation(len(X))
+    tenth = len(X) // 10
+    own = order[tenth:]
+    if private is not None:
+        order, own = order[: private // 9], own[:private]
+        X_test, y_test = X_test[:MOST], y_test[:MOST]
+    public = order[:tenth]
+    return Split(_unit(X[public]), _unit(X[own]), y[own], _unit(X_test), y_test)
+
+
+@lru_cache(maxsize=3)
+def turned(name: str, private: int | None, source: str, count: int | None, center: bool) -> Turned:
+    """Rows in the components of ``count`` public rows of ``source``, about zero or their mean.
+
+    This is `tacit.stages.PublicPCA` of all components, or `tacit.stages.PublicCenter` and it,
+    done once for every number of them.
+    """
+    data = split(name, private)
+    public = data.public if source == name else split(source).public
+    public = public[:count].astype(np.float64)
+    mean = public.mean(axis=0) if center else np.zeros(public.shape[1])
+    public -= mean
+    axes = np.linalg.eigh(public.T @ public)[1][:, ::-1].astype(np.float32)
+    shift = mean.astype(np.float32) @ axes
+    return Turned(data.X @ axes - shift, data.X_test @ axes - shift)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    rows = np.asarray(rows, dtype=np.float32)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+@lru_cache(maxsize=1)
+def _read(name: str) -> tuple[np.ndarray, ...]:
+    """``X_train, y_train, X_test, y_test`` with labels from 0."""
+    if name in ("mnist", "fashion_mnist"):
+        return load_mnist() if name == "mnist" else load_fashion_mnist()
+    folder = Path(os.environ["TACIT_DATA"]) / name
+    if name == "w8a":
+        import lzma
+
+        from sklearn.datasets import load_svmlight_file
+
+        with lzma.open(folder / "w8a.xz") as file:
+            X, y = load_svmlight_file(file, n_features=300, zero_based=False)
+        X, y = X.toarray().astype(np.float32), (y > 0).astype(int)
+        order = np.random.default_rng(1).permutation(len(X))
+        X, y = X[order], y[order]
+        return X[10_000:], y[10_000:], X[:10_000], y[:10_000]
+    with np.load(next(folder.glob("features*.npz"))) as file:
+        found: list[Any] = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
+    if found[0].dtype == np.uint8:
+        levels = 6 * (np.arange(256, dtype=np.float32) / np.float32(255)) ** 2
+        found[0], found[2] = levels[found[0]], levels[found[2]]
+    return tuple(found)
