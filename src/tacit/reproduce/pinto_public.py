@@ -31,12 +31,12 @@ PUBLIC_PAPER: dict[float, tuple[float, ...]] = {
 }
 COUNTS: dict[float, int] = {0.2: 100, 1: 500, 5: 2_500, 10: 5_000}  # of 50,000 training rows
 PRIVATE = {10: 4_500, 50: 22_500}  # of 45,000 private rows
-#: Table III: supervised features and BYOL.
+#: Table III: supervised features and BYOL, for public rows of the set (0) and others (1).
 SHIFT_PAPER = {
-    ("cifar10", "in"): (81.21, 72.33),
-    ("cifar10", "out"): (81.18, 73.24),
-    ("cifar100", "in"): (28.3, 19.98),
-    ("cifar100", "out"): (28.19, 19.61),
+    ("cifar10", 0): (81.21, 72.33),
+    ("cifar10", 1): (81.18, 73.24),
+    ("cifar100", 0): (28.3, 19.98),
+    ("cifar100", 1): (28.19, 19.61),
 }
 #: For every set, where public rows come from and how many: its own, then others.
 SOURCES: dict[str, tuple[tuple[str, int | None], ...]] = {
@@ -53,7 +53,7 @@ def public_rows(work: Work) -> Finding:
     """Table IV and Figure 7."""
     sets = ("cifar10",) if work.quick else ("cifar10", "cifar100")
     few: dict[str, Any] = {"private": 6_000} if work.quick else {}
-    counts: dict[float, int] = {1: 66, 10: 666} if work.quick else COUNTS
+    counts = {part: n for part, n in COUNTS.items() if part in (1, 10) or not work.quick}
     epsilon, runs = (0.7 if work.quick else 0.1), list(range(work.seeds))
     how: dict[str, Any] = {"epsilon": epsilon, "seeds": runs, "factors": FACTORS, **few}
     how |= {"method": "pillar", "k": COMPONENTS, "center": True}
@@ -128,33 +128,33 @@ def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
 
 def shift(work: Work) -> Finding:
     """Table III."""
-    sets = ("fashion_mnist",) if work.quick else tuple(SOURCES)
-    few: dict[str, Any] = {"private": 5_000} if work.quick else {}
+    sources = {"cifar10": SOURCES["cifar10"][:2]} if work.quick else SOURCES
+    few: dict[str, Any] = {"private": 6_000} if work.quick else {}
     epsilon, runs = (0.7 if work.quick else 0.1), list(range(min(work.seeds, 3)))
     how: dict[str, Any] = {"epsilon": epsilon, "seeds": runs, "factors": FACTORS, **few}
     how |= {"method": "pillar", "k": COMPONENTS, "center": True}
     plain = {**how, "method": "dpsgd", "k": None, "center": False}
     found: dict[tuple[str, str], Measured] = {}
     rows: list[Sequence[Cell]] = []
-    for data in sets:
-        given = [{"data": data, "source": source, "count": n} for source, n in SOURCES[data]]
+    for data, some in sources.items():
+        given = [{"data": data, "source": source, "count": n} for source, n in some]
         grids = work.map(private, [{**how, **each} for each in given] + [{**plain, "data": data}])
-        own = {"data": data, "epsilon": epsilon, "seeds": runs, **few}
-        settings = [{**own, "source": each["source"], "count": each["count"]} for each in given]
-        defaults = work.map(ours, settings)
-        for (source, _), grid, default in zip(SOURCES[data], grids, defaults, strict=False):
-            found[data, source] = best(grid)
-            place = "in" if source == data else "out"
-            told = SHIFT_PAPER.get((data, place), (None, None)) if source != "chest_xray" else ()
-            said = (*told, None, None)[:2]
-            name = f"{NAMES[data]}, public rows of {NAMES[source]}"
-            rows.append((name, *said, found[data, source], Measured.of(default["accuracy"])))
+        found |= {
+            (data, source): best(grid) for (source, _), grid in zip(some, grids, strict=False)
+        }
         found[data, "none"] = best(grids[-1])
+        own = {"epsilon": epsilon, "seeds": runs, **few}
+        defaults = [] if work.quick else work.map(ours, [{**own, **each} for each in given])
+        for i, (source, _) in enumerate(some):
+            said = SHIFT_PAPER.get((data, i), (None, None))
+            default = Measured.of(defaults[i]["accuracy"]) if defaults else None
+            name = f"{NAMES[data]}, public rows of {NAMES[source]}"
+            rows.append((name, *said, found[data, source], default))
         rows.append((f"{NAMES[data]}, DP-SGD", None, None, found[data, "none"], None))
     moved = {
         (data, source): found[data, source].mean - found[data, data].mean
-        for data in sets
-        for source, _ in SOURCES[data][1:]
+        for data, some in sources.items()
+        for source, _ in some[1:]
     }
     near = {("cifar10", "cifar100"), ("cifar100", "cifar10")}
     checks = [
@@ -162,7 +162,7 @@ def shift(work: Work) -> Finding:
             f"public rows of {NAMES[source]} do for {NAMES[data]}: within a point",
             change > -1,
             f"{change:+.1f} points",
-            paper=(data, source) in near or work.quick,
+            paper=(data, source) in near,
         )
         for (data, source), change in moved.items()
     ]
@@ -232,9 +232,11 @@ def separable(work: Work) -> Finding:
                 f"ξ at most {worst:.2f}, where a random direction has {chance:.2f}",
             ),
             Check(
-                f"features are better than pixels: ξ at k = {COMPONENTS}",
+                f"features are better than pixels, of other and simpler pictures: ξ at "
+                f"k = {COMPONENTS}",
                 worst < least,
                 f"at most {worst:.2f} on features, at least {least:.2f} on pixels",
+                paper=False,
             ),
             Check(
                 "how much depends on the separator: a stronger penalty makes ξ smaller",
@@ -288,5 +290,6 @@ XI = Claim(
     test=separable,
     data=("cifar10", "cifar100", "fashion_mnist", "mnist"),
     differs="Features are from EfficientNet-Lite0. CIFAR's pixels are not at hand: those of MNIST "
-    "and Fashion-MNIST, which have 784 columns and are easier to separate, stand in.",
+    "and Fashion-MNIST stand in, which have 784 columns and are easier to separate, so that the "
+    "comparison with pixels is not the paper's.",
 )

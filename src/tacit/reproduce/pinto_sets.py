@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tacit.data.datasets import load_fashion_mnist, load_mnist
+from tacit.data.datasets import (
+    load_chest_xray,
+    load_cifar10,
+    load_cifar100,
+    load_fashion_mnist,
+    load_mnist,
+    load_w8a,
+)
 
 __all__ = ["Split", "Turned", "split", "turned"]
+
+READERS: dict[str, Callable[[], tuple[np.ndarray, ...]]] = {
+    "chest_xray": load_chest_xray,
+    "cifar10": load_cifar10,
+    "cifar100": load_cifar100,
+    "fashion_mnist": load_fashion_mnist,
+    "mnist": load_mnist,
+}
 
 
 MOST = 5_000  # rows to test with, where private ones are few
@@ -60,8 +74,8 @@ def turned(name: str, private: int | None, source: str, count: int | None, cente
     done once for every number of them.
     """
     data = split(name, private)
-    public = data.public if source == name else split(source).public
-    public = public[:count].astype(np.float64)
+    near = source == name and (count or 0) <= len(data.public)
+    public = (data if near else split(source)).public[:count].astype(np.float64)
     mean = public.mean(axis=0) if center else np.zeros(public.shape[1])
     public -= mean
     axes = np.linalg.eigh(public.T @ public)[1][:, ::-1].astype(np.float32)
@@ -77,23 +91,9 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _read(name: str) -> tuple[np.ndarray, ...]:
     """``X_train, y_train, X_test, y_test`` with labels from 0."""
-    if name in ("mnist", "fashion_mnist"):
-        return load_mnist() if name == "mnist" else load_fashion_mnist()
-    folder = Path(os.environ["TACIT_DATA"]) / name
-    if name == "w8a":
-        import lzma
-
-        from sklearn.datasets import load_svmlight_file
-
-        with lzma.open(folder / "w8a.xz") as file:
-            X, y = load_svmlight_file(file, n_features=300, zero_based=False)
-        X, y = X.toarray().astype(np.float32), (y > 0).astype(int)
-        order = np.random.default_rng(1).permutation(len(X))
-        X, y = X[order], y[order]
-        return X[10_000:], y[10_000:], X[:10_000], y[:10_000]
-    with np.load(next(folder.glob("features*.npz"))) as file:
-        found: list[Any] = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
-    if found[0].dtype == np.uint8:
-        levels = 6 * (np.arange(256, dtype=np.float32) / np.float32(255)) ** 2
-        found[0], found[2] = levels[found[0]], levels[found[2]]
-    return tuple(found)
+    if name != "w8a":
+        return READERS[name]()[:4]
+    X, y = load_w8a()
+    X, y = X.toarray().astype(np.float32), (y > 0).astype(int)
+    order = np.random.default_rng(1).permutation(len(X))  # there are no test rows
+    return X[order[10_000:]], y[order[10_000:]], X[order[:10_000]], y[order[:10_000]]
