@@ -177,7 +177,7 @@ def shift(work: Work) -> Finding:
     ]
     columns = ("rows", "paper: SL", "paper: BYOL", "PILLAR, k = 40", "recipe, not searched")
     table = Table(columns, rows, f"Test accuracy at ε = {epsilon:g}")
-    return Finding([table], checks, notes=[SEARCH_NOTE])
+    return Finding([table], checks, notes=[SEARCH_NOTE], runs=len(runs))
 
 
 def separable(work: Work) -> Finding:
@@ -253,9 +253,10 @@ def separable(work: Work) -> Finding:
             Figure(
                 f"ξ by components (separator with ridge {RIDGES[0]:g})",
                 "components",
-                {NAMES[data]: (XI_KS, mean[data, ridge].tolist()) for data in sets},
+                {NAMES[data]: (XI_KS, mean[data, ridge].round(4).tolist()) for data in sets},
             )
         ],
+        runs=len(pairs),
     )
 
 
