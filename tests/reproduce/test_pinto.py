@@ -117,10 +117,10 @@ def test_a_tenth_of_the_public_rows_does(quick):
 
 
 @pytest.mark.long
-def test_public_rows_from_another_set_do(quick):
+def test_public_rows_of_another_set_are_better_than_none(quick):
     record = quick("pinto-shift")
     own, other, none = (row[3]["mean"] for row in record["tables"][0]["rows"])
-    assert min(own, other) > none and abs(own - other) < 2
+    assert own > other > none
 
 
 @pytest.mark.long

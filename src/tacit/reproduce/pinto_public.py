@@ -31,12 +31,11 @@ PUBLIC_PAPER: dict[float, tuple[float, ...]] = {
 }
 COUNTS: dict[float, int] = {0.2: 100, 1: 500, 5: 2_500, 10: 5_000}  # of 50,000 training rows
 PRIVATE = {10: 4_500, 50: 22_500}  # of 45,000 private rows
-#: Table III: supervised features and BYOL, for public rows of the set (0) and others (1).
+#: Table III: supervised features and BYOL, for public rows of the set and of CIFAR-10v1.
 SHIFT_PAPER = {
-    ("cifar10", 0): (81.21, 72.33),
-    ("cifar10", 1): (81.18, 73.24),
-    ("cifar100", 0): (28.3, 19.98),
-    ("cifar100", 1): (28.19, 19.61),
+    ("cifar10", "cifar10"): (81.21, 72.33),
+    ("cifar100", "cifar100"): (28.3, 19.98),
+    ("cifar100", "cifar10"): (28.19, 19.61),
 }
 #: For every set, where public rows come from and how many: its own, then others.
 SOURCES: dict[str, tuple[tuple[str, int | None], ...]] = {
@@ -128,9 +127,9 @@ def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
 
 def shift(work: Work) -> Finding:
     """Table III."""
-    sources = {"cifar10": SOURCES["cifar10"][:2]} if work.quick else SOURCES
+    sources = {"cifar100": SOURCES["cifar100"][:2]} if work.quick else SOURCES
     few: dict[str, Any] = {"private": 6_000} if work.quick else {}
-    epsilon, runs = (0.7 if work.quick else 0.1), list(range(min(work.seeds, 3)))
+    epsilon, runs = (1.0 if work.quick else 0.1), list(range(min(work.seeds, 3)))
     how: dict[str, Any] = {"epsilon": epsilon, "seeds": runs, "factors": FACTORS, **few}
     how |= {"method": "pillar", "k": COMPONENTS, "center": True}
     plain = {**how, "method": "dpsgd", "k": None, "center": False}
@@ -146,23 +145,24 @@ def shift(work: Work) -> Finding:
         own = {"epsilon": epsilon, "seeds": runs, **few}
         defaults = [] if work.quick else work.map(ours, [{**own, **each} for each in given])
         for i, (source, _) in enumerate(some):
-            said = SHIFT_PAPER.get((data, i), (None, None))
+            said = SHIFT_PAPER.get((data, source), (None, None))
             default = Measured.of(defaults[i]["accuracy"]) if defaults else None
             name = f"{NAMES[data]}, public rows of {NAMES[source]}"
             rows.append((name, *said, found[data, source], default))
+        if data == "cifar10":
+            rows.append((f"{NAMES[data]}, public rows of CIFAR-10v1", 81.18, 73.24, None, None))
         rows.append((f"{NAMES[data]}, DP-SGD", None, None, found[data, "none"], None))
     moved = {
         (data, source): found[data, source].mean - found[data, data].mean
         for data, some in sources.items()
         for source, _ in some[1:]
     }
-    near = {("cifar10", "cifar100"), ("cifar100", "cifar10")}
     checks = [
         Check(
             f"public rows of {NAMES[source]} do for {NAMES[data]}: within a point",
             change > -1,
             f"{change:+.1f} points",
-            paper=(data, source) in near,
+            paper=(data, source) in SHIFT_PAPER,
         )
         for (data, source), change in moved.items()
     ]
@@ -279,8 +279,9 @@ SHIFT = Claim(
     "CIFAR-100 (28.3 to 28.2) as well as components of their own rows.",
     test=shift,
     data=("cifar10", "cifar100", "chest_xray", "fashion_mnist", "mnist"),
-    differs=DIFFERS + " CIFAR-10v1 is not at hand: 2,000 rows of CIFAR-100 stand in for it where "
-    "CIFAR-10 is private, and 2,000 of CIFAR-10 where CIFAR-100 is. Rows of other kinds are ours.",
+    differs=DIFFERS + " CIFAR-10v1 is not at hand. For CIFAR-100, 2,000 rows of CIFAR-10 stand in; "
+    "for CIFAR-10 nothing that near is at hand, and rows of CIFAR-100, chest X-rays and MNIST show "
+    "what comes of rows that are farther: those checks are ours.",
 )
 XI = Claim(
     name="pinto-xi",
