@@ -75,7 +75,7 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
 def methods(work: Work) -> Finding:
     """Table II, and two sets more."""
     sets = ("chest_xray",) if work.quick else tuple(SETS)
-    epsilons = (0.1, 0.7) if work.quick else EPSILONS
+    epsilons = EPSILONS[: 1 if work.quick else None]
     found = {
         (data, method, epsilon): Measured.of(scores)
         for data in sets
@@ -208,19 +208,22 @@ def _checks(found: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]) ->
             max(gains) < 1,
             f"{min(gains):+.1f} to {max(gains):+.1f} points",
         )
-    told = [data for data in sets if data in PAPER]
-    steps = {
-        data: [
-            found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
-            for epsilon in (epsilons[0], epsilons[-1])
-        ]
-        for data in told
-    }
-    yield Check(
-        "the tighter the budget, the more PILLAR gains on DP-SGD",
-        all(tight > loose for tight, loose in steps.values()),
-        "; ".join(f"{NAMES[data]}: {a:+.1f} falls to {b:+.1f}" for data, (a, b) in steps.items()),
-    )
+    if len(epsilons) > 1:
+        told = [data for data in sets if data in PAPER]
+        steps = {
+            data: [
+                found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
+                for epsilon in (epsilons[0], epsilons[-1])
+            ]
+            for data in told
+        }
+        yield Check(
+            "the tighter the budget, the more PILLAR gains on DP-SGD",
+            all(tight > loose for tight, loose in steps.values()),
+            "; ".join(
+                f"{NAMES[data]}: {a:+.1f} falls to {b:+.1f}" for data, (a, b) in steps.items()
+            ),
+        )
     behind = {
         data: min(_lead(found, data, epsilon, OURS)[1] for epsilon in epsilons) for data in sets
     }
