@@ -20,7 +20,7 @@ test-long: $(VENV)/.dev
 
 # Modules of PyTorch, which is some gigabytes and therefore not in .[dev].
 test-torch: $(VENV)/.torch
-	$(BIN)/python -m pytest -m torch tests/test_networks.py tests/features/test_published.py
+	$(BIN)/python -m pytest -m torch tests/test_networks.py tests/features/test_published.py tests/trainers/test_arrays.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

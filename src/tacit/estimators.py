@@ -423,6 +423,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         Parameters
         ----------
         X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files; n rows
+            A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
+            see ``docs/accelerators.md``.
             A Dask array or data frame is fitted on the cluster of the current client: see
             ``docs/cluster.md``. Of features from `tacit.features.load_features` the certificate
             names the network.

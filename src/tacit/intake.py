@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
+from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import dask_rows
 from tacit.data.rows import Rows, as_rows
@@ -56,8 +57,12 @@ def rows_of(
     tables, gaps = _any(stages, "takes_tables"), _any(stages, "fills_gaps")
     if is_dask(X):
         return _on_cluster(model, X, reset, tables, gaps), y
+    if is_array(y):
+        y = to_numpy(readable(y, "y"))
     if isinstance(X, Scan | np.memmap):
-        return _in_files(model, X, reset, tables, gaps), y
+        return _in_place(model, X, reset, tables, gaps), y
+    if is_array(X) and not tables:
+        return _in_place(model, readable(X), reset, tables, gaps), y
     if tables:
         return _of_table(model, X, reset), y
     options: dict[str, Any] = {"accept_sparse": "csr", "reset": reset, "dtype": "numeric"}
@@ -92,8 +97,8 @@ def _on_cluster(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Ro
     return rows
 
 
-def _in_files(model: Any, X: Scan | np.memmap, reset: bool, tables: bool, gaps: bool) -> Rows:
-    """Rows that stay in their files, where they are checked as they are read."""
+def _in_place(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows:
+    """Rows that stay in their files, or on their device, and are checked as they are read."""
     if X.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {X.ndim}")
     names = X.column_names if isinstance(X, Scan) else None

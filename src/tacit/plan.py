@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from tacit import chain
+from tacit.data.arrays import ArraySource
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, each
 from tacit.exceptions import BudgetError, InputError, TestFailed, of_public_facts
@@ -43,6 +45,7 @@ from tacit.progress import Progress, silent
 from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
+from tacit.trainers.arrays import ArrayEngine, require_device
 from tacit.trainers.auto import Facts, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
@@ -322,8 +325,11 @@ class CalibratedPlan:
             raise InputError(f"the plan was calibrated for {self.columns} columns, not {rows.d}")
         chain.separate(plan.stages, rows)
         chain.require_spread(plan.stages, rows)
+        if self._on_arrays(rows):  # before anything is spent
+            xp, device = rows.source.namespace
+            require_device(xp, device, self.arithmetic)
         for stage in plan.stages:
-            if stage.holds:  # before anything is spent
+            if stage.holds:  # the same
                 require_room(rows, stage.name, self.columns)
         if plan.stages and plan.stages[0].first:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
@@ -464,6 +470,9 @@ class CalibratedPlan:
         if self.moves is not None and plan.loss.task == "regression":
             targets = each(targets, _in_range)  # what the constants of drift rest on
         make: Any = ClusterEngine if prepared.rows.spread else Engine
+        if self._on_arrays(prepared.rows):
+            xp, device = prepared.rows.source.namespace
+            make = partial(ArrayEngine, xp=xp, device=device)
         return make(
             prepared.rows,
             targets,
@@ -474,6 +483,10 @@ class CalibratedPlan:
             blanks=any(stage.blanks for stage in plan.stages),
             split=self.trainer.split(self.facts),
         )
+
+    def _on_arrays(self, rows: Rows) -> bool:
+        """Whether sums are taken where arrays of another library are, and not by NumPy."""
+        return isinstance(rows.source, ArraySource) and self.arithmetic in ("exact", "fast")
 
     def weights(
         self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared

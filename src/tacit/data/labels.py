@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import Parts, dask_parts
 from tacit.data.rows import Rows, each
@@ -21,7 +22,7 @@ def labels_of(y: Any, rows: Rows) -> Any:
     """One value for every row: an array, or `Parts` where the rows are on a cluster."""
     if is_dask(y) and rows.spread:
         return dask_parts(y, rows)
-    labels = np.asarray(y)
+    labels = to_numpy(readable(y, "y")) if is_array(y) else np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) != rows.n:

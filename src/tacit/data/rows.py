@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from tacit.data.arrays import ArraySource, host_view, is_array, overlap
 from tacit.data.cluster import is_dask
 from tacit.exceptions import InputError
 from tacit.mechanisms.passes import Passes
@@ -201,6 +202,11 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
         from tacit.data.dask_rows import dask_rows
 
         return replace(dask_rows(data, gaps=gaps), bound=bound)
+    if is_array(data):
+        rows = Rows(ArraySource.of(data), d=data.shape[1], bound=bound)
+        for _, chunk in rows.chunks():
+            require_finite(chunk, gaps=gaps)
+        return rows
     if hasattr(data, "as_rows"):  # tacit.data.Scan: it knows best
         return replace(data.as_rows(gaps=gaps), bound=bound)
     if isinstance(data, np.memmap):
@@ -243,7 +249,7 @@ def shares_memory(one: Any, other: Any) -> bool:
     Arrays, sparse matrices, tables, `Rows` and data frames are looked into, and files told apart
     by where they lie; anything else is only asked whether it is the same object.
     """
-    if one is other or _files(one) & _files(other):
+    if overlap(_array(one), _array(other)) or _files(one) & _files(other):
         return True
     theirs = _arrays(other)
     return any(np.shares_memory(a, b) for a in _arrays(one) for b in theirs)
@@ -259,16 +265,23 @@ def _files(data: Any) -> set[tuple[int, int]]:
     return {stamp.identity for stamp in getattr(data, "stamps", ())}
 
 
+def _array(data: Any) -> Any:
+    """Data, or the array of another library that holds its rows."""
+    data = data.source if isinstance(data, Rows) else data
+    return data.array if isinstance(data, ArraySource) else data
+
+
 def _arrays(data: Any) -> list[np.ndarray]:
     """The arrays that hold a table's cells."""
-    if isinstance(data, Rows):
-        data = data.source
+    data = _array(data)
     if is_dask(data):
         return []
     if isinstance(data, DenseSource | SparseSource):
         data = data.array if isinstance(data, DenseSource) else data.matrix
     if isinstance(data, np.ndarray):
         return [data]
+    if is_array(data):
+        return host_view(data)
     if sp.issparse(data):
         return [data.data] if isinstance(getattr(data, "data", None), np.ndarray) else []
     if hasattr(data, "column_names") and hasattr(data, "arrays"):  # tacit.data.Table

@@ -317,12 +317,8 @@ class Engine:
     ) -> list[LatticeSum]:
         """`gradient_sums`, where "rounded" ones are not rounded yet and may still be added up."""
         weights = np.asarray(weights, dtype=np.float64)
-        self._check_weights(weights)
+        grid, clippings = self.terms(weights, clips, per_class)
         settings, _, outputs = weights.shape
-        if len(clips) != len(self.parts):
-            raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
-        clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
-        grid = Weights.of(weights, self._scale, self._kind)
         index = None if batch is None else checked_batch(batch, self.n)
         count = self.n if index is None else index.size
         check = None if self._watch is None else self._watch.step(grid, whole=index is None)
@@ -341,6 +337,17 @@ class Engine:
             values = np.ascontiguousarray(cube[:, part])
             sums.append(LatticeSum(values, clipping.lattice, part.start))
         return sums
+
+    def terms(
+        self, weights: np.ndarray, clips: Sequence[float | np.ndarray], per_class: bool
+    ) -> tuple[Weights, tuple[Clipping, ...]]:
+        """Public numbers of a sum, checked: rounded weights, and the clipping of every part."""
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        if len(clips) != len(self.parts):
+            raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
+        clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
+        return Weights.of(weights, self._scale, self._kind), clippings
 
     def _clipping(
         self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
@@ -369,13 +376,7 @@ class Engine:
         -------
         ndarray of int64, shape (S,)
         """
-        scale = 2 / check_range("ceiling", float(ceiling))
-        value = self.loss.value
-
-        def counts(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
-            return np.asarray(value(scores, targets), dtype=np.float64) * scale - 1
-
-        return self.row_sum(weights, counts)
+        return self.row_sum(weights, loss_counts(self.loss, ceiling))
 
     def row_sum(
         self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -418,7 +419,7 @@ class Engine:
             work = self._idle.pop()
         except IndexError:
             work = Workspace()
-        total = 0
+        total: Any = 0
         store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
@@ -427,11 +428,7 @@ class Engine:
                 _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self._targets[block]
-                # One setting at a time, as for gradients: a row decides its own value.
-                part = np.stack([counts(setting.T, targets) for setting in cube])
-                part = np.nan_to_num(part, nan=1.0)
-                part = np.rint(np.clip(part, -1.0, 1.0) * LOSS_UNIT)
-                total += part[:, : stop - start].astype(np.int64).sum(axis=1)
+                total += count_rows(counts, cube, targets, stop - start)
         self._idle.append(work)
         return np.asarray(total)
 
@@ -516,6 +513,29 @@ class Engine:
             raise InputError(f"weights have {outputs} outputs, the targets {self.outputs}")
         if self._latest_class >= outputs:
             raise InputError(f"weights have {outputs} outputs; a target names a later class")
+
+
+def loss_counts(loss: Loss, ceiling: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What a row counts for in a sum of losses: -1 for none, 1 for the ceiling."""
+    scale = 2 / check_range("ceiling", float(ceiling))
+
+    def counts(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        return np.asarray(loss.value(scores, targets), dtype=np.float64) * scale - 1
+
+    return counts
+
+
+def count_rows(
+    counts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    cube: np.ndarray,
+    targets: np.ndarray,
+    many: int,
+) -> np.ndarray:
+    """Sum over the first ``many`` rows of what each counts for, by scores (S, K, b)."""
+    # One setting at a time, as for gradients: a row decides its own value.
+    part = np.stack([counts(setting.T, targets) for setting in cube])
+    part = np.rint(np.clip(np.nan_to_num(part, nan=1.0), -1.0, 1.0) * LOSS_UNIT)
+    return np.asarray(part[:, :many].astype(np.int64).sum(axis=1))
 
 
 def _available_cores() -> int:

@@ -18,7 +18,7 @@ from tacit.trainers.quantize import EXACT_BITS, FEATURE_MAX, Weights, ceil_log2
 from tacit.trainers.schedule import LANES
 from tacit.trainers.storage import DenseStore, SparseStore, Workspace
 
-__all__ = ["self_test", "tested"]
+__all__ = ["operands", "places", "self_test", "tested"]
 
 
 @lru_cache(maxsize=1)
@@ -36,11 +36,11 @@ def self_test() -> None:
         If a product is not exact, or a residual depends on where its row stands.
     """
     for alike in (True, False):
-        operands = _operands(48, 37, 3, alike=alike)
-        _try_products("dense", *operands, plain=True)
-        _try_products("sparse", *operands, plain=True)
+        small = operands(48, 37, 3, alike=alike)
+        _try_products("dense", *small, plain=True)
+        _try_products("sparse", *small, plain=True)
         # About as large as blocks are in training, where libraries take other paths.
-        _try_products("dense", *_operands(256, 384, 10, alike=alike), plain=False)
+        _try_products("dense", *operands(256, 384, 10, alike=alike), plain=False)
     for name in LOSSES:
         loss = get_loss(name)
         for kind in (loss, loss.portable()):
@@ -48,7 +48,7 @@ def self_test() -> None:
                 _try_places(kind, outputs)
 
 
-def _operands(
+def operands(
     b: int, d: int, outputs: int, *, alike: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, weights and multipliers whose sums of products come close to 2^52.
@@ -94,11 +94,17 @@ def _try_products(
             raise _failed(f"the {which} matrix product", "is not exact where it should be")
 
 
-def _try_places(loss: Loss, outputs: int) -> None:
+def places(loss: Loss, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (K, b) of many sizes, with targets."""
     b = 8 * LANES
     spread = np.arange(b * outputs, dtype=np.float64).reshape(outputs, b)
     scores = np.sin(spread * 12.9898) * np.exp2(spread % 17 - 8)
-    targets = loss.targets(np.arange(b) % max(outputs, 2), outputs)
+    return scores, loss.targets(np.arange(b) % max(outputs, 2), outputs)
+
+
+def _try_places(loss: Loss, outputs: int) -> None:
+    scores, targets = places(loss, outputs)
+    b = scores.shape[1]
     which = np.arange(5, 5 + b + LANES) % b
     found = np.ascontiguousarray(scores)
     moved = np.take(scores, which, axis=1)
