@@ -14,6 +14,7 @@ TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = [
     "README.md",
+    "docs/accelerators.md",
     "docs/audit.md",
     "docs/cluster.md",
     "docs/datasets.md",
