@@ -28,7 +28,7 @@ from tacit.trainers.residuals import rounds_roots
 STANDARD = re.findall(
     r"\w+",
     """abs all asarray astype clip concat empty exp expand_dims float64 int64 isfinite matmul
-    maximum minimum ones_like reshape round sign sqrt take where zeros zeros_like""",
+    maximum minimum ones_like reshape round sign sqrt take where zeros_like""",
 )
 
 
@@ -92,7 +92,7 @@ class Problem:
         rng = np.random.default_rng(self.seed)
         self.loss = get_loss(self.name)
         margin, regression = self.name != "softmax", self.loss.task == "regression"
-        k = 1 if regression else int(rng.choice([1, 3, 5])) if margin else int(rng.integers(2, 7))
+        k = 1 if regression else int(rng.choice([1, 3, 40] if margin else [2, 5, 40]))
         n, d = int(rng.integers(1, 90)), int(rng.integers(2, 9))
         size = 2.0 ** rng.integers(-3, 4)
         rows = rng.normal(size=(n, d)) * size

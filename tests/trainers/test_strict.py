@@ -580,7 +580,7 @@ def test_a_wrong_second_moment_does_not_pass_its_self_test(monkeypatch):
 def test_operands_of_the_self_test_are_as_large_as_may_be():
     for shape in ((48, 37, 3), (256, 384, 10)):
         for alike in (True, False):
-            rows, columns, multipliers = selftest._operands(*shape, alike=alike)
+            rows, columns, multipliers = selftest.operands(*shape, alike=alike)
             for found in (np.abs(columns) @ np.abs(rows).T, np.abs(multipliers) @ np.abs(rows)):
                 assert 2**51 < found.max() <= 2**52
             for found in (columns @ rows.T, multipliers @ rows):

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import chain
+from operator import add
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -189,39 +190,23 @@ class ArrayEngine:
         per_class: bool = False,
     ) -> list[LatticeSum]:
         """As `Engine.gradient_sums`."""
-        xp = self._xp
         grid, clippings = self._terms(weights, clips, per_class)
         settings, _, outputs = np.shape(weights)
         index = None if batch is None else checked_batch(batch, self.n)
         limits = [_Limits(self._put, clipping) for clipping in clippings]
-        whole = xp.int64 if self._exact else xp.float64
-        width = settings * outputs
-        totals = [
-            xp.zeros((width, part.stop - part.start), dtype=whole, device=self._device)
-            for part in self.parts
-        ]
+        total = np.zeros((settings * outputs, self.d), np.int64 if self._exact else np.float64)
         with np.errstate(all="ignore"):  # what is not a number is dealt with where it is clipped
             for blocks in self._blocks(grid, index):
-                sums: list[Any] = []  # of at most LATTICE_ROWS rows, so float64 is exact
-                for block in blocks:
-                    products = self._products(block, limits, settings)
-                    sums = (
-                        [a + b for a, b in zip(sums, products, strict=True)] if sums else products
-                    )
-                totals = [a + xp.astype(b, whole) for a, b in zip(totals, sums, strict=True)]
+                products = (self._products(block, limits, settings) for block in blocks)
+                total += to_numpy(reduce(add, products)).astype(total.dtype)
+        cube = total.reshape(settings, outputs, self.d).transpose(0, 2, 1)
         return [
-            LatticeSum(
-                np.ascontiguousarray(
-                    to_numpy(total).reshape(settings, outputs, -1).transpose(0, 2, 1)
-                ),
-                clipping.lattice,
-                part.start,
-            )
-            for total, clipping, part in zip(totals, clippings, self.parts, strict=True)
+            LatticeSum(np.ascontiguousarray(cube[:, part]), clipping.lattice, part.start)
+            for part, clipping in zip(self.parts, clippings, strict=True)
         ]
 
-    def _products(self, block: _Block, limits: Sequence[_Limits], settings: int) -> list[Any]:
-        """Sum over a block of multipliers times row, part by part: (S*K, d)."""
+    def _products(self, block: _Block, limits: Sequence[_Limits], settings: int) -> Any:
+        """Sum over a block of multipliers times row: (S*K, d)."""
         xp, (width, padded_rows) = self._xp, block.scores.shape
         cube = xp.reshape(block.scores, (settings, -1, padded_rows))
         residuals = self._residuals(cube, block)
@@ -231,7 +216,7 @@ class ArrayEngine:
             # Padding, which repeats the last row, counts nothing.
             found = xp.reshape(found, (width, padded_rows))[:, : block.rows.shape[0]]
             sums.append(xp.matmul(found, block.rows[:, part]))
-        return sums
+        return sums[0] if len(sums) == 1 else xp.concat(sums, axis=1)
 
     def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
         """As `Engine.loss_sum`."""
@@ -263,7 +248,10 @@ class ArrayEngine:
         return found
 
     def _blocks(self, grid: Weights, index: np.ndarray | None) -> Iterator[Iterator[_Block]]:
-        """Groups of blocks, as an engine cuts them."""
+        """Groups of blocks, as an engine cuts them.
+
+        A group is at most ``LATTICE_ROWS`` rows: their sum is exact in float64.
+        """
         xp = self._xp
         operand = self._put(grid.columns * grid.unit)  # units are powers of two
         count = self.n if index is None else index.size
