@@ -490,6 +490,9 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
         seen = labels
+        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind == "f"
+        if numbers and not np.isfinite(labels).all():
+            raise InputError("y contains NaN or infinity")
         try:
             if isinstance(labels, Parts):
                 seen = distinct(labels) if given is None else np.asarray(given)

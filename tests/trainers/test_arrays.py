@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit.data import NumberColumn, Schema
 from tacit.data.arrays import is_array
 from tacit.data.rows import as_rows, shares_memory
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Logistic, get_loss
-from tacit.stages import ClipNorm, PublicPCA, PublicRotation, SoftPCA
+from tacit.stages import ClipNorm, Encode, PublicPCA, PublicRotation, SoftPCA
 from tacit.trainers import DPGD, DPSGD, GEP, Engine, NoisySGD
 from tacit.trainers.arrays import ArrayEngine
 from tacit.trainers.quantize import LATTICE_ROWS
@@ -458,6 +459,10 @@ def test_tensors_that_cannot_be_read_are_refused():
             fitted(rows, labels)
     with pytest.raises(InputError, match="one value for each row"):
         fitted(rows, torch.from_numpy(y[:7]))
+    with pytest.raises(InputError, match="y contains NaN"):
+        fitted(rows, torch.full((60,), torch.nan))
+    with pytest.raises(InputError, match="table from Tensor"):
+        fitted(rows, y, stages=[Encode(Schema({"a": NumberColumn(0, 1)}))])
 
 
 @pytest.mark.torch

@@ -191,6 +191,7 @@ class Rows:
 def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:
     """Rows of an array, a sparse matrix, a table, a scan of files, a Dask collection, or rows.
 
+    An array may be of another library than NumPy, on any device (`tacit.data.arrays`).
     Finite values are checked where numbers first appear; what to do about
     missing cells of a table is the schema's business (`tacit.stages.Encode`). What is read from a
     file, a memory map among them, is checked chunk by chunk, on every pass.
