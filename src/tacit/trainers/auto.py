@@ -71,18 +71,26 @@ class Balance:
         Largest first rate × clip × bound: steps stay stable up to here.
     clip : float
         Bound on one row's gradient, in row bounds.
+    room : float
+        What n·μ must be for the clip to grow, as its cube root and up to half the row bound.
+    rate : float
+        Largest first rate, in squared row bounds.
     """
 
     noise: float
     reach: float
     clip: float
+    room: float = math.inf
+    rate: float = math.inf
 
 
 # Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
-# their noise must be small, and squared errors bound the rate by two over the squared norm.
+# their noise must be small, and squared errors bound the rate by two over the squared norm. A
+# clip pulls predictions from means towards medians: that is worth its noise only while there is
+# much of it (docs/decisions/0029).
 BALANCE = {
     "classification": Balance(noise=3.2, reach=48.0, clip=0.04),
-    "regression": Balance(noise=0.2, reach=0.2, clip=0.1),
+    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0),
 }
 
 
@@ -129,11 +137,13 @@ def suggest(
     serves data sets of very different size, and T is only as large as stable
     steps need. The clip is small, so that most rows count fully and alike. The
     rate stays constant while noise is what limits it, since decay would spend
-    noise on steps that hardly move; beyond that the last quarter cools down.
+    noise on steps that hardly move; beyond that, and where errors pull weights
+    back from wherever noise has brought them, the last quarter cools down.
     """
     balance = balances[facts.task]
     momentum = float(given.get("momentum", 0.9))
-    least = balance.clip * facts.bound
+    grown = max(1.0, facts.size * facts.mu / balance.room) ** (1 / 3)
+    least = balance.clip * grown * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.
@@ -142,13 +152,14 @@ def suggest(
     if facts.drift:
         mu, noise = mu / (1 + 1.5 * facts.drift / clip), noise / 3
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
-    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / balance.reach)))))
-    limited = travel / steps <= balance.reach
+    reach = min(balance.reach, balance.rate * clip / facts.bound)
+    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
+    limited = travel / steps <= balance.reach and math.isinf(balance.rate)
     return {
         "steps": steps,
         "momentum": momentum,
         "clip": clip,
-        "learning_rate": min(travel / steps, balance.reach) / (clip * facts.bound),
+        "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
         "bias": BIAS,

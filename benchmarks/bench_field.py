@@ -1,0 +1,341 @@
+"""Test accuracy beside diffprivlib, Opacus and bare DP-SGD: same rows, same ε and δ, no tuning.
+
+    python benchmarks/bench_field.py [--data adult ...] [--epsilon 0.1 0.5 1] [--rows 20000]
+                                     [--seeds 3] [--cache FILE] [--json]
+
+Everybody gets the same rows, at most ``--rows`` of them, within public bounds of their columns:
+numbers to [-1, 1], categories to 0 and 1, pixels and features to [0, 1]. What each does with them
+is its own affair: Tacit its default; DP-SGD the recipe of that name, without centring; Opacus the
+settings of its own example (a linear layer; batches of 64, 10 epochs, rate 0.1, clip 1), with the
+noise that the budget asks for; diffprivlib its defaults, rows brought to norm 1 for its logistic
+regression, which needs a bound on it. diffprivlib's models are for δ = 0. OpenDP (0.16) has no
+classifier. Whoever is not installed is left out: ``bench_time.py`` says how to install them.
+Every fit is kept in the cache, so an interrupted run goes on where it stopped. Data are looked for
+in the directory named by TACIT_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tacit import DPLinearClassifier, recipe
+from tacit.data import datasets
+from tacit.data.schema import Schema
+from tacit.data.tables import Table
+from tacit.exceptions import FileError
+from tacit.stages import Encode
+
+DELTA = 1e-5
+TESTED = 10_000
+TOP = np.float32(255)  # of a pixel
+RARE = 0.15  # below this share of the smaller class, accuracy says little
+COD_RNA = np.array([[-1500, 0], [0, 250], *([[0, 1]] * 6)], dtype=float)  # energies, lengths, parts
+Scores = Callable[["Data"], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows as Tacit gets them, the same between public bounds, and labels 0 to K-1."""
+
+    rows: np.ndarray
+    bounded: np.ndarray
+    low: float
+    labels: np.ndarray
+
+    def take(self, which: np.ndarray) -> Data:
+        return Data(self.rows[which], self.bounded[which], self.low, self.labels[which])
+
+    @property
+    def classes(self) -> int:
+        return len(np.unique(self.labels))
+
+    @property
+    def unit(self) -> np.ndarray:
+        norms = np.linalg.norm(self.bounded, axis=1, keepdims=True)
+        return self.bounded / np.maximum(norms, 1e-300)
+
+
+def table(load: Callable[[], Any]) -> tuple[Data, Data]:
+    *parts, schema = load()
+    found = [_encoded(part, schema) for part in parts]
+    return (found[0], found[1]) if len(found) == 2 else _split(found[0])
+
+
+def _encoded(part: Table, schema: Schema) -> Data:
+    rows = Encode(schema).transform(part)
+    return Data(rows, rows, -1.0, part.match(str(schema.target), list(schema.classes or ())))
+
+
+def pixels(load: Callable[[], Any]) -> tuple[Data, Data]:
+    X, y, X_test, y_test = load()
+    return Data(X, X / TOP, 0.0, y), Data(X_test, X_test / TOP, 0.0, y_test)
+
+
+def features(load: Callable[[], Any]) -> tuple[Data, Data]:
+    """Features of a network that ends in a mean of numbers in [0, 6]."""
+    X, y, X_test, y_test = load()[:4]
+    X, X_test = X / np.float32(6), X_test / np.float32(6)
+    return Data(X, X, 0.0, y), Data(X_test, X_test, 0.0, y_test)
+
+
+def cod_rna() -> tuple[Data, Data]:
+    X, y, X_test, y_test = datasets.load_cod_rna()
+    low, high = COD_RNA.T
+    halves = [np.clip((2 * rows - low - high) / (high - low), -1, 1) for rows in (X, X_test)]
+    pairs = zip(halves, (y, y_test), strict=True)
+    train, test = (Data(rows, rows, -1.0, (signs > 0).astype(int)) for rows, signs in pairs)
+    return train, test
+
+
+def w8a() -> tuple[Data, Data]:
+    X, y = datasets.load_w8a()
+    rows = X.toarray()
+    return _split(Data(rows, rows, 0.0, (y > 0).astype(int)))
+
+
+def _split(whole: Data) -> tuple[Data, Data]:
+    """A fifth to test with."""
+    order = np.random.default_rng(0).permutation(len(whole.labels))
+    cut = len(order) * 4 // 5
+    return whole.take(order[:cut]), whole.take(order[cut:])
+
+
+SETS: dict[str, tuple[str, Callable[[], tuple[Data, Data]]]] = {
+    "adult": ("Adult", lambda: table(datasets.load_adult)),
+    "bank": ("Bank", lambda: table(datasets.load_bank)),
+    "census_kdd": ("Census-KDD", lambda: table(datasets.load_census_kdd)),
+    "cod_rna": ("Cod-RNA", cod_rna),
+    "w8a": ("w8a", w8a),
+    "chest_xray": ("Chest X-ray", lambda: features(datasets.load_chest_xray)),
+    "mnist": ("MNIST", lambda: pixels(datasets.load_mnist)),
+    "fashion_mnist": ("Fashion-MNIST", lambda: pixels(datasets.load_fashion_mnist)),
+    "cifar10": ("CIFAR-10 features", lambda: features(datasets.load_cifar10)),
+}
+
+
+def tacit(data: Data, epsilon: float, seed: int, **plan: Any) -> Scores:
+    model = DPLinearClassifier(epsilon, DELTA, random_state=seed, **plan)
+    model.fit(data.rows, data.labels)
+    return lambda test: model.decision_function(test.rows)
+
+
+def bare(data: Data, epsilon: float, seed: int) -> Scores:
+    return tacit(data, epsilon, seed, **recipe("dpsgd"))
+
+
+def opacus(data: Data, epsilon: float, seed: int) -> Scores:
+    import torch
+    from opacus import PrivacyEngine
+
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    rows = torch.from_numpy(np.ascontiguousarray(data.bounded, dtype=np.float32))
+    labels = torch.from_numpy(data.labels.astype(np.int64))
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(rows, labels), batch_size=64
+    )
+    model: Any = torch.nn.Linear(rows.shape[1], data.classes)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
+        module=model,
+        optimizer=optimizer,
+        data_loader=loader,
+        target_epsilon=epsilon,
+        target_delta=DELTA,
+        epochs=10,
+        max_grad_norm=1.0,
+    )
+    criterion = torch.nn.CrossEntropyLoss()
+    for _ in range(10):
+        for x, y in loader:
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            optimizer.step()
+
+    def scores(test: Data) -> np.ndarray:
+        with torch.no_grad():
+            found = model(torch.from_numpy(test.bounded.astype(np.float32))).numpy()
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
+    return scores
+
+
+def logistic(data: Data, epsilon: float, seed: int) -> Scores:
+    from diffprivlib.models import LogisticRegression
+
+    model = LogisticRegression(epsilon=epsilon, data_norm=1.0, random_state=seed)
+    # Its own bound, which a rounding must not break.
+    model.fit(data.unit * (1 - 1e-12), data.labels)
+    return lambda test: model.decision_function(test.unit)
+
+
+def naive_bayes(data: Data, epsilon: float, seed: int) -> Scores:
+    from diffprivlib.models import GaussianNB
+
+    model = GaussianNB(epsilon=epsilon, bounds=(data.low, 1.0), random_state=seed)
+    model.fit(data.bounded, data.labels)
+
+    def scores(test: Data) -> np.ndarray:
+        found = model.predict_joint_log_proba(test.bounded)
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
+    return scores
+
+
+OURS = "Tacit"
+METHODS: dict[str, tuple[str | None, Callable[[Data, float, int], Scores]]] = {
+    OURS: (None, tacit),
+    "DP-SGD": (None, bare),
+    "Opacus": ("opacus", opacus),
+    "diffprivlib logistic": ("diffprivlib", logistic),
+    "diffprivlib naive Bayes": ("diffprivlib", naive_bayes),
+}
+
+
+def judged(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy and, for two classes, the area under the ROC curve, in percent."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = np.nan_to_num(scores)
+    if scores.ndim == 1:
+        right = (scores > 0) == (labels == 1)
+        return {"accuracy": 100 * float(right.mean()), "auc": 100 * roc_auc_score(labels, scores)}
+    return {"accuracy": 100 * float((scores.argmax(axis=1) == labels).mean())}
+
+
+def installed(package: str | None) -> bool:
+    try:
+        return package is None or bool(__import__(package))
+    except ImportError:
+        return False
+
+
+class Comparison:
+    """Fits of one data set, each made once and remembered."""
+
+    def __init__(self, name: str, rows: int, cache: Path | None) -> None:
+        self.name, self.rows, self.cache = name, rows, cache
+        self.known = json.loads(cache.read_text()) if cache and cache.exists() else {}
+        self._halves: tuple[Data, Data] | None = None
+
+    @property
+    def halves(self) -> tuple[Data, Data]:
+        if self._halves is None:
+            rng = np.random.default_rng(1)
+            train, test = SETS[self.name][1]()
+            some = [rng.permutation(len(half.labels)) for half in (train, test)]
+            self._halves = train.take(some[0][: self.rows]), test.take(some[1][:TESTED])
+        return self._halves
+
+    def facts(self) -> dict[str, Any]:
+        place = f"{self.name} {self.rows} facts"
+        if place not in self.known:
+            train, test = self.halves
+            share = np.bincount(test.labels) / len(test.labels)
+            self.known[place] = {
+                "rows": len(train.labels),
+                "columns": train.rows.shape[1],
+                "classes": train.classes,
+                "largest": 100 * float(share.max()),
+                "rare": bool(share.min() < RARE and len(share) == 2),
+            }
+            self._write()
+        return dict(self.known[place])
+
+    def score(self, method: str, epsilon: float, seed: int) -> dict[str, float] | None:
+        place = f"{self.name} {self.rows} {method} {epsilon:g} {seed}"
+        package, fit = METHODS[method]
+        if place not in self.known:
+            if not installed(package):
+                return None
+            train, test = self.halves
+            start = time.process_time()
+            with threadpool_limits(1), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = judged(fit(train, epsilon, seed)(test), test.labels)
+            self.known[place] = {**found, "seconds": time.process_time() - start}
+            print(f"# {place}: {self.known[place]}", file=sys.stderr, flush=True)
+            self._write()
+        return dict(self.known[place])
+
+    def _write(self) -> None:
+        if self.cache:
+            self.cache.write_text(json.dumps(self.known, indent=1))
+
+    def result(self, epsilon: float, seeds: int) -> dict[str, Any]:
+        """All methods at one ε, and who is ahead."""
+        found: dict[str, dict[str, float]] = {}
+        for method in METHODS:
+            runs = [self.score(method, epsilon, seed) for seed in range(seeds)]
+            kept = [run for run in runs if run is not None]
+            if kept:
+                found[method] = {
+                    key: float(np.mean([run[key] for run in kept]))
+                    for key in kept[0]
+                    if key != "seconds"
+                }
+                found[method]["spread"] = float(np.std([run["accuracy"] for run in kept]))
+        facts = self.facts()
+        by = "auc" if facts["rare"] else "accuracy"
+        rivals = {name: score[by] for name, score in found.items() if name != OURS}
+        best = max(rivals, key=rivals.__getitem__)
+        return {
+            "data": SETS[self.name][0],
+            "epsilon": epsilon,
+            **facts,
+            "runs": seeds,
+            "by": by,
+            "scores": found,
+            "best_rival": best,
+            "lead": found[OURS][by] - rivals[best],
+        }
+
+
+def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in options.data:
+        compared = Comparison(name, options.rows, options.cache)
+        try:
+            compared.facts()
+        except FileError as error:
+            print(f"# {name} is left out: {error}", file=sys.stderr)
+            continue
+        for epsilon in options.epsilon:
+            yield compared.result(epsilon, options.seeds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    results = []
+    for row in measure(options):
+        results.append(row)
+        if not options.json:
+            scores = ", ".join(f"{name} {s[row['by']]:.1f}" for name, s in row["scores"].items())
+            print(
+                f"{row['data']:<18} epsilon {row['epsilon']:<4g} {row['by']:<8} {scores}; "
+                f"lead {row['lead']:+.1f} over {row['best_rival']}",
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
