@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_field import COD_RNA, installed
+from bench_field import COD_RNA, installed, standard_error, verdict
 from threadpoolctl import threadpool_limits
 
 from tacit import DPLinearRegressor
@@ -287,6 +287,8 @@ class Comparison:
                 found[method]["spread"] = float(np.std([run["r2"] for run in kept]))
         rivals = {name: score["r2"] for name, score in found.items() if name != OURS}
         best = max(rivals, key=rivals.__getitem__)
+        lead = found[OURS]["r2"] - rivals[best]
+        error = standard_error(seeds, found[OURS]["spread"], found[best]["spread"])
         return {
             "data": SETS[self.name][0],
             "epsilon": epsilon,
@@ -294,7 +296,9 @@ class Comparison:
             "runs": seeds,
             "scores": found,
             "best_rival": best,
-            "lead": found[OURS]["r2"] - rivals[best],
+            "lead": lead,
+            "error": error,
+            "verdict": verdict(lead, error),
         }
 
 
@@ -324,8 +328,8 @@ def main() -> None:
         if not options.json:
             scores = ", ".join(f"{name} {s['r2']:.3f}" for name, s in row["scores"].items())
             print(
-                f"{row['data']:<27} epsilon {row['epsilon']:<4g} {scores}; lead "
-                f"{row['lead']:+.3f} over {row['best_rival']}",
+                f"{row['data']:<27} epsilon {row['epsilon']:<4g} {scores}; "
+                f"{row['verdict']}, {row['lead']:+.3f} ± {row['error']:.3f} to {row['best_rival']}",
                 flush=True,
             )
     if options.json:

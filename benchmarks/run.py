@@ -24,6 +24,8 @@ from growth_picture import picture
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 LIMITS = {"exact full": 1.8, "fast full": 1.2, "exact batch": 2.2, "fast batch": 1.7}
+FIELD = HERE.parent / "docs" / "field.md"
+CACHE = HERE / ".cache"
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"  # bench_time.py says what is in it
 CASES = {
     "exact full": "full batch, exact arithmetic (default)",
@@ -73,7 +75,7 @@ def step() -> list[str]:
 
 
 def rivals() -> list[str]:
-    python = os.environ.get("TACIT_RIVALS", str(RIVALS) if RIVALS.exists() else sys.executable)
+    python = rival_python()
     alone = run("bench_time.py", python=python)
     cores = {}
     if idle():
@@ -469,6 +471,118 @@ def trajectory() -> list[str]:
     ]
 
 
+def rival_python() -> str:
+    return os.environ.get("TACIT_RIVALS", str(RIVALS) if RIVALS.exists() else sys.executable)
+
+
+def cached(name: str) -> tuple[str, str]:
+    """Where a long benchmark keeps its fits, so that it may be interrupted."""
+    CACHE.mkdir(exist_ok=True)
+    return "--cache", str(CACHE / f"{name}.json")
+
+
+def outcome(found: list[dict[str, Any]], digits: int) -> str:
+    """How often each verdict was given, and where not everybody was left behind."""
+    counts = [
+        (sum(r["verdict"] == word for r in found), word) for word in ("ahead", "level", "behind")
+    ]
+    said = ", ".join(f"{count} times {word}" for count, word in counts if count)
+    behind = [
+        f"{r['data']} at ε = {r['epsilon']:g} ({r['lead']:+.{digits}f} to {r['best_rival']})"
+        for r in found
+        if r["verdict"] == "behind"
+    ]
+    return f"Tacit is {said}." + (f" Behind: {'; '.join(behind)}." if behind else "")
+
+
+def judgement(r: dict[str, Any], digits: int) -> str:
+    lead = f"{r['lead']:+.{digits}f} ± {r['error']:.{digits}f}"
+    return f"{r['verdict']}: {lead} to {r['best_rival']}"
+
+
+def field() -> list[str]:
+    found = run("bench_field.py", *cached("field"), python=rival_python())
+    if not found:
+        return ["Not measured: no data set was found."]
+    methods = list(dict.fromkeys(name for r in found for name in r["scores"]))
+
+    def cell(r: dict[str, Any], name: str) -> str:
+        if name not in r["scores"]:
+            return "–"
+        score = r["scores"][name]
+        accuracy = f"{score['accuracy']:.1f}"
+        return accuracy if r["by"] == "accuracy" else f"{score['auc']:.1f} ({accuracy})"
+
+    lines = [
+        f"Test accuracy in percent, mean of {found[0]['runs']} runs, δ = 1e-5 (diffprivlib: 0),",
+        "nobody's settings tuned. Where fewer than 15% of the rows are of one class, the area",
+        "under the ROC curve, with accuracy in brackets. *Level* is whoever is within two",
+        "standard errors of the best rival.",
+        "",
+        *table(
+            ("data", "ε", *methods, "Tacit is"),
+            *(
+                (
+                    f"{r['data']}, {r['rows']:,} × {r['columns']}",
+                    f"{r['epsilon']:g}",
+                    *(cell(r, name) for name in methods),
+                    judgement(r, 1),
+                )
+                for r in found
+            ),
+        ),
+        "",
+        outcome(found, 1),
+    ]
+    insert("field", lines)
+    return lines
+
+
+def regression() -> list[str]:
+    found = run("bench_regression.py", *cached("regression"), python=rival_python())
+    methods = list(dict.fromkeys(name for r in found for name in r["scores"]))
+
+    def cell(r: dict[str, Any], name: str) -> str:
+        if name not in r["scores"]:
+            return "–"
+        score = r["scores"][name]
+        return "below −1" if score["r2"] < -1 else f"{score['r2']:.3f} ({score['rmse']:.3g})"
+
+    lines = [
+        f"R² on held-out rows (root mean square error), mean of {found[0]['runs']} runs, δ = 1e-5",
+        "(diffprivlib and OpenDP: δ = 0). Same rows, same public bounds, nothing tuned. *Without",
+        "privacy* is least squares on rows of norm 1. *Level* is whoever is within two standard",
+        "errors of the best rival.",
+        "",
+        *table(
+            ("data", "ε", *methods, "without privacy", "Tacit is"),
+            *(
+                (
+                    f"{r['data']}, {r['rows']:,} × {r['columns']}",
+                    f"{r['epsilon']:g}",
+                    *(cell(r, name) for name in methods),
+                    f"{r['plain']['r2']:.3f}",
+                    judgement(r, 3),
+                )
+                for r in found
+            ),
+        ),
+        "",
+        outcome(found, 3),
+    ]
+    insert("regression", lines)
+    return lines
+
+
+def insert(name: str, lines: list[str]) -> None:
+    """Put a table into the page of docs that has a place for it."""
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    text = FIELD.read_text(encoding="utf-8")
+    head, rest = text.split(start)
+    _, tail = rest.split(end)
+    FIELD.write_text("\n".join([f"{head}{start}", *lines, f"{end}{tail}"]), encoding="utf-8")
+
+
 SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
     "rivals": ("Time beside others", rivals),
@@ -477,6 +591,8 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "strict": ("Strict arithmetic", strict),
     "noise": ("Time of noise", noise),
     "accuracy": ("Accuracy", accuracy),
+    "field": ("Accuracy beside others", field),
+    "regression": ("Regression beside others", regression),
     "dedup": ("De-duplication", dedup),
     "lowrank": ("Projections on low-rank rows", lowrank),
     "statistics": ("Private statistics", statistics),
