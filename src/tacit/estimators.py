@@ -42,6 +42,7 @@ from tacit.stages import (
 )
 from tacit.stages.linear import Projection
 from tacit.trainers import DPGD, GradientTrainer
+from tacit.trainers.statistics import AutoRegression
 
 __all__ = ["DPLinearClassifier", "DPLinearRegressor"]
 
@@ -88,6 +89,8 @@ class _DPLinear(BaseEstimator):
         start = None if before is None else (before.coef, before.intercept)
         if before is None:
             start = self._start(problem, loss)
+        if isinstance(self.trainer, str) and start is None and not problem.rows.spread:
+            plan = replace(plan, trainer=self._default_trainer(plan))
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -99,6 +102,10 @@ class _DPLinear(BaseEstimator):
         )
         self._keep(fit, problem)
         return self
+
+    def _default_trainer(self, plan: Plan) -> GradientTrainer:
+        """What ``"auto"`` stands for, where training begins at zero and rows are at hand."""
+        return plan.trainer
 
     def _plan(
         self,
@@ -664,6 +671,9 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         return loss
+
+    def _default_trainer(self, plan: Plan) -> GradientTrainer:
+        return plan.trainer if plan.plain else AutoRegression()
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)

@@ -51,6 +51,7 @@ from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
 from tacit.trainers.movement import TARGET, Movement
+from tacit.trainers.statistics import Moments
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages"]
 
@@ -328,6 +329,11 @@ class CalibratedPlan:
         if self._on_arrays(rows):  # before anything is spent
             xp, device = rows.source.namespace
             require_device(xp, device, self.arithmetic)
+        if rows.spread and not self.trainer.descends:
+            raise InputError(
+                f"{self.trainer.name} needs all rows in one place, and they are on the workers of "
+                "a cluster: train with DPGD, or pass X.compute()"
+            )
         for stage in plan.stages:
             if stage.holds:  # the same
                 require_room(rows, stage.name, self.columns)
@@ -473,6 +479,8 @@ class CalibratedPlan:
         if self._on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
+        if not self.trainer.descends:
+            make = Moments
         return make(
             prepared.rows,
             targets,
@@ -694,26 +702,7 @@ class CalibratedPlan:
                 f"Test: what the stages ask of the rows must hold with {self.test.slack():.3g} "
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
-        clips = trainer.clips
-        in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
-        lines.append(
-            f"Training, {trainer.name}: {trainer.steps} steps on {trainer.sampled(facts)}, each "
-            f"row's gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
-            f"{float(trainer.learning_rate):.3g} ({trainer.schedule}), momentum "
-            f"{float(trainer.momentum):g}."
-        )
-        added = trainer.deviations(self.noise_multiplier, 0.0, None)
-        scaled = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
-        noise = [trainer.noise(z, facts) for z in scaled]
-        mean = [z / trainer.normaliser(facts) for z in noise]
-        joint = (
-            "" if len(clips) == 1 else f", which count as one sum with {self.noise_multiplier:.4g}"
-        )
-        lines.append(
-            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
-            f"gradient that is {_listed(mean, 3)} clips a coordinate."
-        )
-        lines += [trainer.remark()] if trainer.remark() else []
+        lines += trainer.explain(self.noise_multiplier, facts)
         if self.search is not None:
             lines.append(
                 f"Chosen by private trials from {self.search['settings']} settings; about "
@@ -790,10 +779,6 @@ class Fit:
 
 def _in_range(targets: np.ndarray) -> np.ndarray:
     return np.clip(targets, -TARGET, TARGET)
-
-
-def _listed(numbers: Sequence[float], digits: int) -> str:
-    return " and ".join(f"{number:.{digits}g}" for number in numbers)
 
 
 def _share(stage: Stage) -> float:

@@ -39,6 +39,7 @@ from tacit.trainers import (
     IteratedSGD,
     LocalDPGD,
     NoisySGD,
+    SufficientStatistics,
 )
 
 __all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
@@ -51,6 +52,7 @@ TRAINERS: dict[str, type[GradientTrainer]] = {
     "gamma": GammaSGD,
     "iterated": IteratedSGD,
     "local": LocalDPGD,
+    "statistics": SufficientStatistics,
 }
 
 

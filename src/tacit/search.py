@@ -147,6 +147,10 @@ class Search:
                     "settings with a plain stage cannot be tried against each other: it moves the "
                     "rows that the score is taken from. Use stages of another kind, or tune without"
                 )
+            if not plan.trainer.descends:
+                raise InputError(
+                    f"{plan.trainer.name} takes no steps, so there is nothing to try: use DPGD"
+                )
             if plan.trainer.local:
                 raise InputError(
                     f"{plan.trainer.name} leaves no rows to score trials on: nobody may see them"

@@ -33,6 +33,7 @@ from tacit.trainers import (
     IteratedSGD,
     LocalDPGD,
     NoisySGD,
+    SufficientStatistics,
 )
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
@@ -70,7 +71,9 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
 def test_every_public_trainer_is_under_this_contract():
     found = [getattr(trainers, name) for name in trainers.__all__]
     classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
-    assert classes - {GradientTrainer} == set(EVERY_TRAINER)
+    # What takes no steps has promises of its own (tests/trainers/test_sufficient_statistics.py).
+    assert classes - {GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)
+    assert all(cls.descends for cls in EVERY_TRAINER) and not SufficientStatistics.descends
 
 
 # Settings

@@ -9,6 +9,7 @@ from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
 from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
+from tacit.trainers.statistics import SufficientStatistics
 
 __all__ = [
     "DPGD",
@@ -24,5 +25,6 @@ __all__ = [
     "IteratedSGD",
     "LocalDPGD",
     "NoisySGD",
+    "SufficientStatistics",
     "train_together",
 ]

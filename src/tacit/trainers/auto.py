@@ -75,6 +75,8 @@ class Balance:
         What n·μ must be for the clip to grow, as its cube root and up to half the row bound.
     rate : float
         Largest first rate, in squared row bounds.
+    bias : float
+        Size of the constant feature, in row bounds.
     """
 
     noise: float
@@ -82,15 +84,17 @@ class Balance:
     clip: float
     room: float = math.inf
     rate: float = math.inf
+    bias: float = BIAS
 
 
 # Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
 # their noise must be small, and squared errors bound the rate by two over the squared norm. A
 # clip pulls predictions from means towards medians: that is worth its noise only while there is
-# much of it (docs/decisions/0029).
+# much of it. The mean of the targets may be far from the middle of their bounds, which is where
+# descent begins, and the intercept has all that way to go (docs/decisions/0029).
 BALANCE = {
     "classification": Balance(noise=3.2, reach=48.0, clip=0.04),
-    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0),
+    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
 }
 
 
@@ -162,7 +166,7 @@ def suggest(
         "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
-        "bias": BIAS,
+        "bias": balance.bias,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }

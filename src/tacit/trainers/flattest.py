@@ -78,7 +78,7 @@ class FlattestDPGD(GradientTrainer):
         unit = math.sqrt(math.pi / 2) / facts.mu
         choice = float(given.get("choice_noise", unit / SHARE))
         left = facts.mu * math.sqrt(max(1 - (unit / choice) ** 2, 0.01))
-        chosen = super().suggest(replace(facts, mu=left), given)
+        chosen = super().suggest(replace(facts, mu=left), {"bias": BIAS, **given})
         chosen |= {"average": "last", "choice_noise": choice}
         if facts.loss is not None:
             chosen |= _by_theorem(facts.loss, replace(facts, mu=left), given)

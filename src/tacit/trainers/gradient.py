@@ -92,6 +92,8 @@ class GradientTrainer:
     contracts: ClassVar[bool] = False
     #: Whether a run may begin at given weights instead of zero.
     takes_start: ClassVar[bool] = True
+    #: Whether it takes steps along sums of gradients, which an engine gives it.
+    descends: ClassVar[bool] = True
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
@@ -187,6 +189,25 @@ class GradientTrainer:
     def remark(self) -> str:
         """What a plan should say of it besides its steps and their noise."""
         return ""
+
+    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+        """What is done with the rows, and with how much noise, in words."""
+        clips = self.clips
+        in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
+        added = self.deviations(noise_multiplier, 0.0, None)
+        scaled = [deviation / clip for deviation, clip in zip(added, clips, strict=True)]
+        noise = [self.noise(z, facts) for z in scaled]
+        mean = [z / self.normaliser(facts) for z in noise]
+        joint = "" if len(clips) == 1 else f", which count as one sum with {noise_multiplier:.4g}"
+        said = [
+            f"Training, {self.name}: {self.steps} steps on {self.sampled(facts)}, each row's "
+            f"gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
+            f"{float(self.learning_rate):.3g} ({self.schedule}), momentum "
+            f"{float(self.momentum):g}.",
+            f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
+            f"gradient that is {_listed(mean, 3)} clips a coordinate.",
+        ]
+        return [*said, self.remark()] if self.remark() else said
 
     @property
     def clips(self) -> tuple[float, ...]:
@@ -503,6 +524,10 @@ def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
 
 def _column(values: Sequence[Any]) -> np.ndarray:
     return np.array([float(value) for value in values])[:, None, None]
+
+
+def _listed(numbers: Sequence[float], digits: int) -> str:
+    return " and ".join(f"{number:.{digits}g}" for number in numbers)
 
 
 def is_auto(value: Any) -> bool:

@@ -105,7 +105,8 @@ class IteratedSGD(GradientTrainer):
         return 2 / beta * (1 - 1e-9)
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        own = {"momentum": 0.0, "average": "last", "schedule": "constant", **given}
+        # The bound on the rate rests on the size of the constant feature (`_length`).
+        own = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": BIAS, **given}
         own.setdefault("steps", min(facts.size, MOST_STEPS))
         found = super().suggest(facts, own)
         if facts.loss is None:
