@@ -112,9 +112,12 @@ def test_trainers_that_do_not_suit_are_refused():
         DPLinearClassifier(**made).fit(X, LABELS)
 
 
-@pytest.mark.parametrize("trainer", sorted(TRAINERS.keys() - {"iterated"}))
+@pytest.mark.parametrize("trainer", sorted(TRAINERS.keys() - {"iterated", "statistics"}))
 def test_pillar_fits_with_every_trainer(trainer):
-    """But for one pass in order, which needs rows whose norm is certain: they are projected."""
+    """But for one pass in order, which needs rows whose norm is certain: they are projected.
+
+    And for statistics, which are for numbers.
+    """
     made = recipe("pillar", public=X[:50].copy(), trainer=trainer, steps=4)
     arithmetic = "exact" if "exact" in made["trainer"].arithmetics else "fast"
     model = DPLinearClassifier(epsilon=20.0, arithmetic=arithmetic, **made).fit(X, LABELS)
@@ -123,6 +126,14 @@ def test_pillar_fits_with_every_trainer(trainer):
     (pca,) = (s for s in model.certificate_.plan["stages"] if s["name"] == "PublicPCA")
     assert pca["parameters"]["n_components"] == model.plan_.facts.features
     assert pca["parameters"]["reason"] in model.plan_.explain()
+
+
+def test_statistics_of_projected_rows_are_for_numbers():
+    made = recipe("pillar", public=X[:50].copy(), trainer="statistics", damping=1.0)
+    model = DPLinearRegressor(epsilon=20.0, target_bounds=(0, 1), **made).fit(X, LABELS)
+    assert model.coef_.shape == (6,) and model.certificate_.verify().holds
+    with pytest.raises(InputError, match="SufficientStatistics is for loss='squared'"):
+        DPLinearClassifier(**made).fit(X, LABELS)
 
 
 def test_mistakes_are_named():

@@ -129,6 +129,11 @@ class SufficientStatistics(GradientTrainer):
         return {name: every[name] for name in self.OWN}
 
     def check(self, facts: Facts) -> None:
+        if facts.loss is not None and not isinstance(facts.loss, Squared):
+            raise InputError(
+                f"{self.name} is for loss='squared', whose minimum second moments determine, not "
+                f"for {facts.loss.name!r}: use DPGD"
+            )
         for name in self.OWN:
             self._check(name, is_positive, "a positive number")
         for field in fields(self):
@@ -137,11 +142,6 @@ class SufficientStatistics(GradientTrainer):
                 SINGLE.get(field.name, field.default),
             ):
                 raise InputError(f"{self.name} takes no steps, so it has no {field.name}")
-        if facts.loss is not None and not isinstance(facts.loss, Squared):
-            raise InputError(
-                f"{self.name} is for loss='squared', whose minimum second moments determine, not "
-                f"for {facts.loss.name!r}: use DPGD"
-            )
         if facts.features > MOST_COLUMNS:
             raise InputError(
                 f"{self.name} is for at most {MOST_COLUMNS:,} columns, not {facts.features:,}: use "
@@ -211,7 +211,7 @@ class AutoRegression(DPGD):
 
     def resolve(self, facts: Facts) -> Self:
         chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
-        return chosen.resolve(facts)  # type: ignore[no-any-return]
+        return chosen.resolve(facts)
 
 
 def few_columns(facts: Facts) -> bool:
