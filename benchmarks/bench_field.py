@@ -224,6 +224,8 @@ def installed(package: str | None) -> bool:
 
 def verdict(lead: float, error: float) -> str:
     """Who is ahead: nobody, unless by more than two standard errors."""
+    if np.isnan(error):
+        return "not judged"
     if abs(lead) <= 2 * error:
         return "level"
     return "ahead" if lead > 0 else "behind"
@@ -231,14 +233,15 @@ def verdict(lead: float, error: float) -> str:
 
 def standard_error(runs: int, *spreads: float) -> float:
     """Of a difference of means over so many runs, each with such a standard deviation."""
-    return float(np.sqrt(np.square(spreads).sum() / max(1, runs - 1)))
+    return float(np.sqrt(np.square(spreads).sum() / (runs - 1))) if runs > 1 else float("nan")
 
 
 class Comparison:
     """Fits of one data set, each made once and remembered."""
 
-    def __init__(self, name: str, rows: int | None, cache: Path | None) -> None:
+    def __init__(self, name: str, rows: int | None, cache: Path | None, only: bool = False) -> None:
         self.name, self.rows, self.cache = name, rows or SETS[name][1], cache
+        self.only = only  # what the cache has
         self.known = json.loads(cache.read_text()) if cache and cache.exists() else {}
         self._halves: tuple[Data, Data] | None = None
 
@@ -270,7 +273,7 @@ class Comparison:
         place = f"{self.name} {self.rows} {method} {epsilon:g} {seed}"
         package, fit = METHODS[method]
         if place not in self.known:
-            if not installed(package):
+            if self.only or not installed(package):
                 return None
             train, test = self.halves
             start = time.process_time()
@@ -286,15 +289,17 @@ class Comparison:
         if self.cache:
             self.cache.write_text(json.dumps(self.known, indent=1))
 
-    def result(self, epsilon: float, seeds: int) -> dict[str, Any]:
-        """All methods at one ε, and who is ahead."""
+    def result(self, epsilon: float, seeds: int) -> dict[str, Any] | None:
+        """All methods at one ε, and who is ahead; None where there is nobody to compare."""
         found: dict[str, dict[str, float]] = {}
+        runs = seeds
         facts = self.facts()
         by = "auc" if facts["rare"] else "accuracy"
         for method in METHODS:
-            runs = [self.score(method, epsilon, seed) for seed in range(seeds)]
-            kept = [run for run in runs if run is not None]
+            every = [self.score(method, epsilon, seed) for seed in range(seeds)]
+            kept = [run for run in every if run is not None]
             if kept:
+                runs = min(runs, len(kept))
                 found[method] = {
                     key: float(np.mean([run[key] for run in kept]))
                     for key in kept[0]
@@ -302,14 +307,16 @@ class Comparison:
                 }
                 found[method]["spread"] = float(np.std([run[by] for run in kept]))
         rivals = {name: score[by] for name, score in found.items() if name != OURS}
+        if OURS not in found or not rivals:
+            return None
         best = max(rivals, key=rivals.__getitem__)
         lead = found[OURS][by] - rivals[best]
-        error = standard_error(seeds, found[OURS]["spread"], found[best]["spread"])
+        error = standard_error(runs, found[OURS]["spread"], found[best]["spread"])
         return {
             "data": SETS[self.name][0],
             "epsilon": epsilon,
             **facts,
-            "runs": seeds,
+            "runs": runs,
             "by": by,
             "scores": found,
             "best_rival": best,
@@ -321,14 +328,16 @@ class Comparison:
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in options.data:
-        compared = Comparison(name, options.rows, options.cache)
+        compared = Comparison(name, options.rows, options.cache, options.cached)
         try:
             compared.facts()
         except FileError as error:
             print(f"# {name} is left out: {error}", file=sys.stderr)
             continue
         for epsilon in options.epsilon:
-            yield compared.result(epsilon, options.seeds)
+            found = compared.result(epsilon, options.seeds)
+            if found is not None:
+                yield found
 
 
 def main() -> None:
@@ -338,6 +347,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=None, help="at most, for every data set")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--cached", action="store_true", help="only fits that the cache has")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = []

@@ -233,8 +233,8 @@ def least_squares(train: Task, test: Task) -> dict[str, float]:
 class Comparison:
     """Fits of one table, each made once and remembered."""
 
-    def __init__(self, name: str, cache: Path | None) -> None:
-        self.name, self.cache = name, cache
+    def __init__(self, name: str, cache: Path | None, only: bool = False) -> None:
+        self.name, self.cache, self.only = name, cache, only  # only: what the cache has
         self.known = json.loads(cache.read_text()) if cache and cache.exists() else {}
         self._halves: tuple[Task, Task] | None = None
 
@@ -258,7 +258,7 @@ class Comparison:
         place = f"{self.name} {method} {epsilon:g} {seed}"
         package, fit = METHODS[method]
         if place not in self.known:
-            if not installed(package):
+            if self.only or not installed(package):
                 return None
             train, test = self.halves
             start = time.process_time()
@@ -274,26 +274,30 @@ class Comparison:
         if self.cache:
             self.cache.write_text(json.dumps(self.known, indent=1))
 
-    def result(self, epsilon: float, seeds: int) -> dict[str, Any]:
-        """All methods at one ε, and who is ahead."""
+    def result(self, epsilon: float, seeds: int) -> dict[str, Any] | None:
+        """All methods at one ε, and who is ahead; None where there is nobody to compare."""
         found: dict[str, dict[str, float]] = {}
+        runs = seeds
         for method in METHODS:
-            runs = [self.score(method, epsilon, seed) for seed in range(seeds)]
-            kept = [run for run in runs if run is not None]
+            every = [self.score(method, epsilon, seed) for seed in range(seeds)]
+            kept = [run for run in every if run is not None]
             if kept:
+                runs = min(runs, len(kept))
                 found[method] = {
                     key: float(np.mean([run[key] for run in kept])) for key in ("r2", "rmse")
                 }
                 found[method]["spread"] = float(np.std([run["r2"] for run in kept]))
         rivals = {name: score["r2"] for name, score in found.items() if name != OURS}
+        if OURS not in found or not rivals:
+            return None
         best = max(rivals, key=rivals.__getitem__)
         lead = found[OURS]["r2"] - rivals[best]
-        error = standard_error(seeds, found[OURS]["spread"], found[best]["spread"])
+        error = standard_error(runs, found[OURS]["spread"], found[best]["spread"])
         return {
             "data": SETS[self.name][0],
             "epsilon": epsilon,
             **self.facts(),
-            "runs": seeds,
+            "runs": runs,
             "scores": found,
             "best_rival": best,
             "lead": lead,
@@ -304,14 +308,16 @@ class Comparison:
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in options.data:
-        compared = Comparison(name, options.cache)
+        compared = Comparison(name, options.cache, options.cached)
         try:
             compared.facts()
         except FileError as error:
             print(f"# {name} is left out: {error}", file=sys.stderr)
             continue
         for epsilon in options.epsilon:
-            yield compared.result(epsilon, options.seeds)
+            found = compared.result(epsilon, options.seeds)
+            if found is not None:
+                yield found
 
 
 def main() -> None:
@@ -320,6 +326,7 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--cached", action="store_true", help="only fits that the cache has")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = []

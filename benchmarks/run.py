@@ -27,6 +27,7 @@ LIMITS = {"exact full": 1.8, "fast full": 1.2, "exact batch": 2.2, "fast batch":
 FIELD = HERE.parent / "docs" / "field.md"
 CACHE = HERE / ".cache"
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"  # bench_time.py says what is in it
+VERDICTS = ("ahead", "level", "behind", "not judged")
 CASES = {
     "exact full": "full batch, exact arithmetic (default)",
     "fast full": "full batch, float32",
@@ -475,17 +476,16 @@ def rival_python() -> str:
     return os.environ.get("TACIT_RIVALS", str(RIVALS) if RIVALS.exists() else sys.executable)
 
 
-def cached(name: str) -> tuple[str, str]:
+def cached(name: str) -> tuple[str, ...]:
     """Where a long benchmark keeps its fits, so that it may be interrupted."""
     CACHE.mkdir(exist_ok=True)
-    return "--cache", str(CACHE / f"{name}.json")
+    only = ("--cached",) if os.environ.get("TACIT_CACHED") else ()  # nothing new is fitted
+    return "--cache", str(CACHE / f"{name}.json"), *only
 
 
 def outcome(found: list[dict[str, Any]], digits: int) -> str:
     """How often each verdict was given, and where not everybody was left behind."""
-    counts = [
-        (sum(r["verdict"] == word for r in found), word) for word in ("ahead", "level", "behind")
-    ]
+    counts = [(sum(r["verdict"] == word for r in found), word) for word in VERDICTS]
     said = ", ".join(f"{count} times {word}" for count, word in counts if count)
     behind = [
         f"{r['data']} at ε = {r['epsilon']:g} ({r['lead']:+.{digits}f} to {r['best_rival']})"
@@ -495,9 +495,15 @@ def outcome(found: list[dict[str, Any]], digits: int) -> str:
     return f"Tacit is {said}." + (f" Behind: {'; '.join(behind)}." if behind else "")
 
 
+def several(found: list[dict[str, Any]]) -> str:
+    """How many runs there were, of any row."""
+    counts = sorted({r["runs"] for r in found})
+    return " or ".join(map(str, counts))
+
+
 def judgement(r: dict[str, Any], digits: int) -> str:
-    lead = f"{r['lead']:+.{digits}f} ± {r['error']:.{digits}f}"
-    return f"{r['verdict']}: {lead} to {r['best_rival']}"
+    spread = "" if r["runs"] == 1 else f" ± {r['error']:.{digits}f}"
+    return f"{r['verdict']}: {r['lead']:+.{digits}f}{spread} to {r['best_rival']}"
 
 
 def field() -> list[str]:
@@ -514,7 +520,7 @@ def field() -> list[str]:
         return accuracy if r["by"] == "accuracy" else f"{score['auc']:.1f} ({accuracy})"
 
     lines = [
-        f"Test accuracy in percent, mean of {found[0]['runs']} runs, δ = 1e-5 (diffprivlib: 0),",
+        f"Test accuracy in percent, mean of {several(found)} runs, δ = 1e-5 (diffprivlib: 0),",
         "nobody's settings tuned. Where fewer than 15% of the rows are of one class, the area",
         "under the ROC curve, with accuracy in brackets. *Level* is whoever is within two",
         "standard errors of the best rival.",
@@ -549,7 +555,7 @@ def regression() -> list[str]:
         return "below −1" if score["r2"] < -1 else f"{score['r2']:.3f} ({score['rmse']:.3g})"
 
     lines = [
-        f"R² on held-out rows (root mean square error), mean of {found[0]['runs']} runs, δ = 1e-5",
+        f"R² on held-out rows (root mean square error), mean of {several(found)} runs, δ = 1e-5",
         "(diffprivlib and OpenDP: δ = 0). Same rows, same public bounds, nothing tuned. *Without",
         "privacy* is least squares on rows of norm 1. *Level* is whoever is within two standard",
         "errors of the best rival.",
