@@ -44,6 +44,7 @@ SOURCES = {
     "diagnostics/clipping.py": "a rehearsal that looks at private rows and releases nothing",
     "features/cache.py": "names of temporary files",
     "instances.py": "rows of the papers' constructions, which are nobody's",
+    "reproduce/": "rows made up, and parts of public data sets, for the papers' experiments",
 }
 # Who may draw in floating point: the fast path of a trainer, and who may use other sources.
 FLOATING = {
@@ -249,4 +250,5 @@ def test_every_draw_of_a_fit_is_exact_and_counted(name, arithmetic, drawn):
     labels = {label for _, label, _, _ in drawn.opened}
     labels -= {"check", "cut", "turns"} if arithmetic == "strict" else set()
     stages = {"init", "center", "rotation", "scale", "impute", "components", "clip", "bounds"}
+    stages |= {"equalize"}
     assert labels <= {"noise", "batch", "test", *stages}
