@@ -410,68 +410,6 @@ def diagnostics() -> list[str]:
     ]
 
 
-def dimension() -> list[str]:
-    found = run("bench_dimension.py")
-    said = []
-    if "cod-rna" in found:
-        each = found["cod-rna"]["accuracy"]
-        spent = found["cod-rna"]["spent"]
-        said += [
-            "Cod-RNA with columns of zeros: test accuracy, each noise at its best rate, chosen on",
-            "the outcome.",
-            "",
-            *table(
-                ("noise", "ε spent", *(f"{int(d):,}" for d in each["Gaussian"])),
-                *(
-                    (kind, f"{spent[kind]:.2f}", *(f"{a:.1%}" for a in by.values()))
-                    for kind, by in each.items()
-                ),
-            ),
-            "",
-        ]
-    medians = found["median"]
-    return [
-        *said,
-        "Geometric medians under weights k^-a: excess of the mean distance over the least, and the",
-        "standard error of five runs; 10,000 rows, ε = 2, settings of the rule. Rows, and so their",
-        "median, are zero behind the tenth column. Runs share their noise in the first columns.",
-        "",
-        *table(
-            ("a", "steps", *(f"{int(d):,} columns" for d in medians[0]["excess"])),
-            *(
-                (
-                    f"{each['decay']:g}",
-                    each["steps"],
-                    *(f"{e:.2g} ± {error:.1g}" for e, error in each["excess"].values()),
-                )
-                for each in medians
-            ),
-        ),
-    ]
-
-
-def trajectory() -> list[str]:
-    try:
-        found = run("bench_trajectory.py")
-    except subprocess.CalledProcessError:
-        return ["Not measured: it needs tacit[torch], and TACIT_DATA with sst2."]
-    kept = zip(found["kept"], found["scores"], strict=True)
-    return [
-        "Queries and values of the last two layers of MiniLM, trained on SST-2 with ε = 8: test",
-        "accuracy with gradients in the first k directions, noise in all.",
-        "",
-        *table(
-            ("k", "accuracy"),
-            ("untrained", f"{found['untrained']:.1%}"),
-            *((k, f"{score:.1%}") for k, score in kept),
-            ("all", f"{found['score']:.1%}"),
-        ),
-        "",
-        f"Singular values of {found['steps']} gradients of {found['parameters']:,} parameters fall "
-        f"as k^-{found['law']['decay']:.2f} (without weights k^-{found['unweighted']:.2f}).",
-    ]
-
-
 def rival_python() -> str:
     return os.environ.get("TACIT_RIVALS", str(RIVALS) if RIVALS.exists() else sys.executable)
 
@@ -607,8 +545,6 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "stream": ("Data larger than memory", stream),
     "tuning": ("Private tuning", tuning),
     "diagnostics": ("Diagnoses", diagnostics),
-    "dimension": ("Columns that say nothing", dimension),
-    "trajectory": ("Directions of fine-tuning", trajectory),
 }
 
 

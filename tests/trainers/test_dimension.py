@@ -1,6 +1,6 @@
 """Paper 001, Figure 2, in small: columns of zeros do harm with gamma noise, and none with Gaussian.
 
-``benchmarks/bench_dimension.py`` has it at full size.
+``tacit reproduce song-dimension`` has it at full size.
 """
 
 from __future__ import annotations
