@@ -94,7 +94,6 @@ def held(record):
     return {check["text"]: check["holds"] for check in record["checks"]}
 
 
-@pytest.mark.long
 def test_private_accuracy_peaks_in_few_components_and_other_does_not(quick):
     record = quick("pinto-dimension")
     assert record["verdict"] == "holds"
@@ -102,7 +101,6 @@ def test_private_accuracy_peaks_in_few_components_and_other_does_not(quick):
     assert few > all_ + 1
 
 
-@pytest.mark.long
 def test_methods_are_compared_on_chest_x_rays(quick):
     record = quick("pinto-methods")
     rows = {row[0]: row[2]["mean"] for row in record["tables"][0]["rows"]}
@@ -110,20 +108,17 @@ def test_methods_are_compared_on_chest_x_rays(quick):
     assert rows["Tacit's recipe, not searched"] > rows["DP-SGD"]
 
 
-@pytest.mark.long
 def test_a_tenth_of_the_public_rows_does(quick):
     record = quick("pinto-public")
     assert record["verdict"] == "holds"
 
 
-@pytest.mark.long
 def test_public_rows_of_another_set_are_better_than_none(quick):
     record = quick("pinto-shift")
     own, other, none = (row[3]["mean"] for row in record["tables"][0]["rows"])
     assert own > other > none
 
 
-@pytest.mark.long
 def test_more_budget_asks_for_more_components(quick):
     checks = held(quick("pinto-mnist"))
     assert checks["PILLAR is ahead of DP-SGD at every ε"]
@@ -131,12 +126,10 @@ def test_more_budget_asks_for_more_components(quick):
     assert checks["so does the number that Tacit chooses from public facts"]
 
 
-@pytest.mark.long
 def test_separators_lie_in_few_components_of_features(quick):
     record = quick("pinto-xi")
     assert record["verdict"] == "holds"
 
 
-@pytest.mark.long
 def test_components_improve_dp_raft(quick):
     assert quick("pinto-raft")["verdict"] == "holds"

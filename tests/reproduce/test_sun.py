@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 
 def mean(cell):
     return cell["mean"]
 
 
-@pytest.mark.long
 def test_centring_gains_more_the_nearer_rows_lie_to_their_mean(quick):
     record = quick("sun-table1")
     assert record["checks"][0]["holds"] and record["checks"][2]["holds"]
