@@ -77,7 +77,7 @@ def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTr
 
 
 def _dpsgd_f(
-    radius: float = 1.0, share: float = 0.1, **trainer: Any
+    radius: float = 1.0, share: float = PrivateCenter.share, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent."""
     return [Normalize(radius), PrivateCenter(share)], _trained(DPGD, trainer)

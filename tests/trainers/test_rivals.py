@@ -534,10 +534,9 @@ def test_automatic_settings_of_gep():
     assert GEP(clip=1.0).resolve(facts_of()).residual_clip == 0.2
     with pytest.raises(InputError, match="two columns or more"):
         GEP().resolve(facts_of(d=1))
-    plain = DPGD().resolve(facts_of())  # rates by which as much noise is left in a score
-    assert GEP().resolve(facts_of()).learning_rate == pytest.approx(
-        plain.learning_rate / math.sqrt(2)
-    )
+    many = facts_of(n=5000)
+    plain = DPGD().resolve(many)  # rates by which as much noise is left in a score
+    assert GEP().resolve(many).learning_rate == pytest.approx(plain.learning_rate / math.sqrt(2))
 
 
 def test_gep_needs_an_engine_that_is_split_where_it_says():

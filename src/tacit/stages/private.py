@@ -49,6 +49,7 @@ class PrivateCenter(PrivateStage):
         As described.
     """
 
+    share: float = 0.25  # docs/decisions/0027: what a wrong mean costs uneven classes
     shrink: bool = True
     method: str = "gaussian"
     affine: ClassVar[bool] = True

@@ -77,6 +77,13 @@ class Balance:
         Largest first rate, in squared row bounds.
     bias : float
         Size of the constant feature, in row bounds.
+    least : float
+        Score that rows which all said the same would reach, at least: where there are few of
+        them for the budget, a run has more noise rather than get nowhere.
+    most : float
+        Noise beyond which that is no use.
+    drifting : float
+        What the noise is divided by where rows drift.
     """
 
     noise: float
@@ -85,6 +92,9 @@ class Balance:
     room: float = math.inf
     rate: float = math.inf
     bias: float = BIAS
+    least: float = 0.0
+    most: float = math.inf
+    drifting: float = 3.0
 
 
 # Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
@@ -93,7 +103,7 @@ class Balance:
 # much of it. The mean of the targets may be far from the middle of their bounds, which is where
 # descent begins, and the intercept has all that way to go (docs/decisions/0029).
 BALANCE = {
-    "classification": Balance(noise=3.2, reach=48.0, clip=0.04),
+    "classification": Balance(noise=2.3, reach=48.0, clip=0.1, least=400.0, most=6.4, drifting=2.2),
     "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
 }
 
@@ -139,7 +149,8 @@ def suggest(
     it depends on the product η·T, not on T alone, and so does the way that the
     weights have gone. Hence the noise is set to a constant (`BALANCE`), which
     serves data sets of very different size, and T is only as large as stable
-    steps need. The clip is small, so that most rows count fully and alike. The
+    steps need. Where n·μ is so small that scores would stay near zero, there is
+    more of it. The clip is small, so that most rows count fully and alike. The
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that, and where errors pull weights
     back from wherever noise has brought them, the last quarter cools down.
@@ -154,7 +165,9 @@ def suggest(
     clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
     mu, noise = facts.mu, balance.noise
     if facts.drift:
-        mu, noise = mu / (1 + 1.5 * facts.drift / clip), noise / 3
+        mu, noise = mu / (1 + 1.5 * facts.drift / clip), noise / balance.drifting
+    else:
+        noise = max(noise, min(balance.most, balance.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     reach = min(balance.reach, balance.rate * clip / facts.bound)
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
