@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit import Budget
+from tacit import DPLinearClassifier
 from tacit.data.datasets import (
     load_adult,
     load_bank,
@@ -50,9 +50,8 @@ from tacit.data.tables import Table
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Plan, apply_stages
-from tacit.privacy.accountants import gaussian_mu
-from tacit.stages import Encode, Normalize, PrivateCenter, Root
+from tacit.plan import CalibratedPlan, apply_stages
+from tacit.stages import Encode
 from tacit.trainers import DPGD, train_together
 
 Halves: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -156,14 +155,11 @@ class Trial:
         return self.loss.targets(self.labels, outputs=self.loss.outputs(self.data.classes))
 
     def calibrated(self, trainer: DPGD) -> CalibratedPlan:
-        first = (Root(),) if self.rows.dtype == np.uint8 else ()  # as stages="auto"
-        plan = Plan(
-            Budget(self.epsilon, DELTA),
-            (*first, Normalize(), PrivateCenter()),
-            trainer,
-            self.loss,
-            arithmetic="fast",
-        ).calibrate(size=len(self.data.rows), columns=self.rows.shape[1], classes=self.data.classes)
+        """The plan that an estimator would make for all rows, with the noise of these."""
+        model = DPLinearClassifier(self.epsilon, DELTA, trainer=trainer, arithmetic="fast")
+        plan = model._plan(self.loss, as_rows(self.rows)).calibrate(
+            size=len(self.data.rows), columns=self.rows.shape[1], classes=self.data.classes
+        )
         return replace(
             plan,
             noise_multiplier=plan.noise_multiplier * self.part,
@@ -185,10 +181,9 @@ def judge(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     return 100 * float(np.mean((flat > 0) == positive)), 100 * float(area)
 
 
-def setting(data: Data, epsilon: float, place: tuple[int, float, float, float]) -> DPGD:
+def setting(data: Data, mu: float, place: tuple[int, float, float, float]) -> DPGD:
     """A point of the grid; its rate is the one that leaves so much noise in a score."""
     steps, noise, clip, bias = place
-    mu = gaussian_mu(epsilon, DELTA) * np.sqrt(1 - PrivateCenter().share ** 2)
     rate = noise * (1 - MOMENTUM) * mu * len(data.rows) / (steps * clip)
     return DPGD(steps=steps, learning_rate=rate, clip=clip, bias=bias, momentum=MOMENTUM)
 
@@ -206,8 +201,9 @@ def search(data: Data, epsilon: float, rows: int) -> dict[str, Any]:
         return list(chosen)
 
     def tried(places: Sequence[Any], count: int, seed: int) -> np.ndarray:
-        trainers = [setting(data, epsilon, place) for place in places]
-        return Trial(data, epsilon, count).scores(trainers, seed)
+        trial = Trial(data, epsilon, count)
+        mu = trial.calibrated(DPGD()).facts.mu  # what the stages leave to training
+        return trial.scores([setting(data, mu, place) for place in places], seed)
 
     places = list(product((FIRST,), NOISES, CLIPS, BIASES))
     places = best(places, tried(places, 2_000 if wide else 5_000, 101), 6)
@@ -346,8 +342,11 @@ def compare(data: Data, epsilon: float, kept: Kept, most: int) -> dict[str, Any]
     rows = [used, *data.rows.shape, str(data.rows.dtype), float(data.rows[:1000].sum())]
     rule = Trial(data, epsilon, len(data.rows)).calibrated(DPGD())
     grid = [STEPS, NOISES, CLIPS, BIASES]
-    best = kept.get([data.name, epsilon, "grid", rows, grid], lambda: search(data, epsilon, used))
-    told = [rule.trainer.parameters(), [stage.name for stage in rule.plan.stages]]
+    stages = [[stage.name, getattr(stage, "share", None)] for stage in rule.plan.stages]
+    best = kept.get(
+        [data.name, epsilon, "grid", rows, [*grid, stages]], lambda: search(data, epsilon, used)
+    )
+    told = [rule.trainer.parameters(), stages]
     ours = kept.get([data.name, epsilon, "rule", rows, told], lambda: default(data, epsilon, used))
     name = NAMES[data.rare]
     line = {
