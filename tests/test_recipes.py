@@ -89,6 +89,13 @@ def test_settings_reach_their_stage():
     assert paper[1].n_components == "auto"
 
 
+def test_columns_may_be_equalized_for_a_share():
+    stages = recipe("dpsgd-f", radius=3.0, equalize=0.2)["stages"]
+    names = [stage.name for stage in stages]
+    assert names == ["Normalize", "PrivateCenter", "PrivateEqualize", "Normalize"]
+    assert stages[2].share == 0.2 and stages[3].radius == 3.0
+
+
 @pytest.mark.parametrize("trainer", sorted(TRAINERS))
 @pytest.mark.parametrize("name", ["dpsgd-f", "dpsgd", "dp-gd", "pillar", "jl", "dp-pca"])
 def test_every_recipe_takes_another_trainer(name, trainer):

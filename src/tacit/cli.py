@@ -71,8 +71,9 @@ EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a 
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
-RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows. dpsgd-f-theory: rows as
-long as they are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows. local:
+RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows; with --option
+equalize=0.1, columns of one size. dpsgd-f-theory: rows as long as they are, a private mean and a
+private scale. dp-gd: no mean. dpsgd: on sampled rows. local:
 rows randomise themselves. pillar: public PCA first. gep: gradients in and outside a public
 subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
 public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows

@@ -19,6 +19,7 @@ from tacit.stages import (
     PlainPCA,
     PrivateCenter,
     PrivateClip,
+    PrivateEqualize,
     PublicCenter,
     PublicPCA,
     PublicPrecondition,
@@ -77,10 +78,17 @@ def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTr
 
 
 def _dpsgd_f(
-    radius: float = 1.0, share: float = PrivateCenter.share, **trainer: Any
+    radius: float = 1.0,
+    share: float = PrivateCenter.share,
+    equalize: float = 0.0,
+    **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent."""
-    return [Normalize(radius), PrivateCenter(share)], _trained(DPGD, trainer)
+    """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent.
+
+    ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
+    """
+    even: list[Stage] = [PrivateEqualize(equalize), Normalize(radius)] if equalize else []
+    return [Normalize(radius), PrivateCenter(share), *even], _trained(DPGD, trainer)
 
 
 def _dpsgd_f_theory(
