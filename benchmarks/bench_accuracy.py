@@ -38,8 +38,8 @@ def adult() -> tuple[np.ndarray, ...]:
 
 SETS: dict[str, tuple[Callable[[], tuple[np.ndarray, ...]], tuple[float, ...]]] = {
     "Adult": (adult, (0.1, 1.0)),
-    "MNIST": (load_mnist, (0.1, 1.0)),
-    "Fashion-MNIST": (load_fashion_mnist, (0.1, 1.0)),
+    "MNIST": (load_mnist, (0.1, 1.0, 2.0)),
+    "Fashion-MNIST": (load_fashion_mnist, (0.1, 1.0, 2.0)),
 }
 
 
