@@ -459,7 +459,7 @@ def test_the_command_says_what_was_found(run, tmp_path):
 
 
 def test_a_refuted_claim_is_exit_code_one(run):
-    done = run("--naive", "centring", "--epsilon", "1", "--runs", "80", "--jobs", "1")
+    done = run("--naive", "centring", "--epsilon", "1", "--runs", "300", "--jobs", "1")
     assert done.exit_code == 1
     assert "REFUTED" in done.output
 

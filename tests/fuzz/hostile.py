@@ -36,6 +36,7 @@ from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, models, s
 from tacit.data import NumberColumn, Schema, Table, read_table, scan
 from tacit.data.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
+from tacit.files import first_bytes
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN, digest
 from tacit.privacy import Certificate, Gaussian
@@ -429,7 +430,7 @@ def read_stage(path: Path) -> None:
 
 
 def read_archive(path: Path) -> None:
-    found = member(str(path), path.read_bytes(), "rows.csv", 1 << 16)
+    found = member(str(path), first_bytes(path), "rows.csv", 1 << 16)
     unpacked(str(path), found, 1 << 16)
 
 
