@@ -506,7 +506,7 @@ def test_plan_shows_what_fit_will_spend(here):
     assert planned["events"] == certificate["events"]
     assert [event["stage"] for event in planned["events"]] == ["PrivateCenter", "DPGD"]
     text = run("plan", *budget).stdout
-    assert "PrivateCenter" in text and "epsilon alone" in text and "1.0%" in text
+    assert "PrivateCenter" in text and "epsilon alone" in text and "6.3%" in text
 
 
 def test_plan_without_a_schema(here):

@@ -329,7 +329,7 @@ class CalibratedPlan:
         if self._on_arrays(rows):  # before anything is spent
             xp, device = rows.source.namespace
             require_device(xp, device, self.arithmetic)
-        if rows.spread and not self.trainer.descends:
+        if not self.trainer.descends and rows.spread:
             raise InputError(
                 f"{self.trainer.name} needs all rows in one place, and they are on the workers of "
                 "a cluster: train with DPGD, or pass X.compute()"

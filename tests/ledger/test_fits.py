@@ -129,7 +129,7 @@ def test_a_refused_fit_looks_at_no_row_and_draws_nothing(ledger, monkeypatch):
     spent = ledger.entries()
 
     class Untouchable:
-        n, d = 300, 4
+        n, d, source = 300, 4, None  # how many they are, and in which library
 
         def __getattr__(self, name):
             pytest.fail(f"the rows were asked for {name}")
