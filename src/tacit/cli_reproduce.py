@@ -61,8 +61,9 @@ def reproduce(
                 }
             )
         else:
+            wide = 2 + max(len(claim.source) for claim in CLAIMS.values())
             for claim in CLAIMS.values():
-                say(f"{claim.name:<20}{claim.source:<30}{claim.title}")
+                say(f"{claim.name:<20}{claim.source:<{wide}}{claim.title}")
         return
 
     def tell(outcome: Outcome) -> None:

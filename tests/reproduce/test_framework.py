@@ -174,6 +174,8 @@ def test_the_command_lists_and_tests(tmp_path, claims):
     runner = CliRunner()
     listed = runner.invoke(app, ["reproduce", "--list"])
     assert listed.exit_code == 0 and all(name in listed.output for name in CLAIMS)
+    starts = [line.index(CLAIMS[line.split()[0]].title) for line in listed.output.splitlines()]
+    assert len(set(starts)) == 1  # titles stand below each other, however long a source is
     as_json = json.loads(runner.invoke(app, ["reproduce", "--list", "--json"]).output)
     assert [claim["name"] for claim in as_json["claims"]] == list(CLAIMS)
     call = ["reproduce", "toy", "--quick", "--out", str(tmp_path / "o"), "--jobs", "1", "--json"]

@@ -258,3 +258,10 @@ def test_public_facts_choose_it_for_few_columns_and_squared_loss_alone():
     assert not few_columns(Facts(**{**few.__dict__, "loss": get_loss("huber")}))
     assert isinstance(AutoRegression().resolve(few), SufficientStatistics)
     assert type(AutoRegression().resolve(FACTS)) is DPGD
+
+
+@pytest.mark.parametrize("asked", [{"blanks": True}, {"split": 1}])
+def test_what_a_second_moment_cannot_honour_is_refused_and_not_ignored(asked):
+    rows = as_rows(np.eye(3), bound=1.0)
+    with pytest.raises(InputError, match="every row, and whole rows"):
+        Moments(rows, np.zeros((3, 1)), get_loss("squared"), **asked)

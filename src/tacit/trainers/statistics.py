@@ -52,6 +52,8 @@ class Moments:
             raise MissingBound(
                 "the second moment", "rows with a bound, e.g. after ClipNorm(radius)"
             )
+        if blanks or split is not None:  # stages that blank rows drift, and are refused before
+            raise InputError("second moments count every row, and whole rows")
         self.rows, self.targets, self.shift = rows, np.asarray(targets, dtype=np.float64), shift
         self.intercept, self.strict = float(intercept), arithmetic == "strict"
         self.n, self.d = rows.n, rows.d + bool(intercept)
