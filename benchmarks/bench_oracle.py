@@ -131,6 +131,7 @@ class Trial:
         for by_steps in groups.values():
             first = plans[next(iter(by_steps.values()))[0]]
             seen = first.prepare(as_rows(self.rows), Key.from_seed(seed))
+            first = first.settled(seen)
             engine = first.engine(seen, self._targets())
             engine.threads = 1
             chunks = apply_stages(as_rows(self.data.test_rows), seen.fitted).chunks()
@@ -141,7 +142,7 @@ class Trial:
                     key = Key.from_seed((seed + 1) * 10**6 + some[0])
                     weights = train_together(
                         engine,
-                        [plans[i].trainer for i in some],
+                        [plans[i].settled(seen).trainer for i in some],
                         [plans[i].noise_multiplier for i in some],
                         first.facts,
                         key,

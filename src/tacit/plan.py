@@ -49,7 +49,7 @@ from tacit.trainers.arrays import ArrayEngine, require_device
 from tacit.trainers.auto import Facts, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
 from tacit.trainers.movement import TARGET, Movement
 from tacit.trainers.statistics import Moments
 
@@ -174,6 +174,7 @@ class Plan:
             drift,
             loss=self.loss,
             limit=None if last is None else last.bound,
+            lean=_lean(stages, noise, way),
         )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
@@ -396,15 +397,35 @@ class CalibratedPlan:
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         seen = self.prepare(rows, key, assumptions=assumptions, progress=progress, entry=entry)
-        engine, facts = self.engine(seen, targets), self.facts_for(seen)
-        how: dict[str, Any] = {"progress": progress, "moves": self.moves}
-        how["start"] = self.weights(start, seen)
+        plan = self.settled(seen)
+        engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
+        how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
+        how["start"] = plan.weights(start, seen)
         if watch is None:
-            weights = self.trainer.train(engine, self.noise_multiplier, facts, key, **how)
+            weights = plan.trainer.train(engine, plan.noise_multiplier, facts, key, **how)
         else:  # what DPGD and DPSGD do, in sight
-            alone = [self.trainer], [self.noise_multiplier]
+            alone = [plan.trainer], [plan.noise_multiplier]
             weights = train_together(engine, *alone, facts, key, **how, watch=watch)[0]
-        return self.conclude(seen, weights, key, assumptions=assumptions, entry=entry)
+        return plan.conclude(seen, weights, key, assumptions=assumptions, entry=entry)
+
+    def settled(self, prepared: Prepared) -> CalibratedPlan:
+        """The same plan with settings for rows as long as stages have shown them to be.
+
+        Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
+        the user is chosen again for that length, by the mean that was released, with its noise:
+        that is post-processing. Nothing changes that was counted: noise is in clips. A given size
+        of the constant feature is in units of the norm that was promised, so all stays as it is.
+        """
+        facts, told = self.facts, self.plan.trainer
+        follows = told.follows and is_auto(told.bias) and self.moves is None
+        if not follows or facts.task != "classification":
+            return self
+        length = chain.walk(prepared.fitted, facts.size, self.columns).typical
+        facts = replace(facts, bound=length)
+        trainer = replace(told, steps=self.trainer.steps).resolve(facts)
+        if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
+            return self
+        return replace(self, facts=facts, trainer=trainer)
 
     def prepare(
         self,
@@ -779,6 +800,14 @@ class Fit:
 
 def _in_range(targets: np.ndarray) -> np.ndarray:
     return np.clip(targets, -TARGET, TARGET)
+
+
+def _lean(stages: Sequence[Stage], noise: Mapping[int, float], way: chain.Way) -> float:
+    """How far noise leaves the rows from the origin that are centred at last."""
+    last = len(stages) - 1
+    if last not in noise or not isinstance(stages[last], PrivateCenter):
+        return 0.0
+    return math.sqrt(way.d) * noise[last] * way.typical / way.size
 
 
 def _share(stage: Stage) -> float:

@@ -389,13 +389,17 @@ class CalibratedSearch:
                 best = found
         assert best is not None
         setting = picks[best.trial]
-        fit = self.winner(setting).conclude(
-            best.prepared,
-            best.weights,
-            key,
-            assumptions=assumptions,
-            entry=entry,
-            created=began,
+        fit = (
+            self.winner(setting)
+            .settled(best.prepared)
+            .conclude(
+                best.prepared,
+                best.weights,
+                key,
+                assumptions=assumptions,
+                entry=entry,
+                created=began,
+            )
         )
         if entry is not None:
             entry.settle("model", fit.certificate.digest)
@@ -416,8 +420,10 @@ class CalibratedSearch:
             prepared = first.prepare(rows, own)
             labels, begin = targets(first.plan.loss), start(first.plan.loss)
             engine, made = None, None
-            for number, group in enumerate(_groups(trials, [self.plans[j] for j in picks])):
-                plans = [self.plans[picks[trial]] for trial in group]
+            settled = {j: self.plans[j].settled(prepared) for j in {picks[i] for i in trials}}
+            each_own = {trial: settled[picks[trial]] for trial in trials}
+            for number, group in enumerate(_groups(trials, each_own)):
+                plans = [each_own[trial] for trial in group]
                 wanted = _engine_of(plans[0])
                 if engine is None or wanted != made:
                     engine, made = plans[0].engine(prepared, labels), wanted
@@ -508,7 +514,7 @@ def _engine_of(plan: CalibratedPlan) -> tuple[float, int | None]:
     return plan.bias, plan.trainer.split(plan.facts)
 
 
-def _groups(trials: Sequence[int], plans: Sequence[CalibratedPlan]) -> list[list[int]]:
+def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[list[int]]:
     """Trials that can be trained in one product, by engine; ``plans`` has each trial's own.
 
     Steps on samples stay alone: trials must draw their rows independently of each other.

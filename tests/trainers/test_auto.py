@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.trainers.auto import BALANCE, Facts, suggest
+from tacit.trainers.auto import BALANCE, MOST_BIAS, Facts, suggest
 
-BALANCED = BALANCE["classification"]
+BALANCED = BALANCE["two classes"]
 
 
 def facts_of(signal, task="classification", bound=1.0, **more):
@@ -36,7 +36,7 @@ def test_the_length_of_rows_changes_nothing_but_units(bound):
 
 def test_where_rows_say_little_a_run_goes_as_far_as_it_would_with_more_of_them():
     ways = []
-    for signal in (80, 100, 150):
+    for signal in (60, 100, 150):
         noise = noise_left(facts_of(signal))
         assert BALANCED.noise < noise < BALANCED.most
         ways.append(noise * signal)
@@ -60,4 +60,15 @@ def test_steps_stay_stable_however_much_rows_say():
 
 
 def test_rows_that_drift_are_left_less_noise():
-    assert noise_left(facts_of(1000, drift=0.5)) < BALANCED.noise / BALANCED.drifting
+    assert noise_left(facts_of(1000, drift=0.5)) < BALANCE["drift"].noise < BALANCED.noise
+
+
+def test_many_classes_have_constants_of_their_own():
+    found = suggest(Facts(1000, 20, 5, 1.0, 1.0), {})
+    assert found["clip"] == BALANCE["classes"].clip != BALANCED.clip
+
+
+def test_the_constant_outweighs_what_noise_left_of_the_mean():
+    biases = [suggest(facts_of(1000, lean=lean), {})["bias"] for lean in (0.0, 0.01, 0.05, 9.0)]
+    assert biases == [BALANCED.bias, BALANCED.bias, BALANCED.upright * 0.05, MOST_BIAS]
+    assert suggest(facts_of(1000, lean=0.1, bound=2.0), {})["bias"] == biases[2]  # in row bounds

@@ -179,6 +179,7 @@ def _fits(
     )
     key = Key.from_seed(seeds[0])
     seen = ready.prepare(as_rows(rows.X), key)
+    ready = ready.settled(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
     engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
     rates = [factor * ready.trainer.learning_rate for factor in factors for _ in seeds]

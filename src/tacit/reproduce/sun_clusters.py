@@ -45,20 +45,21 @@ def _excess(
     plan: CalibratedPlan, far: float, seed: int, trainers: Sequence[GradientTrainer] = ()
 ) -> np.ndarray:
     """Hinge loss of every trainer on D′ and on D″, whose labels are exchanged; the best have 0."""
-    trainers = trainers or [plan.trainer]
-    found = np.empty((len(trainers), 2))
+    found = np.empty((len(trainers) or 1, 2))
     for flipped in (False, True):
         made = two_clusters(N, far, flipped=flipped)
         assert made.labels is not None
         rows, signs = as_rows(made.rows), 2.0 * made.labels - 1
         key = Key.from_seed(2 * seed + flipped)
         seen = plan.prepare(rows, key)
-        noise = [plan.noise_multiplier] * len(trainers)
-        engine = plan.engine(seen, signs[:, None])
+        settled = plan.settled(seen)
+        tried = trainers or [settled.trainer]
+        noise = [plan.noise_multiplier] * len(tried)
+        engine = settled.engine(seen, signs[:, None])
         for i, theta in enumerate(
-            train_together(engine, trainers, noise, plan.facts_for(seen), key)
+            train_together(engine, tried, noise, settled.facts_for(seen), key)
         ):
-            fit = plan.conclude(seen, theta, key)
+            fit = settled.conclude(seen, theta, key)
             shown = np.asarray(apply_stages(rows, fit.stages).collect())
             scores = (shown @ fit.coef.T + fit.intercept)[:, 0]
             found[i, int(flipped)] = np.maximum(1 - signs * scores, 0).mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,6 +20,7 @@ __all__ = ["PrivateCenter"]
 
 
 METHODS = ("gaussian", "instance-optimal")
+SHORTEST = 0.05  # of a typical row around the mean, in bounds: closer, noise hides it
 
 
 @dataclass
@@ -77,7 +79,11 @@ class PrivateCenter(PrivateStage):
         return (radius + length) * (1 + 1e-12)
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
-        return radius  # centred rows are seldom longer than they were
+        """Of rows of that norm with mean m, √(R² − |m|²) in the mean square."""
+        if radius is None or not hasattr(self, "mean_"):
+            return radius  # centred rows are seldom longer than they were
+        left = 1 - float(self.mean_ @ self.mean_) / radius**2
+        return radius * math.sqrt(max(left, SHORTEST**2))
 
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0  # the mean is public by then

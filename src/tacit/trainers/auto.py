@@ -27,7 +27,7 @@ class Facts:
     outputs : int
         Columns of scores: 1, or the number of classes.
     bound : float
-        Norm bound of those rows.
+        Norm of a typical one of those rows.
     mu : float
         The Gaussian budget left for training (Gaussian DP's μ), per unit of
         sensitivity under the plan's relation.
@@ -42,7 +42,9 @@ class Facts:
     loss : Loss, optional
         What is minimised, for settings that follow from its constants.
     limit : float, optional
-        Norm that no row exceeds; ``bound`` is that of a typical row.
+        Norm that no row exceeds.
+    lean : float
+        How far from the origin a mean that was subtracted with its noise leaves all rows.
     """
 
     size: int
@@ -57,6 +59,7 @@ class Facts:
     scales: tuple[float, ...] = ()
     loss: Loss | None = None
     limit: float | None = None
+    lean: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,15 @@ class Balance:
         Largest first rate, in squared row bounds.
     bias : float
         Size of the constant feature, in row bounds.
+    upright : float
+        The same in leans, at least, up to `MOST_BIAS`: where one class is rare, nearly all
+        gradients push scores one way, and what noise has left of the mean is a way that they
+        must not take.
     least : float
         Score that rows which all said the same would reach, at least: where there are few of
         them for the budget, a run has more noise rather than get nowhere.
     most : float
         Noise beyond which that is no use.
-    drifting : float
-        What the noise is divided by where rows drift.
     """
 
     noise: float
@@ -92,20 +97,30 @@ class Balance:
     room: float = math.inf
     rate: float = math.inf
     bias: float = BIAS
+    upright: float = 0.0
     least: float = 0.0
     most: float = math.inf
-    drifting: float = 3.0
 
 
 # Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
 # their noise must be small, and squared errors bound the rate by two over the squared norm. A
 # clip pulls predictions from means towards medians: that is worth its noise only while there is
 # much of it. The mean of the targets may be far from the middle of their bounds, which is where
-# descent begins, and the intercept has all that way to go (docs/decisions/0029).
+# descent begins, and the intercept has all that way to go (docs/decisions/0029). Of two classes
+# the order of the scores suffers from a small clip, of many the choice does from a large one
+# (docs/decisions/0032). Rows that drift make noise grow with the weights.
 BALANCE = {
-    "classification": Balance(noise=2.3, reach=48.0, clip=0.1, least=400.0, most=6.4, drifting=2.2),
+    "two classes": Balance(
+        noise=1.1, reach=48.0, clip=0.4, bias=0.15, upright=4.0, least=200.0, most=4.0
+    ),
+    "classes": Balance(noise=1.4, reach=48.0, clip=0.1, bias=0.15, least=200.0, most=4.0),
+    "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
     "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
+    "regression with drift": Balance(
+        noise=0.08, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
+    ),
 }
+MOST_BIAS = 0.3
 
 
 # What all rows together can say in a score, in units of its noise: below the first of these,
@@ -140,7 +155,7 @@ def outlook(signal: float, size: int, classes: int) -> str:
 
 
 def suggest(
-    facts: Facts, given: Mapping[str, Any], balances: Mapping[str, Balance] = BALANCE
+    facts: Facts, given: Mapping[str, Any], balance: Balance | None = None
 ) -> dict[str, Any]:
     """A value for every setting, those in ``given`` kept and taken into account.
 
@@ -155,7 +170,7 @@ def suggest(
     noise on steps that hardly move; beyond that, and where errors pull weights
     back from wherever noise has brought them, the last quarter cools down.
     """
-    balance = balances[facts.task]
+    balance = balance or BALANCE[_kind(facts)]
     momentum = float(given.get("momentum", 0.9))
     grown = max(1.0, facts.size * facts.mu / balance.room) ** (1 / 3)
     least = balance.clip * grown * facts.bound
@@ -163,15 +178,13 @@ def suggest(
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.
     clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
-    mu, noise = facts.mu, balance.noise
-    if facts.drift:
-        mu, noise = mu / (1 + 1.5 * facts.drift / clip), noise / balance.drifting
-    else:
-        noise = max(noise, min(balance.most, balance.least / (mu * facts.size)))
+    mu = facts.mu / (1 + 1.5 * facts.drift / clip)
+    noise = max(balance.noise, min(balance.most, balance.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     reach = min(balance.reach, balance.rate * clip / facts.bound)
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
     limited = travel / steps <= balance.reach and math.isinf(balance.rate)
+    upright = min(MOST_BIAS, balance.upright * facts.lean / facts.bound)
     return {
         "steps": steps,
         "momentum": momentum,
@@ -179,7 +192,16 @@ def suggest(
         "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
         "average": "last",
         "schedule": "constant" if limited else "late",
-        "bias": balance.bias,
+        "bias": max(balance.bias, upright),
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }
+
+
+def _kind(facts: Facts) -> str:
+    """Which constants are for them."""
+    if facts.task == "regression":
+        return "regression with drift" if facts.drift else "regression"
+    if facts.drift:
+        return "drift"
+    return "two classes" if facts.outputs == 1 else "classes"

@@ -113,6 +113,14 @@ class GradientTrainer:
         filled = self.suggest(facts, given)
         return replace(self, **{k: filled[k] for k, v in asdict(self).items() if is_auto(v)})
 
+    @property
+    def follows(self) -> bool:
+        """Whether its settings are chosen again once stages have shown how long rows are.
+
+        Only where its event does not depend on them: clip, rate and the size of the constant.
+        """
+        return False
+
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay."""
         return suggest(facts, given)
@@ -300,6 +308,10 @@ class DPGD(GradientTrainer):
     norm: float | None = None
     rank: int | None = None
 
+    @property
+    def follows(self) -> bool:
+        return type(self) is DPGD and self.norm is None
+
     def check(self, facts: Facts) -> None:
         super().check(facts)
         self._check("norm", lambda v: v is None or is_positive(v), "a positive number or None")
@@ -353,6 +365,10 @@ class DPSGD(GradientTrainer):
     """
 
     batch_size: OrAuto = "auto"
+
+    @property
+    def follows(self) -> bool:
+        return type(self) is DPSGD
 
     def check(self, facts: Facts) -> None:
         super().check(facts)

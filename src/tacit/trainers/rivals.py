@@ -152,4 +152,4 @@ class DPRAFT(GradientTrainer):
     schedule: OrAuto = "constant"
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        return suggest(facts, given, PROBE)
+        return suggest(facts, given, PROBE[facts.task])

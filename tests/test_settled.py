@@ -1,0 +1,118 @@
+"""Settings for rows as long as a released mean shows them to be: units change, costs do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit.data.rows import as_rows
+from tacit.mechanisms.noise import Key
+from tacit.models import load, save
+from tacit.stages import Normalize, PrivateCenter, SoftPCA
+from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.trainers.auto import BALANCE
+
+RNG = np.random.default_rng(0)
+N, D = 5000, 6
+#: Rows that point nearly the same way, so that they are short around their mean.
+NEAR = np.array([5.0, 0, 0, 0, 0, 0]) + RNG.normal(size=(N, D))
+SIGNS = (NEAR[:, 1] > 0).astype(int)
+
+
+def fitted(**given):
+    return DPLinearClassifier(4.0, 1e-6, random_state=1, **given).fit(NEAR, SIGNS)
+
+
+def planned(model):
+    """What was calibrated before a row was read."""
+    plan = model._plan(model._loss_of(2), as_rows(NEAR))
+    return plan.calibrate(size=N, columns=D, classes=2)
+
+
+def test_a_typical_row_is_as_long_as_the_mean_leaves_it():
+    rows = NEAR / np.linalg.norm(NEAR, axis=1, keepdims=True)
+    stage = PrivateCenter()
+    assert stage.typical(1.0, D) == 1.0
+    stage.mean_ = rows.mean(axis=0)
+    spread = np.sqrt(((rows - stage.mean_) ** 2).sum(axis=1).mean())
+    assert stage.typical(1.0, D) == pytest.approx(spread)
+    stage.mean_ = rows[0]  # on the sphere, whatever rounding makes of it
+    assert 0 < stage.typical(1.0, D) < 0.06
+
+
+@pytest.mark.parametrize("trainer", [DPGD(), DPSGD(batch_size=500)])
+def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
+    model = fitted(trainer=trainer)
+    plan, at_first = model.plan_, planned(model)
+    length = plan.facts.bound
+    rows = NEAR / np.linalg.norm(NEAR, axis=1, keepdims=True)
+    spread = np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
+    assert length == pytest.approx(spread, rel=0.02)
+    assert length < 0.6
+    assert plan.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert plan.trainer.learning_rate == pytest.approx(at_first.trainer.learning_rate / length**2)
+    assert plan.bias == pytest.approx(plan.trainer.bias * length)
+    assert plan.spent == at_first.spent  # nothing that was counted has changed
+    assert plan.noise_multiplier == at_first.noise_multiplier
+    before = at_first.certify(Key.from_seed(0), at_first.plan.stages)
+    assert model.certificate_.events == before.events
+
+
+def test_no_private_row_is_looked_at_for_it():
+    plan = planned(DPLinearClassifier(1.0, 1e-6))
+    seen = plan.prepare(as_rows(NEAR), Key.from_seed(1))
+    assert plan.settled(replace(seen, rows=None)).trainer == plan.settled(seen).trainer
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"trainer": DPGD(bias=0.1)},  # in units of the norm that was promised
+        {"trainer": DPGD(norm=3.0)},  # by a theorem about that norm
+        {"trainer": LocalDPGD(), "stages": [Normalize()]},
+        {"stages": [Normalize(), SoftPCA(strength=0.5)]},  # where clips are part of the account
+        {"stages": [Normalize(), PrivateCenter(), Normalize()]},
+        {"trainer": DPGD(clip=0.3, learning_rate=2.0, bias=0.2)},
+    ],
+)
+def test_what_was_given_or_counted_stays(given):
+    model = fitted(**given)
+    at_first = planned(model)
+    assert model.plan_.trainer == at_first.trainer
+    assert model.plan_.bias == at_first.bias
+
+
+def test_a_given_clip_is_kept_and_the_rate_follows_it():
+    model = fitted(trainer=DPGD(clip=0.3))
+    at_first = planned(model)
+    assert model.plan_.trainer.clip == 0.3
+    assert model.plan_.trainer.learning_rate > at_first.trainer.learning_rate
+
+
+def test_numbers_keep_their_settings():
+    model = DPLinearRegressor(4.0, 1e-6, target_bounds=(-3, 3), trainer=DPGD(), random_state=1)
+    plan = model.fit(NEAR, NEAR[:, 1]).plan_
+    assert plan.facts.bound == 1.0
+
+
+def test_searches_try_what_fits_would_do():
+    search = DPSearchCV(
+        DPLinearClassifier(4.0, 1e-6, random_state=1), {"trainer__momentum": [0.8, 0.9]}
+    ).fit(NEAR, SIGNS)
+    best = search.best_estimator_
+    length = best.plan_.facts.bound
+    assert best.plan_.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert length < 0.6
+    assert np.mean(search.predict(NEAR) == SIGNS) > 0.9
+
+
+def test_the_certificate_and_the_saved_model_say_what_ran(tmp_path):
+    model = fitted()
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert np.array_equal(again.decision_function(NEAR), model.decision_function(NEAR))
+    said = model.certificate_.plan["trainer"]["parameters"]
+    assert said["clip"] == model.plan_.trainer.clip < 0.3
