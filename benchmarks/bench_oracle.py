@@ -130,9 +130,9 @@ class Trial:
         found = np.empty((len(trainers), 2))
         for by_steps in groups.values():
             first = plans[next(iter(by_steps.values()))[0]]
-            seen = first.prepare(as_rows(self.rows), Key.from_seed(seed))
-            first = first.settled(seen)
-            engine = first.engine(seen, self._targets())
+            seen = self.lessened(first).prepare(as_rows(self.rows), Key.from_seed(seed))
+            settled = self.lessened(first.settled(seen))
+            engine = settled.engine(seen, self._targets())
             engine.threads = 1
             chunks = apply_stages(as_rows(self.data.test_rows), seen.fitted).chunks()
             test = np.vstack([np.asarray(chunk, dtype=np.float32) for _, chunk in chunks])
@@ -143,12 +143,12 @@ class Trial:
                     weights = train_together(
                         engine,
                         [plans[i].settled(seen).trainer for i in some],
-                        [plans[i].noise_multiplier for i in some],
-                        first.facts,
+                        [self.lessened(plans[i]).noise_multiplier for i in some],
+                        settled.facts,
                         key,
                     ).astype(np.float32)
                     for place, each in zip(some, weights, strict=True):
-                        scores = test @ each[:-1] + np.float32(first.bias) * each[-1]
+                        scores = test @ each[:-1] + np.float32(settled.bias) * each[-1]
                         found[place] = judge(scores, self.data.test_labels)
         return found
 
@@ -156,11 +156,14 @@ class Trial:
         return self.loss.targets(self.labels, outputs=self.loss.outputs(self.data.classes))
 
     def calibrated(self, trainer: DPGD) -> CalibratedPlan:
-        """The plan that an estimator would make for all rows, with the noise of these."""
+        """The plan that an estimator would make for all rows."""
         model = DPLinearClassifier(self.epsilon, DELTA, trainer=trainer, arithmetic="fast")
-        plan = model._plan(self.loss, as_rows(self.rows)).calibrate(
+        return model._plan(self.loss, as_rows(self.rows)).calibrate(
             size=len(self.data.rows), columns=self.rows.shape[1], classes=self.data.classes
         )
+
+    def lessened(self, plan: CalibratedPlan) -> CalibratedPlan:
+        """The same settings, with the noise of these rows."""
         return replace(
             plan,
             noise_multiplier=plan.noise_multiplier * self.part,

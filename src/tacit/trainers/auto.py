@@ -111,7 +111,7 @@ class Balance:
 # (docs/decisions/0032). Rows that drift make noise grow with the weights.
 BALANCE = {
     "two classes": Balance(
-        noise=1.1, reach=48.0, clip=0.4, bias=0.15, upright=4.0, least=200.0, most=4.0
+        noise=0.8, reach=48.0, clip=0.5, bias=0.15, upright=4.0, least=200.0, most=4.0
     ),
     "classes": Balance(noise=1.4, reach=48.0, clip=0.1, bias=0.15, least=200.0, most=4.0),
     "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
