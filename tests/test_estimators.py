@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -506,14 +507,22 @@ def test_the_number_of_rows_can_stay_private(task):
     assert "the normaliser 500 was chosen" in text
     assert f" {N}," not in text
     fewer = make(neighbors="add_or_remove_one", size=500).fit(X[:300], target[:300])
-    assert fewer.plan_ == model.plan_
+    assert counted(fewer.plan_) == counted(model.plan_)
 
 
 def test_the_plan_depends_on_public_facts_only(task):
     make, target = task
     model = make().fit(X, target)
     other = make().fit(1e6 * RNG.random((N, D)), target[::-1])
-    assert other.plan_ == model.plan_
+    assert counted(other.plan_) == counted(model.plan_)
+
+
+def counted(plan):
+    """All of a plan but what follows the length of centred rows, by the mean that was released."""
+    follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1}
+    return replace(
+        plan, facts=replace(plan.facts, bound=1.0), trainer=replace(plan.trainer, **follows)
+    )
 
 
 # Tables

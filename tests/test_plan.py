@@ -187,12 +187,13 @@ def test_every_draw_is_in_the_certificate(draws, neighbors, trainer, monkeypatch
     add_noise = gradient._add_noise
 
     def recorded(total, *rest):
-        spacings.append(float(total.lattice[0]) / float(calibrated.trainer.clip))
+        spacings.append(float(total.lattice[0]))
         return add_noise(total, *rest)
 
     monkeypatch.setattr(gradient, "_add_noise", recorded)
     calibrated = fixed(Normalize(), PrivateCenter(), trainer=trainer, neighbors=neighbors)
-    certificate = run(calibrated).certificate
+    fit = run(calibrated)
+    certificate, clip = fit.certificate, float(fit.plan.trainer.clip)
     center, training = (expense.event for expense in certificate.events)
     assert [expense.stage for expense in certificate.events] == ["PrivateCenter", trainer.name]
     assert center.count == 1 and training.count == 7
@@ -203,8 +204,8 @@ def test_every_draw_is_in_the_certificate(draws, neighbors, trainer, monkeypatch
     assert sigma * 2.0**-BITS == pytest.approx(center.noise_multiplier, rel=1e-6)
     for (sigma, count), spacing in zip(steps, spacings, strict=True):
         assert count == D + 1
-        assert sigma * spacing == pytest.approx(training.noise_multiplier, rel=1e-4)
-        assert sigma * spacing >= training.noise_multiplier
+        assert sigma * spacing / clip == pytest.approx(training.noise_multiplier, rel=1e-4)
+        assert sigma * spacing / clip >= training.noise_multiplier
 
 
 def test_batches_are_drawn_as_they_were_counted(monkeypatch):
@@ -373,11 +374,19 @@ def test_every_plan_explains_itself(calibrated):
     assert json.dumps(calibrated.to_dict())
 
 
+def counted(plan):
+    """All of a plan but what follows the length of centred rows."""
+    follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1}
+    return replace(
+        plan, facts=replace(plan.facts, bound=1.0), trainer=replace(plan.trainer, **follows)
+    )
+
+
 def test_every_plan_runs(calibrated):
     of_table = isinstance(calibrated.plan.stages[0], Encode)
     rows = as_rows(as_table({f"c{i}": X[:, i] for i in range(D)}) if of_table else X)
     fit = run(calibrated, rows)
-    assert fit.plan is calibrated
+    assert counted(fit.plan) == counted(calibrated)
     assert np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()
     scores = apply_stages(rows, fit.stages).collect() @ fit.coef.T + fit.intercept
     assert scores.shape == (N, calibrated.facts.outputs)

@@ -421,6 +421,8 @@ class CalibratedPlan:
         if not follows or facts.task != "classification":
             return self
         length = chain.walk(prepared.fitted, facts.size, self.columns).typical
+        if length == facts.bound:
+            return self
         facts = replace(facts, bound=length)
         trainer = replace(told, steps=self.trainer.steps).resolve(facts)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
