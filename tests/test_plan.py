@@ -378,7 +378,9 @@ def counted(plan):
     """All of a plan but what follows the length of centred rows."""
     follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1}
     return replace(
-        plan, facts=replace(plan.facts, bound=1.0), trainer=replace(plan.trainer, **follows)
+        plan,
+        facts=replace(plan.facts, bound=1.0, settled=False),
+        trainer=replace(plan.trainer, **follows),
     )
 
 

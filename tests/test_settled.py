@@ -116,3 +116,15 @@ def test_the_certificate_and_the_saved_model_say_what_ran(tmp_path):
     assert np.array_equal(again.decision_function(NEAR), model.decision_function(NEAR))
     said = model.certificate_.plan["trainer"]["parameters"]
     assert said["clip"] == model.plan_.trainer.clip < 0.3
+
+
+def test_a_plan_says_why():
+    model = fitted()
+    before, after = planned(model).explain(), model.plan_.explain()
+    assert "norm 1, and less once a mean is released" in before
+    assert f"norm {model.plan_.facts.bound:.3g}, as the released mean shows it" in after
+    for text in (before, after):
+        assert "The clip is 0.5 of such a row, the constant feature 0.15" in text
+        assert "leave noise of 0.8 in its score" in text
+    given = DPGD(steps=5, learning_rate=1.0, clip=1.0, momentum=0.0, bias=0.1)
+    assert "all of them were given" in fitted(trainer=given).plan_.explain()

@@ -46,7 +46,7 @@ from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.arrays import ArrayEngine, require_device
-from tacit.trainers.auto import Facts, outlook
+from tacit.trainers.auto import Facts, noise_left, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
@@ -423,7 +423,7 @@ class CalibratedPlan:
         length = chain.walk(prepared.fitted, facts.size, self.columns).typical
         if length == facts.bound:
             return self
-        facts = replace(facts, bound=length)
+        facts = replace(facts, bound=length, settled=True)
         trainer = replace(told, steps=self.trainer.steps).resolve(facts)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
             return self
@@ -726,6 +726,7 @@ class CalibratedPlan:
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
         lines += trainer.explain(self.noise_multiplier, facts)
+        lines += [self._why()] if plan.trainer.follows and self.moves is None else []
         if self.search is not None:
             lines.append(
                 f"Chosen by private trials from {self.search['settings']} settings; about "
@@ -748,6 +749,28 @@ class CalibratedPlan:
             )
         lines += [f"Outlook: {self.outlook}"] if self.outlook else []
         return "\n".join(lines)
+
+    def _why(self) -> str:
+        """What the settings are chosen for, in words."""
+        facts, trainer, told = self.facts, self.trainer, self.plan.trainer
+        names = ("steps", "learning_rate", "clip", "momentum", "bias")
+        if not any(is_auto(getattr(told, name)) for name in names):
+            return "Settings: all of them were given."
+        if not facts.lean:
+            length = "as the stages leave it"
+        elif facts.settled:
+            length = "as the released mean shows it"
+        else:
+            length = "and less once a mean is released"
+        left = noise_left(trainer, facts)
+        constant = f", the constant feature {float(trainer.bias):.3g}" * self.plan.fit_intercept
+        return (
+            f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
+            f"the noise. A typical row has norm {facts.bound:.3g}, {length}. The clip is "
+            f"{float(trainer.clip) / facts.bound:.2g} of such a row{constant}. Rate and steps are "
+            f"to leave noise of {left:.2g} in its score: more would drown what rows say, less "
+            "would stop before they have said it."
+        )
 
     def inflation(self, norm: float) -> float:
         """How many times more noise drift asks for, at weights of that norm."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.losses import Loss
 
-__all__ = ["BIAS", "Facts", "outlook", "suggest"]
+__all__ = ["BIAS", "Facts", "noise_left", "outlook", "suggest"]
 
 BIAS = 0.1  # size of the constant feature, in row bounds
 
@@ -45,6 +45,8 @@ class Facts:
         Norm that no row exceeds.
     lean : float
         How far from the origin a mean that was subtracted with its noise leaves all rows.
+    settled : bool
+        Whether ``bound`` is what a released mean shows.
     """
 
     size: int
@@ -60,6 +62,7 @@ class Facts:
     loss: Loss | None = None
     limit: float | None = None
     lean: float = 0.0
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,12 @@ def outlook(signal: float, size: int, classes: int) -> str:
         f"all of them said the same, so this model {chance} do better than {guess} every time. "
         f"About {more:.2g} times as many rows, or a budget as many times as large, would change it."
     )
+
+
+def noise_left(trainer: Any, facts: Facts) -> float:
+    """What a run leaves in the score of a row as long as the bound, if its rate is constant."""
+    way = float(trainer.learning_rate) * float(trainer.clip) * facts.bound * int(trainer.steps)
+    return way / ((1 - float(trainer.momentum)) * facts.mu * facts.size)
 
 
 def suggest(
