@@ -1,7 +1,7 @@
 """Test accuracy beside diffprivlib, Opacus and bare DP-SGD: same rows, same ε and δ, no tuning.
 
     python benchmarks/bench_field.py [--data adult ...] [--epsilon 0.1 0.5 1] [--rows N]
-                                     [--seeds 3] [--cache FILE] [--json]
+                                     [--seeds 10] [--cache FILE] [--json]
 
 Everybody gets the same rows, a few thousand of them, within public bounds of their columns:
 numbers to [-1, 1], categories to 0 and 1, pixels and features to [0, 1]. What each does with them
@@ -306,6 +306,7 @@ class Comparison:
                     if key != "seconds"
                 }
                 found[method]["spread"] = float(np.std([run[by] for run in kept]))
+                found[method]["runs"] = len(kept)
         rivals = {name: score[by] for name, score in found.items() if name != OURS}
         if OURS not in found or not rivals:
             return None
@@ -345,7 +346,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
     parser.add_argument("--rows", type=int, default=None, help="at most, for every data set")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--cached", action="store_true", help="only fits that the cache has")
     parser.add_argument("--json", action="store_true")

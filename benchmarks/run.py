@@ -9,6 +9,7 @@ it said before. Ratios are measured within a section's run; absolute times depen
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -19,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bench_field import METHODS, OURS, verdict
 from growth_picture import picture
 
 HERE = Path(__file__).resolve().parent
@@ -512,9 +514,36 @@ def field() -> list[str]:
         ),
         "",
         outcome(found, 1),
+        "",
+        *whole_sets(found),
     ]
     insert("field", lines)
     return lines
+
+
+def whole_sets(found: list[dict[str, Any]]) -> list[str]:
+    """Every data set as one: means over its budgets, and who is ahead."""
+    rows, judged = [], []
+    for data in dict.fromkeys(r["data"] for r in found):
+        some = [r for r in found if r["data"] == data]
+        by = some[0]["by"]
+        methods = [m for m in some[0]["scores"] if all(m in r["scores"] for r in some)]
+        mean = {m: sum(r["scores"][m][by] for r in some) / len(some) for m in methods}
+        rival = max((m for m in methods if m != OURS), key=mean.__getitem__)
+        pair = [r["scores"][m] for r in some for m in (OURS, rival)]
+        error = math.sqrt(sum(s["spread"] ** 2 / max(s["runs"] - 1, 1) for s in pair)) / len(some)
+        lead = mean[OURS] - mean[rival]
+        judged.append(verdict(lead, error))
+        said = f"{judged[-1]}: {lead:+.2f} ± {error:.2f} to {rival}"
+        rows.append((data, *(f"{mean[m]:.1f}" if m in mean else "–" for m in METHODS), said))
+    ahead = sum(word == "ahead" for word in judged)
+    return [
+        "Every data set as one, by the means over its budgets:",
+        "",
+        *table(("data", *METHODS, "Tacit is"), *rows),
+        "",
+        f"Ahead on {ahead} of {len(judged)} data sets.",
+    ]
 
 
 def regression() -> list[str]:
