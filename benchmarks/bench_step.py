@@ -52,6 +52,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     batches = [np.flatnonzero(rng.random(n) < options.batch / n) for _ in range(BATCHES)]
     narrow = rng.normal(size=(d, outputs)).astype(np.float32)
     residuals = rng.normal(size=(n, outputs)).astype(np.float32)
+    wide = rng.normal(size=(d, outputs * options.settings)).astype(np.float32)
+    many = rng.normal(size=(n, outputs * options.settings)).astype(np.float32)
     gathered = itertools.cycle([(rows[batch], residuals[batch]) for batch in batches])
     facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
     best: dict[str, float] = {}
@@ -59,8 +61,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     def record(name: str, seconds: float) -> None:
         best[name] = min(best.get(name, float("inf")), seconds)
 
-    def products(some: np.ndarray, multipliers: np.ndarray) -> object:
-        return some @ narrow, some.T @ multipliers
+    def products(some: np.ndarray, multipliers: np.ndarray, weights: np.ndarray = narrow) -> object:
+        return some @ weights, some.T @ multipliers
 
     def step(engine: Engine, trainer: GradientTrainer, settings: int = 1) -> float:
         """Shortest of the steps of one run, from the end of one to the end of the next."""
@@ -93,6 +95,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         with threadpool_limits(options.threads, user_api="blas"):
             record("bare full", shortest(lambda: products(rows, residuals), 4, clock))
             record("bare batch", shortest(lambda: products(*next(gathered)), 40, clock))
+            if options.settings > 1:
+                record("bare settings", shortest(lambda: products(rows, many, wide), 2, clock))
         for name, engine in engines.items():
             time.sleep(PAUSE)
             record(f"{name} full", step(engine, full))
@@ -107,7 +111,7 @@ def ratios(best: dict[str, float]) -> dict[str, float]:
     result = {}
     for name, seconds in best.items():
         arithmetic, kind = name.split()
-        if arithmetic == "bare":
+        if arithmetic == "bare" and kind != "settings":
             continue
         reference = f"{arithmetic} full" if kind == "settings" else f"bare {kind}"
         result[name] = seconds / best[reference]

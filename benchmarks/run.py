@@ -61,6 +61,8 @@ def number(ratios: dict[str, float], name: str) -> str:
 def step() -> list[str]:
     alone = run("bench_step.py", "--threads", "1", "--clock", "cpu")["ratio"]
     cores = run("bench_step.py")["ratio"] if idle() else {}
+    small = run("bench_step.py", "--outputs", "1", "--threads", "1", "--clock", "cpu")["ratio"]
+    together = [(which, f"{which} settings") for which in ("exact", "fast", "bare")]
     return [
         "Sampling, clipped sum, noise and update, relative to the bare float32 pair of matrix",
         "products on the same rows (60,000 × 784, 10 classes); shortest of many, one run.",
@@ -72,8 +74,17 @@ def step() -> list[str]:
             *((CASES[k], number(alone, k), number(cores, k), LIMITS[k]) for k in CASES),
         ),
         "",
-        f"16 settings trained together cost {alone['exact settings']:.1f} times one on one thread "
-        f"(float32: {alone['fast settings']:.1f}): `docs/speed.md` says why.",
+        "16 settings trained together, in times of one (bare: the products alone):",
+        "",
+        *table(
+            ("arithmetic", "two classes, one thread", "ten, one thread", "ten, all cores"),
+            *(
+                (which, number(small, key), number(alone, key), number(cores, key))
+                for which, key in together
+            ),
+        ),
+        "",
+        "`docs/speed.md` says what that depends on.",
     ]
 
 

@@ -129,9 +129,9 @@ TIGHT = {
     "private clip": ([ClipNorm(1.0), PrivateClip(0.6)], {"clip": 0.1}, 0.99),
     "private bounds": ([PrivateBounds(0.6)], {"clip": 0.1}, 0.99),
     "dp-pca": ("dp-pca", {}, 0.99),
-    "gep": ("gep", {}, 0.99),
-    "gep, unbalanced": ("gep", {"balance": 0.2, "columns": 6}, 0.99),
-    "adadps": ("adadps", {}, 0.99),
+    "gep": ("gep", {"clip": 0.1}, 0.99),
+    "gep, unbalanced": ("gep", {"balance": 0.2, "columns": 6, "clip": 0.1}, 0.99),
+    "adadps": ("adadps", {"clip": 0.1}, 0.99),
     "dp-raft": ("dp-raft", {}, 0.99),
     "dp-raft+pillar": ("dp-raft+pillar", {}, 0.99),
     "private scaling": ([ClipNorm(1.0), PrivateScale()], {}, 0.99),
@@ -225,7 +225,7 @@ def watched(stages, trainer=None, neighbors="replace_special"):
     plan = Plan(
         Budget(EPSILON, DELTA),
         tuple(stages),
-        trainer or DPGD(steps=2, learning_rate=0.1),
+        trainer or DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1),
         get_loss("logistic"),
         neighbors,
     )

@@ -22,11 +22,11 @@ DELTA = 1e-5
 #: What the audit is given. Without the bug it refutes none of these.
 AUDITED = {
     "less_noise": ("dp-gd", {"epsilon": 8.0}, 600),
-    "parts_counted_once": ("gep", {"epsilon": 8.0}, 600),
+    "parts_counted_once": ("gep", {"epsilon": 8.0, "clip": 0.1}, 600),
     "half_sensitivity": ("dp-gd", {"epsilon": 8.0, "neighbors": "replace_one"}, 200),
     "noise_divided": ("dpsgd-f", {"epsilon": 4.0, "size": 64}, 200),
     "forgotten_event": ([Normalize(), PrivateCenter(share=0.9)], {"epsilon": 8.0}, 1200),
-    "unclipped_rows": ("dp-gd", {"epsilon": 4.0}, 200),
+    "unclipped_rows": ("dp-gd", {"epsilon": 4.0, "clip": 0.1}, 200),
     "reused_noise": ("dp-gd", {"epsilon": 4.0, "clip": 0.5, "learning_rate": 10.0}, 200),
     "shuffled_batches": ("dpsgd", {"epsilon": 30.0, "batch_size": 4.0, "steps": 4}, 400),
 }

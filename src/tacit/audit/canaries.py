@@ -105,7 +105,8 @@ def one_run(
     if observe == "model":
         scores = _margins(fit, rows)
     else:
-        scores = _evidence(plan, tape, bare.fitted[-1], rows)
+        assert fit.plan is not None
+        scores = _evidence(fit.plan, tape, bare.fitted[-1], rows)
     mu = gaussian_mu(budget.epsilon, budget.delta)
     guesses = best_guesses(m, mu, delta=budget.delta, confidence=confidence)
     order = np.argsort(scores)

@@ -25,7 +25,7 @@ from tacit.audit.worlds import Pair, Table, targets
 from tacit.data.rows import as_rows
 from tacit.exceptions import TacitError, TestFailed
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Fit
+from tacit.plan import CalibratedPlan, Fit, Prepared
 from tacit.progress import Progress, silent
 
 __all__ = ["Bare", "Found", "Observe", "Subject", "distinguish", "processes", "separation", "worst"]
@@ -63,6 +63,11 @@ class Bare(CalibratedPlan):
         return bare
 
     fitted: ClassVar[list[Any]]  # stages as they were fitted, one entry a run
+
+    def settled(self, prepared: Prepared) -> CalibratedPlan:
+        found = super().settled(prepared)
+        object.__setattr__(found, "fitted", self.fitted)
+        return found
 
     def certify(self, key: Key, fitted: Sequence[Any], *_: Any, **__: Any) -> Any:
         self.fitted.append(fitted)

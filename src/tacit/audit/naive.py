@@ -107,7 +107,8 @@ class Naive:
 
     def plan(self, epsilon: float, delta: float) -> CalibratedPlan:
         """What it claims: training on rows of norm 1, one of which may be replaced."""
-        trainer = DPGD(steps=2, learning_rate=0.1)
+        # With a small clip every row counts fully, wherever the weights are.
+        trainer = DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1)
         plan = Plan(
             Budget(epsilon, delta), (ClipNorm(1.0),), trainer, get_loss("logistic"), "replace_one"
         )
