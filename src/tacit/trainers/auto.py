@@ -174,7 +174,8 @@ def suggest(
     weights have gone. Hence the noise is set to a constant (`BALANCE`), which
     serves data sets of very different size, and T is only as large as stable
     steps need. Where n·μ is so small that scores would stay near zero, there is
-    more of it. The clip is small, so that most rows count fully and alike. The
+    more of it. All of it is in lengths of a typical row, as the stages leave rows
+    and, once a mean is released, as it shows them (docs/decisions/0032). The
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that, and where errors pull weights
     back from wherever noise has brought them, the last quarter cools down.
