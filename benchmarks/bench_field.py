@@ -17,23 +17,17 @@ in the directory named by TACIT_DATA.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from comparison import OURS, Comparison, compare
 
 from tacit import DPLinearClassifier, recipe
 from tacit.data import datasets
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.exceptions import FileError
 from tacit.stages import Encode
 
 DELTA = 1e-5
@@ -194,7 +188,6 @@ def naive_bayes(data: Data, epsilon: float, seed: int) -> Scores:
     return scores
 
 
-OURS = "Tacit"
 METHODS: dict[str, tuple[str | None, Callable[[Data, float, int], Scores]]] = {
     OURS: (None, tacit),
     "DP-SGD": (None, bare),
@@ -215,154 +208,49 @@ def judged(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     return {"accuracy": 100 * float((scores.argmax(axis=1) == labels).mean())}
 
 
-def installed(package: str | None) -> bool:
-    try:
-        return package is None or bool(__import__(package))
-    except ImportError:
-        return False
+class Classes(Comparison):
+    """Classifiers on one data set."""
 
+    methods = METHODS
 
-def verdict(lead: float, error: float) -> str:
-    """Who is ahead: nobody, unless by more than two standard errors."""
-    if np.isnan(error):
-        return "not judged"
-    if abs(lead) <= 2 * error:
-        return "level"
-    return "ahead" if lead > 0 else "behind"
+    def __init__(self, name: str, rows: int | None = None, *where: Any) -> None:
+        title, usual, self._read = SETS[name]
+        self.rows = rows or usual
+        super().__init__(title, f"{name} {self.rows}", *(where or (None,)))
 
+    def load(self) -> tuple[Data, Data]:
+        rng = np.random.default_rng(1)
+        train, test = self._read()
+        some = [rng.permutation(len(half.labels)) for half in (train, test)]
+        return train.take(some[0][: self.rows]), test.take(some[1][:TESTED])
 
-def standard_error(runs: int, *spreads: float) -> float:
-    """Of a difference of means over so many runs, each with such a standard deviation."""
-    return float(np.sqrt(np.square(spreads).sum() / (runs - 1))) if runs > 1 else float("nan")
-
-
-class Comparison:
-    """Fits of one data set, each made once and remembered."""
-
-    def __init__(self, name: str, rows: int | None, cache: Path | None, only: bool = False) -> None:
-        self.name, self.rows, self.cache = name, rows or SETS[name][1], cache
-        self.only = only  # what the cache has
-        self.known = json.loads(cache.read_text()) if cache and cache.exists() else {}
-        self._halves: tuple[Data, Data] | None = None
-
-    @property
-    def halves(self) -> tuple[Data, Data]:
-        if self._halves is None:
-            rng = np.random.default_rng(1)
-            train, test = SETS[self.name][2]()
-            some = [rng.permutation(len(half.labels)) for half in (train, test)]
-            self._halves = train.take(some[0][: self.rows]), test.take(some[1][:TESTED])
-        return self._halves
-
-    def facts(self) -> dict[str, Any]:
-        place = f"{self.name} {self.rows} facts"
-        if place not in self.known:
-            train, test = self.halves
-            share = np.bincount(test.labels) / len(test.labels)
-            self.known[place] = {
-                "rows": len(train.labels),
-                "columns": train.rows.shape[1],
-                "classes": train.classes,
-                "largest": 100 * float(share.max()),
-                "rare": bool(share.min() < RARE and len(share) == 2),
-            }
-            self._write()
-        return dict(self.known[place])
-
-    def score(self, method: str, epsilon: float, seed: int) -> dict[str, float] | None:
-        place = f"{self.name} {self.rows} {method} {epsilon:g} {seed}"
-        package, fit = METHODS[method]
-        if place not in self.known:
-            if self.only or not installed(package):
-                return None
-            train, test = self.halves
-            start = time.process_time()
-            with threadpool_limits(1), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = judged(fit(train, epsilon, seed)(test), test.labels)
-            self.known[place] = {**found, "seconds": time.process_time() - start}
-            print(f"# {place}: {self.known[place]}", file=sys.stderr, flush=True)
-            self._write()
-        return dict(self.known[place])
-
-    def _write(self) -> None:
-        if self.cache:
-            self.cache.write_text(json.dumps(self.known, indent=1))
-
-    def result(self, epsilon: float, seeds: int) -> dict[str, Any] | None:
-        """All methods at one ε, and who is ahead; None where there is nobody to compare."""
-        found: dict[str, dict[str, float]] = {}
-        runs = seeds
-        facts = self.facts()
-        by = "auc" if facts["rare"] else "accuracy"
-        for method in METHODS:
-            every = [self.score(method, epsilon, seed) for seed in range(seeds)]
-            kept = [run for run in every if run is not None]
-            if kept:
-                runs = min(runs, len(kept))
-                found[method] = {
-                    key: float(np.mean([run[key] for run in kept]))
-                    for key in kept[0]
-                    if key != "seconds"
-                }
-                found[method]["spread"] = float(np.std([run[by] for run in kept]))
-                found[method]["runs"] = len(kept)
-        rivals = {name: score[by] for name, score in found.items() if name != OURS}
-        if OURS not in found or not rivals:
-            return None
-        best = max(rivals, key=rivals.__getitem__)
-        lead = found[OURS][by] - rivals[best]
-        error = standard_error(runs, found[OURS]["spread"], found[best]["spread"])
+    def describe(self, train: Data, test: Data) -> dict[str, Any]:
+        share = np.bincount(test.labels) / len(test.labels)
         return {
-            "data": SETS[self.name][0],
-            "epsilon": epsilon,
-            **facts,
-            "runs": runs,
-            "by": by,
-            "scores": found,
-            "best_rival": best,
-            "lead": lead,
-            "error": error,
-            "verdict": verdict(lead, error),
+            "rows": len(train.labels),
+            "columns": train.rows.shape[1],
+            "classes": train.classes,
+            "largest": 100 * float(share.max()),
+            "rare": bool(share.min() < RARE and len(share) == 2),
         }
 
+    def judge(self, model: Scores, test: Data) -> dict[str, float]:
+        return judged(model(test), test.labels)
 
-def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for name in options.data:
-        compared = Comparison(name, options.rows, options.cache, options.cached)
-        try:
-            compared.facts()
-        except FileError as error:
-            print(f"# {name} is left out: {error}", file=sys.stderr)
-            continue
-        for epsilon in options.epsilon:
-            found = compared.result(epsilon, options.seeds)
-            if found is not None:
-                yield found
+    def by(self) -> str:
+        return "auc" if self.facts()["rare"] else "accuracy"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
     parser.add_argument("--rows", type=int, default=None, help="at most, for every data set")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--cache", type=Path, default=None)
-    parser.add_argument("--cached", action="store_true", help="only fits that the cache has")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    results = []
-    for row in measure(options):
-        results.append(row)
-        if not options.json:
-            scores = ", ".join(f"{name} {s[row['by']]:.1f}" for name, s in row["scores"].items())
-            print(
-                f"{row['data']:<18} epsilon {row['epsilon']:<4g} {row['by']:<8} {scores}; "
-                f"{row['verdict']}, {row['lead']:+.1f} ± {row['error']:.1f} to {row['best_rival']}",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps(results, indent=2))
+    compare(
+        parser,
+        SETS,
+        lambda name, given: Classes(name, given.rows, given.cache, given.cached),
+        seeds=10,
+        digits=1,
+    )
 
 
 if __name__ == "__main__":

@@ -19,24 +19,18 @@ Whoever is not installed is left out: ``bench_time.py`` says how to install them
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_field import COD_RNA, installed, standard_error, verdict
-from threadpoolctl import threadpool_limits
+from bench_field import COD_RNA
+from comparison import OURS, Comparison, compare
 
 from tacit import DPLinearRegressor
 from tacit.data import datasets
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.exceptions import FileError
 from tacit.privacy.accountants import gaussian_mu
 from tacit.stages import Encode
 
@@ -208,7 +202,6 @@ def opendp(task: Task, epsilon: float, seed: int) -> Predict:
     return lambda test: model.predict(test[:, column])  # type: ignore[no-any-return]
 
 
-OURS = "Tacit"
 METHODS: dict[str, tuple[str | None, Callable[[Task, float, int], Predict]]] = {
     OURS: (None, tacit),
     "AdaSSP": (None, adassp),
@@ -230,117 +223,37 @@ def least_squares(train: Task, test: Task) -> dict[str, float]:
     return judged(with_constant(unit(test.rows), 1.0) @ weights, test.targets)
 
 
-class Comparison:
-    """Fits of one table, each made once and remembered."""
+class Numbers(Comparison):
+    """Regressions on one table."""
 
-    def __init__(self, name: str, cache: Path | None, only: bool = False) -> None:
-        self.name, self.cache, self.only = name, cache, only  # only: what the cache has
-        self.known = json.loads(cache.read_text()) if cache and cache.exists() else {}
-        self._halves: tuple[Task, Task] | None = None
+    methods = METHODS
 
-    @property
-    def halves(self) -> tuple[Task, Task]:
-        if self._halves is None:
-            self._halves = SETS[self.name][1]()
-        return self._halves
+    def __init__(self, name: str, *where: Any) -> None:
+        title, self._read = SETS[name]
+        super().__init__(title, name, *where)
 
-    def facts(self) -> dict[str, Any]:
-        place = f"{self.name} facts"
-        if place not in self.known:
-            train, test = self.halves
-            rows, columns = train.rows.shape
-            found = {"rows": rows, "columns": columns, "plain": least_squares(train, test)}
-            self.known[place] = found
-            self._write()
-        return dict(self.known[place])
+    def load(self) -> tuple[Task, Task]:
+        return self._read()
 
-    def score(self, method: str, epsilon: float, seed: int) -> dict[str, float] | None:
-        place = f"{self.name} {method} {epsilon:g} {seed}"
-        package, fit = METHODS[method]
-        if place not in self.known:
-            if self.only or not installed(package):
-                return None
-            train, test = self.halves
-            start = time.process_time()
-            with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                found = judged(fit(train, epsilon, seed)(test.rows), test.targets)
-            self.known[place] = {**found, "seconds": time.process_time() - start}
-            print(f"# {place}: {self.known[place]}", file=sys.stderr, flush=True)
-            self._write()
-        return dict(self.known[place])
+    def describe(self, train: Task, test: Task) -> dict[str, Any]:
+        rows, columns = train.rows.shape
+        return {"rows": rows, "columns": columns, "plain": least_squares(train, test)}
 
-    def _write(self) -> None:
-        if self.cache:
-            self.cache.write_text(json.dumps(self.known, indent=1))
+    def judge(self, model: Predict, test: Task) -> dict[str, float]:
+        return judged(model(test.rows), test.targets)
 
-    def result(self, epsilon: float, seeds: int) -> dict[str, Any] | None:
-        """All methods at one ε, and who is ahead; None where there is nobody to compare."""
-        found: dict[str, dict[str, float]] = {}
-        runs = seeds
-        for method in METHODS:
-            every = [self.score(method, epsilon, seed) for seed in range(seeds)]
-            kept = [run for run in every if run is not None]
-            if kept:
-                runs = min(runs, len(kept))
-                found[method] = {
-                    key: float(np.mean([run[key] for run in kept])) for key in ("r2", "rmse")
-                }
-                found[method]["spread"] = float(np.std([run["r2"] for run in kept]))
-        rivals = {name: score["r2"] for name, score in found.items() if name != OURS}
-        if OURS not in found or not rivals:
-            return None
-        best = max(rivals, key=rivals.__getitem__)
-        lead = found[OURS]["r2"] - rivals[best]
-        error = standard_error(runs, found[OURS]["spread"], found[best]["spread"])
-        return {
-            "data": SETS[self.name][0],
-            "epsilon": epsilon,
-            **self.facts(),
-            "runs": runs,
-            "scores": found,
-            "best_rival": best,
-            "lead": lead,
-            "error": error,
-            "verdict": verdict(lead, error),
-        }
-
-
-def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for name in options.data:
-        compared = Comparison(name, options.cache, options.cached)
-        try:
-            compared.facts()
-        except FileError as error:
-            print(f"# {name} is left out: {error}", file=sys.stderr)
-            continue
-        for epsilon in options.epsilon:
-            found = compared.result(epsilon, options.seeds)
-            if found is not None:
-                yield found
+    def by(self) -> str:
+        return "r2"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cache", type=Path, default=None)
-    parser.add_argument("--cached", action="store_true", help="only fits that the cache has")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    results = []
-    for row in measure(options):
-        results.append(row)
-        if not options.json:
-            scores = ", ".join(f"{name} {s['r2']:.3f}" for name, s in row["scores"].items())
-            print(
-                f"{row['data']:<27} epsilon {row['epsilon']:<4g} {scores}; "
-                f"{row['verdict']}, {row['lead']:+.3f} ± {row['error']:.3f} to {row['best_rival']}",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps(results, indent=2))
+    compare(
+        argparse.ArgumentParser(description=__doc__.splitlines()[0]),
+        SETS,
+        lambda name, given: Numbers(name, given.cache, given.cached),
+        seeds=5,
+        digits=3,
+    )
 
 
 if __name__ == "__main__":

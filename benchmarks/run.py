@@ -20,7 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench_field import METHODS, OURS, verdict
+from bench_field import METHODS
+from comparison import OURS, verdict
 from growth_picture import picture
 
 HERE = Path(__file__).resolve().parent
