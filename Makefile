@@ -55,8 +55,12 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(VENV)/.installed
 
+# What the extra asks for, without building the tree again, which `compat` may be doing meanwhile.
+EXTRA = import tomllib; \
+  extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+  print(*(name for name in extras["torch"] if not name.startswith("tacit")))
 $(VENV)/.torch: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[torch]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c '$(EXTRA)')
 	touch $@
 
 clean:
