@@ -1,5 +1,9 @@
 """What all tests share."""
 
+from dataclasses import replace
+
+import pytest
+
 from tacit.mechanisms.noise import Key
 from tacit.trainers.selftest import tested
 
@@ -7,3 +11,15 @@ from tacit.trainers.selftest import tested
 # something else in their place come later.
 Key.fresh()
 tested()
+
+
+@pytest.fixture(scope="session")
+def counted():
+    """All of a plan but what follows the length of centred rows, by the mean that was released."""
+    follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1}
+
+    def of(plan):
+        facts = replace(plan.facts, bound=1.0, settled=False)
+        return replace(plan, facts=facts, trainer=replace(plan.trainer, **follows))
+
+    return of

@@ -374,17 +374,7 @@ def test_every_plan_explains_itself(calibrated):
     assert json.dumps(calibrated.to_dict())
 
 
-def counted(plan):
-    """All of a plan but what follows the length of centred rows."""
-    follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1}
-    return replace(
-        plan,
-        facts=replace(plan.facts, bound=1.0, settled=False),
-        trainer=replace(plan.trainer, **follows),
-    )
-
-
-def test_every_plan_runs(calibrated):
+def test_every_plan_runs(calibrated, counted):
     of_table = isinstance(calibrated.plan.stages[0], Encode)
     rows = as_rows(as_table({f"c{i}": X[:, i] for i in range(D)}) if of_table else X)
     fit = run(calibrated, rows)

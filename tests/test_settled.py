@@ -35,12 +35,12 @@ def planned(model):
 def test_a_typical_row_is_as_long_as_the_mean_leaves_it():
     rows = NEAR / np.linalg.norm(NEAR, axis=1, keepdims=True)
     stage = PrivateCenter()
-    assert stage.typical(1.0, D) == 1.0
     stage.mean_ = rows.mean(axis=0)
     spread = np.sqrt(((rows - stage.mean_) ** 2).sum(axis=1).mean())
-    assert stage.typical(1.0, D) == pytest.approx(spread)
+    assert stage.shown(1.0, D) == pytest.approx(spread)
     stage.mean_ = rows[0]  # on the sphere, whatever rounding makes of it
-    assert 0 < stage.typical(1.0, D) < 0.06
+    assert 0 < stage.shown(1.0, D) < 0.06
+    assert stage.typical(1.0, D) == 1.0  # what settings rest on that are not chosen again
 
 
 @pytest.mark.parametrize("trainer", [DPGD(), DPSGD(batch_size=500)])
@@ -96,6 +96,17 @@ def test_numbers_keep_their_settings():
     model = DPLinearRegressor(4.0, 1e-6, target_bounds=(-3, 3), trainer=DPGD(), random_state=1)
     plan = model.fit(NEAR, NEAR[:, 1]).plan_
     assert plan.facts.bound == 1.0
+
+
+def test_going_on_keeps_to_the_same_length():
+    model = fitted()
+    length = model.plan_.facts.bound
+    model.partial_fit(NEAR, SIGNS, epsilon=1.0, delta=1e-6)
+    assert model.plan_.facts.bound == length
+    assert "as the released mean shows it" in model.plan_.explain()
+    theorem = fitted(trainer=DPGD(norm=3.0))  # and so do those that follow from a promise
+    theorem.partial_fit(NEAR, SIGNS, epsilon=1.0, delta=1e-6)
+    assert theorem.plan_.facts.bound == 1.0
 
 
 def test_searches_try_what_fits_would_do():

@@ -254,6 +254,15 @@ def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
     return Way(tuple(stages), size, d, typical, draws, tuple(drifts))
 
 
+def length(stages: Sequence[Stage], columns: int) -> float | None:
+    """Norm of a typical row behind stages, by what they have released; None if unknown."""
+    d, found = columns, None
+    for stage in stages:
+        found = stage.typical(None, d) if found is None else stage.shown(found, d)
+        d = stage.width(d)
+    return found
+
+
 def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | None:
     """Drift behind a stage; None while rows have no bound."""
     if incoming is None:

@@ -420,8 +420,8 @@ class CalibratedPlan:
         follows = told.follows and is_auto(told.bias) and self.moves is None
         if not follows or facts.task != "classification":
             return self
-        length = chain.walk(prepared.fitted, facts.size, self.columns).typical
-        if length == facts.bound:
+        length = chain.length(prepared.fitted, self.columns)
+        if length is None or length == facts.bound:
             return self
         facts = replace(facts, bound=length, settled=True)
         trainer = replace(told, steps=self.trainer.steps).resolve(facts)
@@ -726,7 +726,7 @@ class CalibratedPlan:
                 "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
             )
         lines += trainer.explain(self.noise_multiplier, facts)
-        lines += [self._why()] if plan.trainer.follows and self.moves is None else []
+        lines += [self._why()] if trainer.follows and self.moves is None else []
         if self.search is not None:
             lines.append(
                 f"Chosen by private trials from {self.search['settings']} settings; about "
@@ -756,11 +756,10 @@ class CalibratedPlan:
         names = ("steps", "learning_rate", "clip", "momentum", "bias")
         if not any(is_auto(getattr(told, name)) for name in names):
             return "Settings: all of them were given."
-        if not facts.lean:
-            length = "as the stages leave it"
-        elif facts.settled:
+        length = "as the stages leave it"
+        if facts.settled:
             length = "as the released mean shows it"
-        else:
+        elif facts.lean and facts.task == "classification" and is_auto(told.bias):
             length = "and less once a mean is released"
         left = noise_left(trainer, facts)
         constant = f", the constant feature {float(trainer.bias):.3g}" * self.plan.fit_intercept

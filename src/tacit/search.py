@@ -389,17 +389,14 @@ class CalibratedSearch:
                 best = found
         assert best is not None
         setting = picks[best.trial]
-        fit = (
-            self.winner(setting)
-            .settled(best.prepared)
-            .conclude(
-                best.prepared,
-                best.weights,
-                key,
-                assumptions=assumptions,
-                entry=entry,
-                created=began,
-            )
+        ran = self.winner(setting).settled(best.prepared)
+        fit = ran.conclude(
+            best.prepared,
+            best.weights,
+            key,
+            assumptions=assumptions,
+            entry=entry,
+            created=began,
         )
         if entry is not None:
             entry.settle("model", fit.certificate.digest)
@@ -420,10 +417,9 @@ class CalibratedSearch:
             prepared = first.prepare(rows, own)
             labels, begin = targets(first.plan.loss), start(first.plan.loss)
             engine, made = None, None
-            settled = {j: self.plans[j].settled(prepared) for j in {picks[i] for i in trials}}
-            each_own = {trial: settled[picks[trial]] for trial in trials}
-            for number, group in enumerate(_groups(trials, each_own)):
-                plans = [each_own[trial] for trial in group]
+            ran = {trial: self.plans[picks[trial]].settled(prepared) for trial in trials}
+            for number, group in enumerate(_groups(trials, ran)):
+                plans = [ran[trial] for trial in group]
                 wanted = _engine_of(plans[0])
                 if engine is None or wanted != made:
                     engine, made = plans[0].engine(prepared, labels), wanted

@@ -151,6 +151,10 @@ class Stage:
         """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
         return self.bound(radius, d)
 
+    def shown(self, radius: float, d: int) -> float | None:
+        """The same for rows of that scale, once fitted: by what was released besides."""
+        return self.typical(radius, d)
+
     def slip(self, radius: float) -> float:
         """How far a computed row may lie from the ideal one, in norm bounds of the rows out."""
         return SLIP

@@ -79,10 +79,12 @@ class PrivateCenter(PrivateStage):
         return (radius + length) * (1 + 1e-12)
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        return radius  # centred rows are seldom longer than they were
+
+    def shown(self, radius: float, d: int) -> float:
         """Of rows of that norm with mean m, √(R² − |m|²) in the mean square."""
-        if radius is None or not hasattr(self, "mean_"):
-            return radius  # centred rows are seldom longer than they were
-        left = 1 - float(self.mean_ @ self.mean_) / radius**2
+        mean = self._require("mean_")
+        left = 1 - float(mean @ mean) / radius**2
         return radius * math.sqrt(max(left, SHORTEST**2))
 
     def lipschitz(self, d: int | None = None) -> float:

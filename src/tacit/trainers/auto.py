@@ -120,7 +120,7 @@ BALANCE = {
     "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
     "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
     "regression with drift": Balance(
-        noise=0.08, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
+        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
     ),
 }
 MOST_BIAS = 0.3
