@@ -64,7 +64,7 @@ def measure(folder: Path, rounds: int, threads: int | None) -> dict[str, float]:
     loss = get_loss("logistic")
     _, index = data.labels([0, 1])
     rows = as_rows(data, bound=16.0)
-    engine = Engine(rows, loss.targets(index, 1), loss, threads=threads)
+    engine = Engine(rows, loss.targets(index, 1), loss, size=rows.n, threads=threads)
     weights = np.zeros((1, data.d, 1))
     paths = [stamp.path for stamp in data.stamps]
 

@@ -502,8 +502,7 @@ class CalibratedPlan:
         if self._on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
-        if not self.trainer.descends:
-            make = Moments
+        make = partial(make, size=self.facts.size) if self.trainer.descends else Moments
         return make(
             prepared.rows,
             targets,

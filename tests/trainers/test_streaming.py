@@ -492,7 +492,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
     table = pa.table([*map(pa.array, cells), pa.array(cells[0] > 0).cast("int8")], [*names, "y"])
     pq.write_table(table, tmp_path / "rows", use_dictionary=False, compression="none")
     paths = [str(tmp_path / "few"), str(tmp_path / "many")]
-    for path, count in zip(paths, (3, 14), strict=True):  # 220 MB more, as float64
+    for path, count in zip(paths, (12, 34), strict=True):  # 440 MB more, as float64
         os.mkdir(path)
         for i in range(count):
             os.link(tmp_path / "rows", Path(path, f"{i}.parquet"))
@@ -500,4 +500,4 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
         [sys.executable, "-c", FIT, *paths], capture_output=True, text=True, check=True
     )
     before, after = json.loads(done.stdout)
-    assert after - before < 45
+    assert after - before < 90

@@ -18,13 +18,13 @@ from tacit.data.arrow import ArrowColumn, is_text, load_pyarrow
 from tacit.data.readers import require_width
 from tacit.data.rows import DenseSource, Source, require_finite
 from tacit.data.stamps import Stamp
-from tacit.data.streams import Batch, Ordered
+from tacit.data.streams import Batch, Columns, Ordered
 from tacit.data.tables import Table, Text, empty_table, unique_names
 from tacit.exceptions import FileError, InputError
 
 __all__ = ["ParquetFiles", "open_parquet"]
 
-BATCH_CELLS, BATCH_ROWS = 1 << 20, 1 << 16
+BATCH_CELLS, BATCH_ROWS = 1 << 22, 1 << 16
 MOST_ROWS = 1 << 27  # or 64 for every byte of a file
 BUFFERS = 1 << 25  # bytes, for all columns together
 
@@ -129,16 +129,15 @@ class _Numbers:
         self._batch, self._gaps, self._by_column = batch, gaps, by_column
         self.n = batch.num_rows
         self._columns: list[np.ndarray] | None = None
+        self._beside: Columns | None = None
 
-    def slice(self, start: int, stop: int) -> np.ndarray:
+    def slice(self, start: int, stop: int) -> Any:
         if self._columns is None:
             self._columns = [_floats(column) for column in self._batch.columns]
-        shape = stop - start, len(self._columns)
-        if self._by_column:  # in single precision if that is what it is: rounding gives the same
-            single = np.result_type(*self._columns) == np.float32
-            out = np.empty(shape, np.float32 if single else np.float64, order="F")
-        else:
-            out = np.empty(shape)
+        if self._by_column:
+            self._beside = self._beside or Columns(self._columns, self._gaps)
+            return self._beside.slice(start, stop)
+        out = np.empty((stop - start, len(self._columns)))
         for j, column in enumerate(self._columns):
             out[:, j] = column[start:stop]
         require_finite(out, gaps=self._gaps)

@@ -12,12 +12,12 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk, DenseSource, Source
+from tacit.data.rows import Chunk, DenseSource, Source, require_finite
 from tacit.data.tables import Table, joined
 from tacit.exceptions import FileError
 
@@ -103,6 +103,49 @@ def _produce(items: Iterator[Any], ready: queue.Queue[Any], stop: threading.Even
         ready.put((None, error))
 
 
+class Columns:
+    """Rows as they lie in a file of columns, to be put side by side when they have to be.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray
+        Numbers of any type.
+    gaps : bool
+        Whether NaN stands for what is missing, or for an error.
+    """
+
+    def __init__(self, columns: Sequence[np.ndarray], gaps: bool) -> None:
+        # In single precision if that is what they are: rounding gives the same.
+        single = np.result_type(*columns) == np.float32
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self._columns = [np.ascontiguousarray(column, dtype=self.dtype) for column in columns]
+        self._gaps = gaps
+        self._begin = np.array([column.ctypes.data for column in self._columns], dtype=np.intp)
+        self.rows = slice(0, len(self._columns[0]))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, len(self._columns)
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """Where each column begins."""
+        return self._begin + self.rows.start * self.dtype.itemsize
+
+    def slice(self, start: int, stop: int) -> Columns:
+        """Some of the rows; nothing is copied."""
+        found = copy.copy(self)
+        found.rows = slice(self.rows.start + start, self.rows.start + stop)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = np.empty(self.shape, self.dtype, order="F")
+        for j, column in enumerate(self._columns):
+            found[:, j] = column[self.rows]
+        require_finite(found, gaps=self._gaps)
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+
 class Piece:
     """Rows of batches, one after another, as a source of their own."""
 
@@ -115,6 +158,11 @@ class Piece:
 
     def empty(self) -> Source:
         raise NotImplementedError("a piece is never hidden: its source is")
+
+    @property
+    def cuts(self) -> list[int]:
+        """Rows with which batches begin, but the first."""
+        return list(accumulate(stop - start for _, start, stop in self.parts))[:-1]
 
     def slice(self, start: int, stop: int) -> Chunk:
         found, first = [], 0

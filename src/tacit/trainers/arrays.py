@@ -31,11 +31,11 @@ from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Loss, get_loss
 from tacit.progress import Progress, silent
 from tacit.trainers.engine import Engine, LatticeSum, count_rows, loss_counts
-from tacit.trainers.quantize import LATTICE_ROWS, SHRINK, TINY, Clipping, Scale, Weights
+from tacit.trainers.quantize import LATTICE_ROWS, SHRINK, TINY, Clipping, Scale, Weights, compact
 from tacit.trainers.residuals import Elementary, residual_in
 from tacit.trainers.schedule import Block, groups_of, padded
 from tacit.trainers.selftest import operands, places
-from tacit.trainers.storage import checked_batch, checked_targets, converted, inverse_norms
+from tacit.trainers.storage import Rounding, checked_batch, checked_targets, with_norms
 
 __all__ = ["ArrayEngine", "require_device"]
 
@@ -71,7 +71,7 @@ class ArrayEngine:
         Where rows and products live, as ``xp.asarray`` takes it; by default wherever it puts them.
     arithmetic : {"exact", "fast"}
         Integers, or float32.
-    intercept, shift, blanks, split, progress
+    intercept, shift, blanks, split, size, progress
         As for an `Engine`.
 
     Examples
@@ -100,6 +100,7 @@ class ArrayEngine:
         shift: np.ndarray | None = None,
         blanks: bool = False,
         split: int | None = None,
+        size: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         require_device(xp, device, arithmetic)
@@ -114,6 +115,7 @@ class ArrayEngine:
             shift=shift,
             blanks=blanks,
             split=split,
+            size=size,
             threads=1,
         )
         self.n, self.d, self.split = rows.n, self._hollow.d, self._hollow.split
@@ -124,7 +126,8 @@ class ArrayEngine:
         self._latest_class = int(targets.max(initial=0)) if targets.ndim == 1 else 0
         self._host_targets = targets
         self._targets = self._put(targets if targets.ndim == 1 else targets.T)
-        self._scale = Scale.of(float(rows.bound or 0), self.d, shift, float(intercept))
+        small = compact(size, self.d, arithmetic)
+        self._scale = Scale.of(float(rows.bound or 0), self.d, shift, float(intercept), small=small)
         self._read(rows, float(intercept), shift, blanks, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
@@ -153,17 +156,17 @@ class ArrayEngine:
         progress: Progress,
     ) -> None:
         """Rows to the device, rounded as an engine rounds them."""
-        convert = self._scale.integers if self._exact else self._scale.floats
-        constant = convert(np.array([intercept])) if intercept else np.empty(0)
+        rounding = Rounding(self._scale, self._exact, intercept, shift, blanks)
         kind = np.int16 if self._exact else np.float32
         held = [self._put(np.empty((0, self.d), dtype=kind))]
         norms = [np.empty((len(self.parts), 0))]
         for span, chunk in rows.chunks():
             if sp.issparse(chunk) or chunk.shape != (span.stop - span.start, rows.d):
                 raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
-            values = converted(chunk, convert, constant, shift, blanks).astype(kind)
+            values = rounding.dense(chunk).astype(kind)
+            values, found = with_norms(values, self.parts, self._exact, self._scale.longest)
             held.append(self._put(values))
-            norms.append(np.stack(inverse_norms(values, self.parts, self._exact)))
+            norms.append(np.stack(found))
             progress("rows", span.stop, rows.n)
         self._values = self._xp.concat(held, axis=0)
         joined = np.concatenate(norms, axis=1)

@@ -47,7 +47,7 @@ class ClusterEngine:
         Targets of every partition, as made by ``loss.targets``.
     loss : Loss
     **settings
-        As for `Engine`: ``intercept, arithmetic, shift, blanks, split``.
+        As for `Engine`: ``intercept, arithmetic, shift, blanks, split, size``.
     """
 
     def __init__(

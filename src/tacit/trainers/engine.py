@@ -36,6 +36,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
+from tacit.trainers.compact import FUSED, Fused
 from tacit.trainers.quantize import (
     LIMIT,
     ROUNDED_ROWS,
@@ -43,6 +44,7 @@ from tacit.trainers.quantize import (
     Scale,
     Weights,
     check_range,
+    compact,
 )
 from tacit.trainers.schedule import Block, groups_of, ordered_sum, padded
 from tacit.trainers.selftest import tested
@@ -92,6 +94,7 @@ class _Step:
     clippings: tuple[Clipping, ...]
     outputs: int
     check: StepCheck | None
+    fused: Fused | None
 
 
 class GradientSource(Protocol):
@@ -142,6 +145,9 @@ class Engine:
     split : int, optional
         Columns before this one, and those from it on (the intercept's among them),
         are two parts of a row's gradient, clipped and summed by themselves.
+    size : int, optional
+        *Public* number of rows, of the whole table if these are a part of it. Large tables are
+        multiplied in 16 bits (`tacit.trainers.quantize.compact`); without it, none is.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -180,6 +186,7 @@ class Engine:
         shift: np.ndarray | None = None,
         blanks: bool = False,
         split: int | None = None,
+        size: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
         memory: int | None = None,
@@ -215,10 +222,11 @@ class Engine:
         self.arithmetic = arithmetic
         strict = arithmetic == "strict"
         self._kind = "exact" if strict else arithmetic
-        self._residual = (loss.portable() if strict else loss).residual
+        small = not rows.sparse and compact(size, self.d, arithmetic)
+        self._residual = (loss.portable() if strict or small else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, self._kind)
-        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept))
+        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), small=small)
         shown = silent if progress is None else progress
         self._store = make_store(
             rows,
@@ -241,6 +249,11 @@ class Engine:
     def outputs(self) -> int | None:
         """Scores per row; None where class indices leave it to the weights."""
         return self._targets.shape[1] if self._targets.ndim == 2 else None
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether residuals are computed in the compiled loops of `tacit.trainers.compact`."""
+        return self._store.compiled and type(self.loss) in FUSED
 
     @property
     def _total_type(self) -> type[np.int64] | type[np.float64]:
@@ -325,7 +338,10 @@ class Engine:
         width = settings * outputs + (0 if check is None else check.extra)
         total = np.zeros((self.d, width), dtype=self._total_type)
         groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
-        step = _Step(index, self._store.operand(grid), clippings, outputs, check)
+        fused = None
+        if check is None and len(self.parts) == 1 and self._fuses:
+            fused = Fused(self.loss, clippings[0])
+        step = _Step(index, self._store.operand(grid), clippings, outputs, check, fused)
         with self, reading(self._store, groups, index) as at:
             task = partial(self._group_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
@@ -444,11 +460,9 @@ class Engine:
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                rows, scores = store.forward(block, step.operand, work)
-                multipliers = self._multipliers(
-                    step, block, stop - start, scores, work, norms=store.norms(block)
-                )
-                part = store.backward(rows, multipliers, work)
+                part = self._fused_sum(step, block, stop - start, store, work)
+                if part is None:
+                    part = self._block_sum(step, block, stop - start, store, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
@@ -457,6 +471,26 @@ class Engine:
             total = total.astype(self._total_type, copy=False)
         self._idle.append(work)
         return total
+
+    def _block_sum(
+        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
+    ) -> np.ndarray:
+        rows, scores = store.forward(block, step.operand, work)
+        multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
+        return np.asarray(store.backward(rows, multipliers, work))
+
+    def _fused_sum(
+        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
+    ) -> np.ndarray | None:
+        """The same in compiled loops; None where there are none, or their range is too small."""
+        if step.fused is None:
+            return None
+        rows, raw = store.raw(block, step.operand, work)
+        _, unit = step.operand
+        (inverse,) = store.norms(block)
+        targets = self._targets[block]
+        parts = step.fused(raw, unit[:, 0], targets, inverse, count=count, work=work)
+        return None if parts is None else np.asarray(store.total(rows, parts, work))
 
     def _multipliers(
         self,

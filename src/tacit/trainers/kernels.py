@@ -1,13 +1,9 @@
 """Products of rows with few columns, compiled: no copy of the rows, no widened block.
 
 BLAS libraries are made for square matrices. For ten columns they spend more time on packing the
-rows than on multiplying them, and that after the rows were gathered and, if int16, widened. Here
-rows are read where they lie and widened in registers.
-
-In exact arithmetic the operands are integers whose sums stay below 2^53
-(`tacit.trainers.quantize`): any order gives the same numbers, and these are the numbers that the
-BLAS library gives. In float32 results differ from those in the last bits, as they do between BLAS
-libraries.
+rows than on multiplying them, and that after the rows were gathered. Here rows are read where they
+lie. This is float32, whose results differ in the last bits from those of a BLAS library, as they do
+between BLAS libraries; exact arithmetic has products of its own (`tacit.trainers.compact`).
 
 Needs Numba (``pip install tacit[speed]``); without it, there are no such products.
 """
@@ -18,16 +14,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from tacit.exceptions import MachineError
-
 __all__ = ["FEW_COLUMNS", "Kernels", "load", "suited"]
 
 FEW_COLUMNS = 20  # beyond them the BLAS library is faster
 LARGE = 1 << 24  # entries from which on a run saves more time than it takes to load Numba
-KINDS = {"exact": (np.int16, np.float64), "fast": (np.float32, np.float32)}
-# Sums in another order, products fused with sums: all the same where everything is an integer.
+# Sums in another order, products fused with sums.
 FREE = {"reassoc", "contract"}
 
 
@@ -48,33 +39,29 @@ class Kernels(NamedTuple):
 
 def suited(n: int, d: int, arithmetic: str) -> Kernels | None:
     """The products for rows of that shape; None where they are few, or without Numba."""
-    return load(arithmetic) if n * d >= LARGE and arithmetic in KINDS else None
+    return load() if n * d >= LARGE and arithmetic == "fast" else None
 
 
-@lru_cache(maxsize=2)
-def load(arithmetic: str) -> Kernels | None:
-    """The products, compiled once and kept on disk, and tried out; None without Numba."""
+@lru_cache(maxsize=1)
+def load() -> Kernels | None:
+    """The products, compiled once and kept on disk; None without Numba."""
     try:
         import numba
     except ImportError:
         return None
 
-    held, wide = (numba.from_dtype(np.dtype(kind)) for kind in KINDS[arithmetic])
-    rows, columns = (numba.types.Array(kind, 2, "C") for kind in (held, wide))
+    columns = numba.types.Array(numba.float32, 2, "C")
     index = numba.types.Array(numba.intp, 1, "C")
 
     def compiled(function: Callable[..., None], *more: Any) -> Callable[..., None]:
-        signature = numba.void(rows, index, columns, *more)
+        signature = numba.void(columns, index, columns, *more)
         options: dict[str, Any] = {"nogil": True, "fastmath": FREE, "error_model": "numpy"}
         try:
             return numba.njit(signature, cache=True, **options)(function)
         except RuntimeError:  # nowhere to keep it
             return numba.njit(signature, **options)(function)
 
-    kernels = Kernels(compiled(_scores, columns), compiled(_sums, numba.intp, columns))
-    if arithmetic == "exact":
-        _try(kernels)
-    return kernels
+    return Kernels(compiled(_scores, columns), compiled(_sums, numba.intp, columns))
 
 
 def _scores(rows: Any, index: Any, weights: Any, out: Any) -> None:
@@ -137,32 +124,3 @@ def _sums(rows: Any, index: Any, multipliers: Any, left: Any, out: Any) -> None:
             for j in range(width):
                 p, q, r, s = kind(x[j]), kind(y[j]), kind(u[j]), kind(v[j])
                 one[j] += p * a + q * b + r * c + s * d
-
-
-def _try(kernels: Kernels) -> None:
-    """Compare with integers, on operands as large as they may be and of every shape of loop.
-
-    Raises
-    ------
-    MachineError
-        If a product is not exact.
-    """
-    size, many, d = 2**15 - 1, 8, 37
-    signs = 1 - 2 * (np.arange(many * d) * 2654435761 >> 9 & 1).reshape(many, d)
-    rows = signs * (size - np.arange(d) % 7)
-    index = np.arange(many)[::-1].copy()
-    for outputs in range(1, 8):
-        turn = np.arange(outputs)[:, None]
-        weights = signs[0] * (2**31 - (7 * turn + 1) * np.arange(d) % 1021)
-        multipliers = (2**34 - (5 * turn + 1) * np.arange(many) % 1021) * signs[:, :1].T
-        scores, sums = np.empty((outputs, many)), np.zeros((outputs, d - 2))
-        held = rows.astype(np.int16)
-        kernels.scores(held, index, weights.astype(np.float64), scores)
-        kernels.sums(held, index, multipliers.astype(np.float64), 2, sums)
-        right = (scores == np.einsum("kj,ij->ki", weights, rows[index])).all()
-        if not (right and (sums == np.einsum("ki,ij->kj", multipliers, rows[index, 2:])).all()):
-            raise MachineError(
-                "a compiled matrix product is not exact where it should be on this machine, so "
-                "the noise would not protect what it should. Uninstall numba, or update it; if "
-                "that does not help, please report it with its version and the processor."
-            )

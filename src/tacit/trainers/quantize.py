@@ -41,6 +41,18 @@ of a part, over its own columns, has terms of magnitude LATTICE_ROWS C_p / g_p <
 integer norm |x_p| is exact and at most |x|, so T is still large enough; the forward product is one
 and takes the whole row.
 
+**Large tables** (`compact`) are multiplied in integers of 16 bits that are added up in 32. Weights
+are rounded to a coarser grid, so that |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
+the promised bound implies; a row that is longer is shortened when it is read. So a score, and every
+partial sum of it, fits 32 bits. Lattice and multipliers are those of other tables. A multiplier is
+split in two, z = 2**13 h + l with |l| <= 2**12. Over sixteen rows and for one column sum |x h| <=
+16 |x| (|z| 2**-13 + 1/2) <= 16 (2**26 + 2**15) and sum |x l| <= 2**4 2**15 2**12, both at most
+2**31 - 2**16, and 64-bit integers take in what sixteen rows add up to. Where h has more than 16
+bits (a short row with a large residual), the block is summed in float64 as ever. All that differs
+is therefore the grid of the weights, which are public: scores are off by about 2**-16 |x| |w|,
+less than the noise in the weights by far. It must not depend on the rows, not even on their number
+where that is private: `compact` is asked for the public size.
+
 **Rows that move with their neighbours' rows** (after a plain stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
 float64 ("rounded" arithmetic) and rounded at the end; `rounding_error` bounds how far that lies
@@ -56,7 +68,7 @@ import numpy as np
 
 from tacit.exceptions import InputError
 
-__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "rounding_error"]
+__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "compact", "rounding_error"]
 
 LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
 FEATURE_BITS = 15  # int16 features
@@ -69,6 +81,8 @@ SHRINK = {"exact": 1.0 - 2.0**-40, "rounded": 1.0 - 2.0**-40, "fast": 1.0 - 2.0*
 TINY = {"exact": 2.0**-500, "rounded": 2.0**-500, "fast": 2.0**-100}
 #: What rows, scores and multipliers are computed in, where they are not exact integers.
 FLOAT = {"rounded": np.float64, "fast": np.float32}
+COMPACT = 1 << 24  # entries from which on a table is multiplied in 16 bits
+COMPACT_FEATURES = 16  # and columns; fewer do not fill a vector
 ROUNDED_BITS = 36  # float64 sums are rounded to multiples of about clip * 2**-36
 ROUNDED_ROWS = 1 << 26  # so that they fit 64-bit integers
 
@@ -98,6 +112,13 @@ def rounding_error(
     return 2 * (n * row + total + lattice)
 
 
+def compact(size: int | None, d: int, arithmetic: str) -> bool:
+    """Whether rows are multiplied in 16 bits, by their *public* number and their width."""
+    if size is None or arithmetic not in ("exact", "strict"):
+        return False
+    return d >= COMPACT_FEATURES and size * d >= COMPACT
+
+
 def ceil_log2(value: float) -> int:
     """Least e with 2**e >= value > 0, without the rounding of a logarithm."""
     mantissa, exponent = math.frexp(value)
@@ -123,23 +144,46 @@ class Scale:
         Size of one integer step of a feature, ``bound * 2**-15``.
     radius : int
         log2 of a bound on the integer norm of any row that can be stored.
+    span : float
+        Norm that the integer weights of an output stay below.
+    longest : float
+        Integer norm that rows are shortened to; infinite, unless they are `compact`.
     """
 
     bound: float
     unit: float
     radius: int
+    span: float
+    longest: float = math.inf
 
     @classmethod
-    def of(cls, bound: float, d: int, shift: np.ndarray | None, intercept: float) -> Scale:
+    def of(
+        cls,
+        bound: float,
+        d: int,
+        shift: np.ndarray | None,
+        intercept: float,
+        *,
+        small: bool = False,
+    ) -> Scale:
+        """Units for rows of d columns, the intercept's among them; ``small`` if `compact`."""
         if d > MAX_FEATURES:
             raise InputError(f"rows of {d} features are too wide; at most {MAX_FEATURES}")
         norm = 0.0 if shift is None else float(np.linalg.norm(shift))
-        bound = 2.0 ** ceil_log2(max(check_range("the norm bound", bound + norm), intercept))
+        promised = check_range("the norm bound", bound + norm)
+        bound = 2.0 ** ceil_log2(max(promised, intercept))
         unit = math.ldexp(bound, -FEATURE_BITS)
         # Features are clamped one by one. An implicit shift comes on top of that; rounding
         # adds at most half a unit per feature to it.
         moved = norm / unit * (1 + 2.0**-40) + math.sqrt(d)
-        return cls(bound, unit, ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved))
+        radius = ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved)
+        if not small:
+            return cls(bound, unit, radius, 2.0 ** (EXACT_BITS - radius))
+        # A promise holds up to rounding in whatever precision; so do features and weights.
+        half = math.sqrt(d) / 2
+        longest = math.hypot(promised / unit * (1 + 2.0**-10) + half, intercept / unit + 1)
+        span = min(2.0**31 / longest - half, 2.0**FEATURE_BITS - 1) * (1 - 2.0**-10)
+        return cls(bound, unit, radius, span, longest)
 
     def integers(self, values: np.ndarray) -> np.ndarray:
         """Clamped integer features, in floating point; elementwise, so a row decides its own.
@@ -193,8 +237,8 @@ class Weights:
         if arithmetic != "exact":
             kind = FLOAT[arithmetic]
             return cls(columns.astype(kind), np.ones_like(norms, dtype=kind))
-        exponent = np.frexp(norms * (1 + 2.0**-40))[1]  # norm < 2**exponent, rounding included
-        exponent = np.maximum(exponent, -400) + (scale.radius - EXACT_BITS)
+        # norm < span 2**exponent, rounding included
+        exponent = np.frexp(np.maximum(norms, 2.0**-401) * (1 + 2.0**-40) / scale.span)[1]
         integers = columns * np.ldexp(1.0, -exponent)  # exact
         np.rint(integers, out=integers)
         return cls(integers, np.ldexp(scale.unit, exponent))

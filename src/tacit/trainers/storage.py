@@ -8,7 +8,10 @@ part or in two; every part of a row has a norm and multipliers of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,16 +27,16 @@ from tacit.trainers.schedule import Block
 
 __all__ = [
     "DenseStore",
+    "Rounding",
     "SparseStore",
     "Workspace",
     "checked_batch",
     "checked_targets",
-    "converted",
+    "indices",
     "ingest",
-    "inverse_norms",
+    "with_norms",
 ]
 
-Convert: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SLAB = 1 << 18  # columns of 15 bits that float64 adds exactly when multiplied by 20 bits
 Parts: TypeAlias = tuple[slice, ...]  # columns that are clipped together
 
@@ -42,25 +45,40 @@ class DenseStore:
     """int16 (exact), float64 (rounded) or float32 (fast) rows.
 
     Integers are widened to float64 in cache: int16 costs a quarter of the memory
-    traffic, which pays for the conversion. With few columns of weights compiled
-    products (`tacit.trainers.kernels`), if any, find the same integers in less time.
+    traffic, which pays for the conversion. In float32, with few columns of weights,
+    compiled products (`tacit.trainers.kernels`), if any, take less time.
+
+    Rows longer than ``longest`` are shortened (`tacit.trainers.quantize.Scale`).
     """
 
     group_rows = LATTICE_ROWS
+    #: Whether rows are multiplied by the loops of `tacit.trainers.compact`.
+    compiled = False
 
-    def __init__(self, n: int, d: int, arithmetic: str, parts: Parts) -> None:
+    def __init__(
+        self, n: int, d: int, arithmetic: str, parts: Parts, longest: float = math.inf
+    ) -> None:
         exact = arithmetic == "exact"
         # Small enough for the cache, large enough to hide the calls: 1.4 MB as int16.
         self.block_rows = min(LATTICE_ROWS, max(128, 700_000 // d))
-        self.values = np.empty((n, d), dtype=np.int16 if exact else FLOAT[arithmetic])
-        self.parts = parts
+        self.values = self.allocate(n, d, np.int16 if exact else FLOAT[arithmetic])
+        self.parts, self.longest = parts, longest
         self.inverse_norms = [np.empty(n, dtype=FLOAT.get(arithmetic, np.float64)) for _ in parts]
         self.exact = exact
         self.kernels = suited(n, d, arithmetic)
 
+    def allocate(self, n: int, d: int, dtype: Any) -> np.ndarray:
+        """Room for the rows."""
+        return np.empty((n, d), dtype=dtype)
+
+    def take(self, span: slice, chunk: Any, rounding: Rounding) -> None:
+        """Rows as they come, to be rounded and kept."""
+        self.fill(span, rounding.dense(chunk).astype(self.values.dtype, copy=False))
+
     def fill(self, span: slice, values: np.ndarray) -> None:
+        """Rows as they are kept."""
+        values, found = with_norms(values, self.parts, self.exact, self.longest)
         self.values[span] = values
-        found = inverse_norms(values, self.parts, self.exact)
         for norms, some in zip(self.inverse_norms, found, strict=True):
             norms[span] = some
 
@@ -75,7 +93,7 @@ class DenseStore:
     def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
         """Rows of the block, and their scores as (S*K, b)."""
         if self.kernels is not None and len(operand) <= FEW_COLUMNS:
-            index = _indices(block)
+            index = indices(block)
             scores = work.array("scores", (len(operand), index.size), operand.dtype)
             self.kernels.scores(self.values, index, operand, scores)
             return index, scores
@@ -130,6 +148,7 @@ class SparseStore:
     """
 
     group_rows = LATTICE_ROWS
+    compiled = False
 
     def __init__(
         self, matrix: sp.csr_array, shift: np.ndarray | None, arithmetic: str, parts: Parts
@@ -172,7 +191,7 @@ class SparseStore:
 
     def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
         columns, offset, unit = operand
-        rows = self.matrix[_indices(block)]  # faster than SciPy's own slices
+        rows = self.matrix[indices(block)]  # faster than SciPy's own slices
         scores = work.array("scores", (columns.shape[1], rows.shape[0]), columns.dtype)
         np.copyto(scores, (rows @ columns).T)
         if offset is not None:
@@ -233,7 +252,7 @@ class Workspace:
         self._flat: dict[str, np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, int], dtype: Any) -> np.ndarray:
-        """A contiguous array of that shape with arbitrary contents."""
+        """A contiguous array of that shape with arbitrary contents; a name has one dtype."""
         size = shape[0] * shape[1]
         flat = self._flat.get(name)
         if flat is None or flat.size < size:
@@ -247,69 +266,118 @@ class Workspace:
         return copied
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """How rows become what is kept of them: moved by a public shift, clamped, beside a constant.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether they are rounded to integers.
+    intercept : float
+        The constant; 0 for none.
+    shift : ndarray, optional
+        Subtracted from dense rows. (Sparse ones are left where they are.)
+    blanks : bool
+        Whether rows of zeros lose their constant as well: they count nothing.
+    """
+
+    scale: Scale
+    exact: bool
+    intercept: float
+    shift: np.ndarray | None
+    blanks: bool
+
+    def convert(self, values: np.ndarray) -> np.ndarray:
+        return self.scale.integers(values) if self.exact else self.scale.floats(values)
+
+    @property
+    def constant(self) -> np.ndarray:
+        """The constant as it is kept; empty if there is none."""
+        return self.convert(np.array([self.intercept])) if self.intercept else np.empty(0)
+
+    def dense(self, chunk: Any) -> np.ndarray:
+        """Dense rows, with a column for the constant."""
+        chunk = np.asarray(chunk)
+        values = self.convert(chunk if self.shift is None else chunk - self.shift)
+        for constant in self.constant:
+            column = np.full(len(values), constant)
+            if self.blanks:
+                column[~chunk.any(axis=1)] = 0.0
+            values = np.column_stack([values, column])
+        return values
+
+    def sparse(self, chunk: Any) -> sp.csr_array:
+        """Sparse rows, with a column for the constant."""
+        matrix = sp.csr_array(chunk, copy=True)
+        # Entries stored twice add up: norms read from them singly would be wrong.
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        blank = (np.diff(matrix.indptr) == 0) & self.blanks
+        matrix.data = self.convert(matrix.data)
+        matrix.eliminate_zeros()
+        for constant in self.constant:
+            column = np.full((matrix.shape[0], 1), constant, dtype=matrix.dtype)
+            column[blank] = 0.0
+            matrix = sp.csr_array(sp.hstack([matrix, sp.csr_array(column)], format="csr"))
+        return matrix
+
+    def offset(self) -> np.ndarray | None:
+        """The shift in units of what is kept, for sparse rows; `Scale.radius` allows for it."""
+        if self.shift is None:
+            return None
+        moved = np.rint(self.shift / self.scale.unit) if self.exact else self.shift
+        return np.concatenate([moved, np.zeros(self.constant.size)])
+
+
 def ingest(
     rows: Rows,
-    scale: Scale,
+    rounding: Rounding,
     arithmetic: str,
-    intercept: float,
-    shift: np.ndarray | None,
     *,
     parts: Parts,
     progress: Progress,
-    blanks: bool = False,
+    dense_store: Callable[..., DenseStore] = DenseStore,
 ) -> DenseStore | SparseStore:
-    """Read rows once, chunk by chunk, into a store.
-
-    With ``blanks``, rows of zeros lose their intercept as well: they count nothing.
-    """
-    convert = scale.integers if arithmetic == "exact" else scale.floats
-    constant = convert(np.array([intercept])) if intercept else np.empty(0)
-    d = rows.d + constant.size
+    """Read rows once, chunk by chunk, into a store."""
+    made = partial(dense_store, d=parts[-1].stop, arithmetic=arithmetic, parts=parts)
+    made = partial(made, longest=rounding.scale.longest)
     dense: DenseStore | None = None
     held: list[sp.csr_array] = []
     for span, chunk in rows.chunks():
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
         if sp.issparse(chunk) and dense is None:
-            held.append(_sparse_chunk(chunk, convert, constant, blanks))
+            held.append(rounding.sparse(chunk))
         elif not sp.issparse(chunk) and not held:
-            dense = DenseStore(rows.n, d, arithmetic, parts) if dense is None else dense
-            values = converted(chunk, convert, constant, shift, blanks)
-            dense.fill(span, values.astype(dense.values.dtype, copy=False))
+            dense = dense or made(rows.n)
+            dense.take(span, chunk, rounding)
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
         progress("rows", span.stop, rows.n)
     if not held:
-        return DenseStore(0, d, arithmetic, parts) if dense is None else dense
-    moved = None
-    if shift is not None:  # not clamped: `Scale.radius` allows for its norm
-        moved = np.rint(shift / scale.unit) if arithmetic == "exact" else shift
-        moved = np.concatenate([moved, np.zeros(constant.size)])
-    return SparseStore(sp.csr_array(sp.vstack(held, format="csr")), moved, arithmetic, parts)
+        return dense or made(0)
+    matrix = sp.csr_array(sp.vstack(held, format="csr"))
+    return SparseStore(matrix, rounding.offset(), arithmetic, parts)
 
 
-def converted(
-    chunk: np.ndarray,
-    convert: Convert,
-    constant: np.ndarray,
-    shift: np.ndarray | None,
-    blanks: bool,
-) -> np.ndarray:
-    """Dense rows as they are kept, with a column for the intercept."""
-    values = convert(np.asarray(chunk) if shift is None else chunk - shift)
-    if constant.size:
-        column = np.full(len(values), constant[0])
-        if blanks:
-            column[~np.asarray(chunk).any(axis=1)] = 0.0
-        values = np.column_stack([values, column])
-    return values
-
-
-def inverse_norms(values: np.ndarray, parts: Parts, exact: bool) -> list[np.ndarray]:
-    """1 / |x| of every row, part by part."""
+def with_norms(
+    values: np.ndarray, parts: Parts, exact: bool, longest: float = math.inf
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Rows, and 1 / |x| of every one, part by part; those too long are shortened, one by one."""
     wide = values.astype(np.float64, copy=False)
-    squares = (np.einsum("ij,ij->i", wide[:, part], wide[:, part]) for part in parts)
-    return [_inverse_norm(square, exact) for square in squares]
+    squares = _squares(wide, parts)
+    if longest < math.inf:
+        norms = np.sqrt(np.add.reduce(squares))
+        if (norms > longest).any():  # towards zero: no rounding makes them longer again
+            factor = np.minimum(1.0, longest * (1 - 2.0**-40) / np.maximum(norms, 1.0))
+            wide = np.trunc(wide * factor[:, None])
+            values, squares = wide.astype(values.dtype), _squares(wide, parts)
+    return values, [_inverse_norm(square, exact) for square in squares]
+
+
+def _squares(wide: np.ndarray, parts: Parts) -> list[np.ndarray]:
+    return [np.einsum("ij,ij->i", wide[:, part], wide[:, part]) for part in parts]
 
 
 def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:
@@ -339,25 +407,11 @@ def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
     return index
 
 
-def _indices(block: Block) -> np.ndarray:
+def indices(block: Block) -> np.ndarray:
+    """Rows of a block, one by one."""
     if isinstance(block, slice):
         return np.arange(block.start, block.stop, dtype=np.intp)
     return block
-
-
-def _sparse_chunk(chunk: Any, convert: Convert, constant: np.ndarray, blanks: bool) -> sp.csr_array:
-    matrix = sp.csr_array(chunk, copy=True)
-    # Entries stored twice add up: norms read from them singly would be wrong.
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    blank = (np.diff(matrix.indptr) == 0) & blanks
-    matrix.data = convert(matrix.data)
-    matrix.eliminate_zeros()
-    if constant.size:
-        column = np.full((matrix.shape[0], 1), constant[0], dtype=matrix.dtype)
-        column[blank] = 0.0
-        matrix = sp.csr_array(sp.hstack([matrix, sp.csr_array(column)], format="csr"))
-    return matrix
 
 
 def _inverse_norm(square: np.ndarray, exact: bool) -> np.ndarray:

@@ -8,6 +8,7 @@ What stays in memory is targets, a few bytes a row.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,16 +25,17 @@ from tacit.data.streams import pieces
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues
 from tacit.progress import Progress, silent
+from tacit.trainers.compact import store_for
 from tacit.trainers.quantize import FLOAT, Scale, Weights
 from tacit.trainers.schedule import Block, groups_of
 from tacit.trainers.storage import (
     DenseStore,
     Parts,
+    Rounding,
     SparseStore,
     Workspace,
-    converted,
     ingest,
-    inverse_norms,
+    with_norms,
 )
 
 __all__ = ["Store", "Streamed", "held", "make_store", "reading"]
@@ -68,10 +70,12 @@ def make_store(
     memory: int | None = None,
 ) -> Store:
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
+    rounding = Rounding(scale, arithmetic == "exact", intercept, shift, blanks)
     if held(rows, parts[-1].stop, arithmetic, memory):
-        how: dict[str, Any] = {"parts": parts, "progress": progress, "blanks": blanks}
-        return ingest(rows, scale, arithmetic, intercept, shift, **how)
-    return Streamed(rows, scale, arithmetic, intercept, shift, parts=parts, blanks=blanks)
+        kind = store_for(scale.longest < math.inf)
+        how: dict[str, Any] = {"parts": parts, "progress": progress, "dense_store": kind}
+        return ingest(rows, rounding, arithmetic, **how)
+    return Streamed(rows, rounding, arithmetic, parts=parts)
 
 
 @contextmanager
@@ -93,17 +97,7 @@ def reading(
 class Streamed:
     """A store that holds nothing; parameters as those of `tacit.trainers.storage.ingest`."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        scale: Scale,
-        arithmetic: str,
-        intercept: float,
-        shift: np.ndarray | None,
-        *,
-        parts: Parts,
-        blanks: bool,
-    ) -> None:
+    def __init__(self, rows: Rows, rounding: Rounding, arithmetic: str, *, parts: Parts) -> None:
         self.exact = arithmetic == "exact"
         # Where every number is exact, no bit depends on how rows lie in memory.
         self.by_column = self.exact and not rows.maps and hasattr(rows.source, "by_column")
@@ -112,39 +106,57 @@ class Streamed:
         self.rows = rows
         self.parts = parts
         self.d = parts[-1].stop
-        self._how = (scale, arithmetic, intercept, shift)
-        self._convert = scale.integers if self.exact else scale.floats
-        self._constant = self._convert(np.array([intercept])) if intercept else np.empty(0)
-        self._shift, self._blanks = shift, blanks
+        self.rounding, self.arithmetic = rounding, arithmetic
         self._type = FLOAT.get(arithmetic, np.float64)
-        self._nothing = DenseStore(0, self.d, arithmetic, parts)
+        self._kind = store_for(rounding.scale.longest < math.inf)
+        self._nothing = self._kind(0, self.d, arithmetic, parts)
+        self.compiled = self._kind.compiled
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows
         # A map that is not made for several threads, such as a network, has them take turns.
         shared = all(getattr(row_map, "shared", True) for row_map in rows.maps)
         self._turns: AbstractContextManager[Any] = nullcontext() if shared else threading.Lock()
 
-    def operand(self, weights: Weights) -> np.ndarray:
+    def operand(self, weights: Weights) -> Any:
         return self._nothing.operand(weights)
 
-    def values(self, rows: Rows, start: int, stop: int) -> np.ndarray:
-        """Some rows, read, mapped and rounded: a few at a time, where they begin wide."""
+    def tiles(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Some rows, read and mapped: a few at a time, where they begin wide."""
         few = max(16, TILE_CELLS // max(1, rows.source.d))
-        if stop - start > few:
-            cuts = [*range(start, stop, few), stop]
-            return np.concatenate([self.values(rows, *ends) for ends in pairwise(cuts)])
-        with self._turns:
-            chunk = rows.read(start, stop)
-        if sp.issparse(chunk) or chunk.shape != (stop - start, rows.d):
-            raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
-        values = converted(chunk, self._convert, self._constant, self._shift, self._blanks)
-        return values.astype(self._type, copy=False)
+        # Columns of a file need not be copied where one batch holds them.
+        batches = [cut for cut in getattr(rows.source, "cuts", ()) if start < cut < stop]
+        for left, right in pairwise(sorted({*range(start, stop, few), *batches, stop})):
+            with self._turns:
+                chunk = rows.read(left, right)
+            if sp.issparse(chunk) or chunk.shape != (right - left, rows.d):
+                raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
+            yield slice(left - start, right - start), chunk
+
+    def values(self, rows: Rows, start: int, stop: int) -> np.ndarray:
+        """Some rows as they would be kept, in floating point."""
+        found = [
+            self.rounding.dense(chunk).astype(self._type, copy=False)
+            for _, chunk in self.tiles(rows, start, stop)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def held(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
+        """Some rows, kept for compiled loops, the last one so many times more."""
+        count, scale = stop - start, self.rounding.scale
+        found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
+        for span, chunk in self.tiles(rows, start, stop):
+            found.take(span, chunk, self.rounding)
+        found.values[count:] = found.values[count - 1]
+        for norms in found.inverse_norms:
+            norms[count:] = norms[count - 1]
+        return found
 
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), in a pass of its own."""
         groups = list(groups_of(self.rows.n, self.block_rows, self.group_rows))
-        how: dict[str, Any] = {"parts": self.parts, "progress": silent, "blanks": self._blanks}
+        how: dict[str, Any] = {"parts": self.parts, "progress": silent}
         with reading(self, groups, None) as at:
-            stores = (ingest(at(group).rows, *self._how, **how) for group in groups)
+            some = (at(group).rows for group in groups)
+            stores = (ingest(rows, self.rounding, self.arithmetic, **how) for rows in some)
             found = [store.along(halves) for store in stores]
         words, rests = [each.word for each in found], [each.rest for each in found]
         return Residues(np.concatenate(words), np.concatenate(rests))
@@ -159,27 +171,44 @@ class _Window:
         self._numbers = numbers  # of the first row among all, or of every one
         self._norms: list[np.ndarray] = []
 
-    def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
+    def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
         """Rows of the block, and their scores as (S*K, b)."""
         store = self._store
+        if store.compiled:
+            rows = self._hold(block)
+            return rows, rows.forward(rows.everyone, operand, work)[1]
         start, stop, extra = self._place(block)
-        rows = store.values(self.rows, start, stop)
+        values = store.values(self.rows, start, stop)
         if extra:  # padding repeats the last row
-            rows = rows[np.minimum(np.arange(len(rows) + extra), len(rows) - 1)]
-        found = inverse_norms(rows, store.parts, store.exact)
+            values = values[np.minimum(np.arange(len(values) + extra), len(values) - 1)]
+        values, found = with_norms(values, store.parts, store.exact, store.rounding.scale.longest)
         self._norms = [norms.astype(store._type, copy=False) for norms in found]
-        scores = work.array("scores", (len(operand), len(rows)), rows.dtype)
-        np.matmul(operand, rows.T, out=scores)
-        return rows, scores
+        scores = work.array("scores", (len(operand), len(values)), values.dtype)
+        np.matmul(operand, values.T, out=scores)
+        return values, scores
+
+    def raw(self, block: Block, operand: Any, work: Workspace) -> tuple[Any, np.ndarray]:
+        """As `tacit.trainers.compact.CompactStore.raw`."""
+        rows = self._hold(block)
+        return rows, rows.raw(rows.everyone, operand, work)[1]
+
+    def total(self, rows: Any, parts: np.ndarray, work: Workspace) -> np.ndarray:
+        """As `tacit.trainers.compact.CompactStore.total`."""
+        return np.asarray(rows.total(rows.everyone, parts, work))
+
+    def _hold(self, block: Block) -> Any:
+        rows = self._store.held(self.rows, *self._place(block))
+        self._norms = rows.norms(slice(None))
+        return rows
 
     def norms(self, block: Block) -> list[np.ndarray]:
-        """Of the block that `forward` was last asked for."""
+        """Of the block whose scores were last asked for."""
         return self._norms
 
-    def backward(
-        self, rows: np.ndarray, multipliers: Sequence[np.ndarray], work: Workspace
-    ) -> np.ndarray:
+    def backward(self, rows: Any, multipliers: Sequence[np.ndarray], work: Workspace) -> np.ndarray:
         """Sum over the block of row times multipliers, part by part: (d, S*K)."""
+        if self._store.compiled:
+            return np.asarray(rows.backward(rows.everyone, multipliers, work))
         return self._store._nothing.backward(rows, multipliers, work)
 
     def _place(self, block: Block) -> tuple[int, int, int]:

@@ -1,0 +1,404 @@
+"""Loops over rows of 16-bit integers, compiled: scores, multipliers, sums.
+
+`tacit.trainers.compact` says when they are used and `tacit.trainers.quantize` why no sum of theirs
+overflows. All of it is integers, or float64 operations that are correctly rounded, one by one and
+in the order of `tacit.losses.elementary` and of `tacit.trainers.quantize.Clipping.apply`: nothing
+is reordered or fused, so every number is the one that NumPy finds.
+
+Rows have a multiple of `tacit.trainers.vectors.LANES` columns, and so many rows a block has.
+
+Needs Numba. Importing this module compiles, once; the result is kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from tacit.losses.elementary import BIAS, EXP, LN2_HIGH, LN2_LOW, LOG2E, LOWEST, MANTISSA, SQUARINGS
+from tacit.trainers.compact import LIMB
+from tacit.trainers.quantize import TINY
+from tacit.trainers.vectors import (
+    FARTHEST,
+    LANES,
+    ROUND,
+    add,
+    as_float,
+    as_integer,
+    away,
+    first,
+    load,
+    madd,
+    numbers,
+    prefetch,
+    second,
+    shortened,
+    singles,
+    spread,
+    square,
+    store,
+    store_numbers,
+    sum_up,
+    take_in,
+    turn,
+    vanished,
+    whole,
+    zero,
+    zeros,
+)
+
+__all__ = ["limbs", "logistic", "rounded_columns", "rounded_rows", "scores", "softmax", "sums"]
+
+BYTES = 2 * LANES  # of a vector
+LINE = 64  # bytes that come from memory together
+TILE = 256  # rows that are rounded together
+SMALLEST = TINY["exact"]
+TWO_TO_LIMB, PER_LIMB, PER_SQUARING = 2.0**LIMB, 2.0**-LIMB, 2.0**-SQUARINGS
+E7, E6, E5, E4, E3, E2, E1, E0 = EXP
+
+int16s, int32s, int64s, float64s = (
+    types.Array(kind, 2, "C") for kind in (types.int16, types.int32, types.int64, types.float64)
+)
+indices, vector = (types.Array(kind, 1, "C") for kind in (types.intp, types.float64))
+
+
+def _compiled(*given: Any, result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+    def compiled(function: Callable[..., Any]) -> Any:
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        try:
+            return numba.njit(result(*given), cache=True, **options)(function)
+        except RuntimeError:  # nowhere to keep it
+            return numba.njit(result(*given), **options)(function)
+
+    return compiled
+
+
+@_compiled(int16s, indices, int16s, int32s)
+def scores(rows: Any, index: Any, weights: Any, out: Any) -> None:
+    """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b)."""
+    many, outputs = index.size, weights.shape[0]
+    size = 2 * rows.shape[1]
+    fives = outputs - outputs % 5
+    here, there = rows.ctypes.data, weights.ctypes.data
+    for k in range(0, fives, 5):
+        w = there + k * size
+        for i in range(0, many, 2):
+            x, y = here + index[i] * size, here + index[i + 1] * size
+            soon = min(i + 4, many - 2)
+            x_soon, y_soon = here + index[soon] * size, here + index[soon + 1] * size
+            # Ten sums, as many as registers hold; each weight that is read serves two rows.
+            xa = xb = xc = xd = xe = ya = yb = yc = yd = ye = zero()
+            for j in range(0, size, BYTES):
+                if k == 0 and j % LINE == 0:
+                    prefetch(x_soon + j)
+                    prefetch(y_soon + j)
+                p, q, v = load(x + j), load(y + j), load(w + j)
+                xa, ya = add(xa, madd(p, v)), add(ya, madd(q, v))
+                v = load(w + size + j)
+                xb, yb = add(xb, madd(p, v)), add(yb, madd(q, v))
+                v = load(w + 2 * size + j)
+                xc, yc = add(xc, madd(p, v)), add(yc, madd(q, v))
+                v = load(w + 3 * size + j)
+                xd, yd = add(xd, madd(p, v)), add(yd, madd(q, v))
+                v = load(w + 4 * size + j)
+                xe, ye = add(xe, madd(p, v)), add(ye, madd(q, v))
+            out[k, i], out[k, i + 1] = sum_up(xa), sum_up(ya)
+            out[k + 1, i], out[k + 1, i + 1] = sum_up(xb), sum_up(yb)
+            out[k + 2, i], out[k + 2, i + 1] = sum_up(xc), sum_up(yc)
+            out[k + 3, i], out[k + 3, i + 1] = sum_up(xd), sum_up(yd)
+            out[k + 4, i], out[k + 4, i + 1] = sum_up(xe), sum_up(ye)
+    for k in range(fives, outputs):
+        w = there + k * size
+        for i in range(0, many, 2):
+            x, y = here + index[i] * size, here + index[i + 1] * size
+            soon = min(i + 4, many - 2)
+            x_soon, y_soon = here + index[soon] * size, here + index[soon + 1] * size
+            xa = ya = zero()
+            for j in range(0, size, BYTES):
+                if k == 0 and j % LINE == 0:
+                    prefetch(x_soon + j)
+                    prefetch(y_soon + j)
+                v = load(w + j)
+                xa, ya = add(xa, madd(load(x + j), v)), add(ya, madd(load(y + j), v))
+            out[k, i], out[k, i + 1] = sum_up(xa), sum_up(ya)
+
+
+@_compiled(int16s, indices, int16s, int16s, int64s)
+def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
+    """Add rows times multipliers to ``out`` (K, d).
+
+    Multipliers (2 K, b) are in two parts, upper and lower in turn. ``side`` (1, LANES b) is for
+    scratch.
+    """
+    many, outputs = index.size, out.shape[0]
+    size, length = 2 * rows.shape[1], 2 * many
+    here, there, into = rows.ctypes.data, multipliers.ctypes.data, out.ctypes.data
+    pairs = side.ctypes.data
+    for j in range(0, size, BYTES):
+        for i in range(0, many, 2):  # two rows side by side, once for all outputs
+            p, q = load(here + index[i] * size + j), load(here + index[i + 1] * size + j)
+            store(pairs + BYTES * i, first(p, q))
+            store(pairs + BYTES * (i + 1), second(p, q))
+        for k in range(0, outputs - 1, 2):
+            z, place = there + 2 * k * length, into + 4 * (k * size + j)
+            for start in range(0, many, LANES):
+                # 32-bit sums hold sixteen rows.
+                ah = bh = al = bl = ch = dh = cl = dl = zero()
+                for i in range(start, start + LANES, 2):
+                    p, q = load(pairs + BYTES * i), load(pairs + BYTES * (i + 1))
+                    v = spread(z + 2 * i)
+                    ah, bh = add(ah, madd(p, v)), add(bh, madd(q, v))
+                    v = spread(z + length + 2 * i)
+                    al, bl = add(al, madd(p, v)), add(bl, madd(q, v))
+                    v = spread(z + 2 * length + 2 * i)
+                    ch, dh = add(ch, madd(p, v)), add(dh, madd(q, v))
+                    v = spread(z + 3 * length + 2 * i)
+                    cl, dl = add(cl, madd(p, v)), add(dl, madd(q, v))
+                take_in(place, ah, bh, al, bl)
+                take_in(place + 4 * size, ch, dh, cl, dl)
+        if outputs % 2:
+            k = outputs - 1
+            z, place = there + 2 * k * length, into + 4 * (k * size + j)
+            for start in range(0, many, LANES):
+                ah = bh = al = bl = zero()
+                for i in range(start, start + LANES, 2):
+                    p, q = load(pairs + BYTES * i), load(pairs + BYTES * (i + 1))
+                    v = spread(z + 2 * i)
+                    ah, bh = add(ah, madd(p, v)), add(bh, madd(q, v))
+                    v = spread(z + length + 2 * i)
+                    al, bl = add(al, madd(p, v)), add(bl, madd(q, v))
+                take_in(place, ah, bh, al, bl)
+
+
+@_compiled(indices, types.boolean, vector, types.float64, int16s, vector, result=types.boolean)
+def rounded_columns(
+    columns: Any, single: Any, shift: Any, per_unit: Any, out: Any, squares: Any
+) -> Any:
+    """Columns at these addresses, less a shift, as `Scale.integers` rounds them, side by side.
+
+    Squared norms of the rows go into ``squares``, of which there are a multiple of `LANES`.
+    Whether all numbers are finite.
+    """
+    many, d, size = squares.size, columns.size, 4 if single else 8
+    aside = np.zeros((d + LANES, TILE), np.int16)
+    there, lengths = aside.ctypes.data, squares.ctypes.data
+    into, wide = out.ctypes.data, 2 * out.shape[1]
+    seen = zeros()
+    squares[:] = 0.0
+    for start in range(0, many, TILE):
+        count = min(TILE, many - start)
+        for j in range(d):
+            place, kept, total = (
+                columns[j] + start * size,
+                there + 2 * TILE * j,
+                lengths + 8 * start,
+            )
+            for i in range(0, count, LANES):
+                values = singles(place + size * i) if single else numbers(place + size * i)
+                seen = vanished(seen, values)
+                values = whole(away(values, shift[j]), per_unit)
+                store_numbers(total + 8 * i, square(numbers(total + 8 * i), values))
+                store(kept + 2 * i, shortened(values))
+        for top in range(0, count, LANES):  # turned in pieces that stay in the cache
+            for left in range(0, d, LANES):
+                place = into + wide * (start + top) + 2 * left
+                turn(there + 2 * (TILE * left + top), 2 * TILE, place, wide)
+    last = np.empty(LANES)
+    store_numbers(last.ctypes.data, seen)
+    return not np.isnan(last.sum())
+
+
+@numba.njit(nogil=True, error_model="numpy", cache=True)
+def rounded_rows(chunk: Any, shift: Any, per_unit: Any, out: Any, squares: Any) -> Any:
+    """As `rounded_columns`, for rows one after the other."""
+    many, d = chunk.shape
+    seen = np.zeros(d)
+    for i in range(many):
+        values, kept = chunk[i], out[i]
+        for j in range(d):
+            value = np.float64(values[j])
+            seen[j] += value * 0.0
+            x = (value - shift[j]) * per_unit
+            x = x if x > -FARTHEST else -FARTHEST
+            x = x if x < FARTHEST else FARTHEST
+            kept[j] = np.int16(np.int32((x + ROUND) - ROUND))
+        total = np.int64(0)
+        for j in range(d):
+            total += np.int64(kept[j]) * np.int64(kept[j])
+        squares[i] = total
+    return not np.isnan(seen.sum())
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _exp(x: Any) -> Any:
+    """As `tacit.losses.elementary.exp`."""
+    r = max(x, LOWEST)
+    shifted = r * LOG2E + ROUND
+    k = shifted - ROUND
+    r = r - k * LN2_HIGH
+    r = r - k * LN2_LOW
+    r = r * PER_SQUARING
+    power = (as_integer(shifted) + BIAS) << MANTISSA  # k sits in the lowest bits
+    y = E7 * r + E6
+    y = y * r + E5
+    y = y * r + E4
+    y = y * r + E3
+    y = y * r + E2
+    y = y * r + E1
+    y = y * r + E0
+    y = y * y
+    y = y * y
+    y = y * y
+    y = y * y
+    return y * as_float(power)
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _part(value: Any) -> Any:
+    """Upper part of a whole number."""
+    return (value * PER_LIMB + ROUND) - ROUND
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _beyond(upper: Any) -> Any:
+    """Other than 0 if a number has more than 16 bits."""
+    return (upper + np.int32(1 << 15)) >> 16
+
+
+@_compiled(float64s, int16s, result=types.boolean)
+def limbs(multipliers: Any, out: Any) -> Any:
+    """Multipliers (K, b), whole numbers, in two parts (2 K, b); whether they fit."""
+    beyond = np.int32(0)
+    for k in range(multipliers.shape[0]):
+        values, upper, lower = multipliers[k], out[2 * k], out[2 * k + 1]
+        for i in range(values.size):
+            part = _part(values[i])
+            high = np.int32(part)
+            beyond |= _beyond(high)
+            upper[i] = np.int16(high)
+            lower[i] = np.int16(np.int32(values[i] - part * TWO_TO_LIMB))
+    return beyond == 0
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _clip(found: Any, inverse: Any, terms: Any, s: Any, aside: Any) -> None:
+    """Clip residuals (K, LANES) of some rows, as `tacit.trainers.quantize.Clipping.apply` does."""
+    ceiling, multiplier, allowance, shrink, separate = terms
+    limit, factor = aside[0], aside[1]
+    for i in range(LANES):
+        limit[i] = max(ceiling[s, 0] * inverse[i] - allowance, 0.0) * shrink
+        factor[i] = 0.0
+    if separate:
+        for j in range(found.shape[0]):
+            for i in range(LANES):
+                value = found[j, i] * multiplier[s, 0]
+                found[j, i] = min(max(value, -limit[i]), limit[i])
+        return
+    for j in range(found.shape[0]):
+        for i in range(LANES):
+            factor[i] += found[j, i] * found[j, i]
+    for i in range(LANES):
+        norm = max(np.sqrt(factor[i]), SMALLEST)
+        factor[i] = min(limit[i] / norm, multiplier[s, 0])
+    for j in range(found.shape[0]):
+        for i in range(LANES):
+            found[j, i] *= factor[i]
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _write(found: Any, count: Any, k: Any, start: Any, out: Any) -> Any:
+    """Round multipliers (K, LANES) and write both parts; other than 0 if they do not fit."""
+    beyond = np.int32(0)
+    for j in range(found.shape[0]):
+        values = found[j]
+        upper = out[2 * (k + j), start : start + LANES]
+        lower = out[2 * (k + j) + 1, start : start + LANES]
+        for i in range(LANES):
+            values[i] = (values[i] + ROUND) - ROUND
+        for i in range(max(count - start, 0), LANES):
+            values[i] = 0.0
+        for i in range(LANES):
+            part = _part(values[i])
+            high = np.int32(part)
+            beyond |= _beyond(high)
+            upper[i] = np.int16(high)
+            lower[i] = np.int16(np.int32(values[i] - part * TWO_TO_LIMB))
+    return beyond
+
+
+@numba.njit(error_model="numpy", inline="always")
+def _read(raw: Any, unit: Any, k: Any, start: Any, found: Any) -> None:
+    """Scores of some rows (K, LANES)."""
+    for j in range(found.shape[0]):
+        own, scores_of, size = raw[k + j, start : start + LANES], found[j], unit[k + j]
+        for i in range(LANES):
+            scores_of[i] = own[i] * size
+
+
+TERMS = types.Tuple([float64s, float64s, types.float64, types.float64, types.boolean])
+
+
+@_compiled(int32s, vector, indices, vector, TERMS, types.intp, int16s, result=types.boolean)
+def softmax(
+    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, out: Any
+) -> Any:
+    """Clipped residuals of S settings, in two parts (2 S K, b), of scores (S K, b).
+
+    ``terms`` are those of a `tacit.trainers.quantize.Clipping`. Rows from ``count`` on are padding
+    and count nothing. Whether multipliers fit.
+    """
+    settings = terms[0].shape[0]
+    outputs = raw.shape[0] // settings
+    found, aside = np.empty((outputs, LANES)), np.empty((2, LANES))
+    top, total = np.empty(LANES), np.empty(LANES)
+    beyond = np.int32(0)
+    for start in range(0, raw.shape[1], LANES):
+        for s in range(settings):
+            _read(raw, unit, s * outputs, start, found)
+            top[:] = found[0]
+            for j in range(1, outputs):
+                for i in range(LANES):
+                    top[i] = max(top[i], found[j, i])
+            total[:] = 0.0
+            for j in range(outputs):
+                for i in range(LANES):
+                    found[j, i] = _exp(found[j, i] - top[i])
+                    total[i] += found[j, i]
+            for j in range(outputs):
+                for i in range(LANES):
+                    found[j, i] /= total[i]
+            for i in range(LANES):
+                found[targets[start + i], i] -= 1.0
+            _clip(found, inverse[start : start + LANES], terms, s, aside)
+            beyond |= _write(found, count, s * outputs, start, out)
+    return beyond == 0
+
+
+@_compiled(int32s, vector, float64s, vector, TERMS, types.intp, int16s, result=types.boolean)
+def logistic(
+    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, out: Any
+) -> Any:
+    """As `softmax`; targets (b, K) are 1 or -1."""
+    settings = terms[0].shape[0]
+    outputs = raw.shape[0] // settings
+    found, aside, sign = np.empty((outputs, LANES)), np.empty((2, LANES)), np.empty(LANES)
+    beyond = np.int32(0)
+    for start in range(0, raw.shape[1], LANES):
+        for s in range(settings):
+            _read(raw, unit, s * outputs, start, found)
+            for j in range(outputs):
+                slopes = found[j]
+                for i in range(LANES):
+                    sign[i] = targets[start + i, j]
+                for i in range(LANES):
+                    u = -(slopes[i] * sign[i])
+                    small = _exp(-abs(u))
+                    share = (small if u < 0 else 1.0) / (small + 1.0)
+                    slopes[i] = -share * sign[i]
+            _clip(found, inverse[start : start + LANES], terms, s, aside)
+            beyond |= _write(found, count, s * outputs, start, out)
+    return beyond == 0

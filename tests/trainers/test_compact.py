@@ -1,0 +1,314 @@
+"""Large tables in 16 bits: the same integers with and without Numba, and never more than a clip."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import array_api_compat.numpy as xp
+import numpy as np
+import pytest
+
+from tacit.data.rows import as_rows
+from tacit.exceptions import MachineError
+from tacit.losses import get_loss
+from tacit.trainers import compact, quantize
+from tacit.trainers.arrays import ArrayEngine
+from tacit.trainers.engine import Engine
+from tacit.trainers.quantize import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
+from tacit.trainers.storage import DenseStore
+
+try:
+    import numba  # noqa: F401
+except ImportError:
+    WAYS = [False]
+else:
+    WAYS = [True, False]
+
+compiled_only = pytest.mark.skipif(len(WAYS) < 2, reason="needs Numba")
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch):
+    monkeypatch.setattr(quantize, "COMPACT", 0)
+
+
+@pytest.fixture
+def way(monkeypatch):
+    """Switch the compiled loops on or off."""
+    real = compact.loops
+
+    def switch(compiled):
+        monkeypatch.setattr(compact, "loops", real if compiled else lambda: None)
+
+    return switch
+
+
+def problem(name, outputs, *, n=333, d=21, settings=1, seed=0):
+    rng = np.random.default_rng(seed + outputs)
+    loss = get_loss(name)
+    rows = rng.normal(size=(n, d)) / np.sqrt(d)
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    given = rng.normal(size=n) if loss.task == "regression" else rng.integers(0, max(outputs, 2), n)
+    return rows, loss.targets(given, outputs), loss, rng.normal(size=(settings, d + 1, outputs))
+
+
+def sums(given, *, clips=(0.4,), batch=None, per_class=False, size=1000, **options):
+    rows, targets, loss, weights = given
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, intercept=0.5, size=size, **options)
+    found = engine.gradient_sums(weights, clips, batch=batch, per_class=per_class)
+    return [s.values for s in found]
+
+
+def both(way, given, **options):
+    """Sums with and without compiled loops, or only without."""
+    found = []
+    for compiled in WAYS:
+        way(compiled)
+        found.append(sums(given, **options))
+    return found
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "strict"])
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        *[("softmax", k) for k in (2, 3, 5, 7, 11)],
+        *[("logistic", k) for k in (1, 4)],
+        *[("squared", 1), ("hinge", 1), ("hinge", 3), ("savage", 1)],
+    ],
+)
+def test_sums_are_the_same_with_and_without_compiled_loops(way, name, outputs, arithmetic):
+    given = problem(name, outputs)
+    for batch in (None, np.arange(0, 333, 3), np.array([7]), np.empty(0, dtype=int)):
+        for per_class in (False, True):
+            options = {"batch": batch, "arithmetic": arithmetic, "threads": 2}
+            first, *others = both(way, given, per_class=per_class, **options)
+            for other in others:
+                assert np.array_equal(first[0], other[0])
+
+
+@compiled_only
+def test_large_tables_are_kept_for_the_compiled_loops(way):
+    rows, targets, loss, _ = problem("softmax", 3)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, size=1000)
+    assert isinstance(engine._store, compact.CompactStore)
+    assert engine._store.vectors.shape == (333, 32)
+    way(False)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, size=1000)
+    assert type(engine._store) is DenseStore
+
+
+def test_settings_trained_together_are_as_alone(way):
+    given = problem("softmax", 4, settings=3)
+    for compiled in WAYS:
+        way(compiled)
+        (together,) = sums(given, clips=(np.array([0.1, 0.4, 2.0]),))
+        for s, clip in enumerate((0.1, 0.4, 2.0)):
+            alone = (*given[:3], given[3][s : s + 1])
+            assert np.array_equal(together[s], sums(alone, clips=(clip,))[0][0])
+
+
+def test_both_parts_of_a_split_row_are_the_same(way):
+    first, *others = both(way, problem("softmax", 4, settings=3), clips=(0.3, 0.2), split=9)
+    for other in others:
+        assert all(np.array_equal(one, two) for one, two in zip(first, other, strict=True))
+
+
+def test_rows_that_are_read_again_and_arrays_elsewhere_give_the_same(way):
+    given = rows, targets, loss, weights = problem("softmax", 4)
+    for compiled in WAYS:
+        way(compiled)
+        (kept,) = sums(given)
+        (again,) = sums(given, memory=0)
+        assert np.array_equal(kept, again)
+        there = ArrayEngine(
+            as_rows(rows, bound=1.0), targets, loss, xp=xp, intercept=0.5, size=1000
+        )
+        assert np.array_equal(kept, there.gradient_sum(weights, 0.4).values)
+
+
+@pytest.mark.parametrize("name", ["softmax", "squared"])
+def test_removing_a_row_removes_exactly_its_own_sum(way, name, monkeypatch):
+    """Although the table without it is a small one: the public size decides, not the rows."""
+    outputs = 10 if name == "softmax" else 1
+    rows, targets, *more = given = problem(name, outputs, n=61)
+    monkeypatch.setattr(quantize, "COMPACT", 61 * 22)
+    for compiled in WAYS:
+        way(compiled)
+        (whole,) = sums(given, size=61)
+        for i in (0, 16, 60):
+            rest = np.delete(np.arange(61), i)
+            (without,) = sums((rows[rest], targets[rest], *more), size=61)
+            (alone,) = sums(given, batch=np.array([i]), size=61)
+            assert np.array_equal(whole - without, alone)
+
+
+def test_only_a_public_size_makes_a_table_large():
+    assert not quantize.compact(None, 1000, "exact")
+    assert not quantize.compact(10**9, 1000, "fast")
+    assert not quantize.compact(10**9, 1000, "rounded")
+    assert not quantize.compact(10**9, quantize.COMPACT_FEATURES - 1, "exact")
+    assert quantize.compact(1, 100, "strict")
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("outputs", [1, 10])
+@pytest.mark.parametrize("clip", [1e-6, 0.05, 1.0, 300.0])
+def test_no_row_counts_for_more_than_the_clip(way, outputs, clip, per_class):
+    """Rows of all lengths, also beyond what was promised, and steep weights."""
+    rng = np.random.default_rng(7)
+    rows, targets, loss, weights = problem("softmax" if outputs > 1 else "logistic", outputs, n=40)
+    rows *= np.exp2(rng.integers(-16, 6, 40))[:, None]
+    rows[5] = 100.0
+    rows[6] = 0.0
+    given = rows, targets, loss, weights * 50
+    for compiled in WAYS:
+        way(compiled)
+        for i in range(40):
+            (alone,) = sums(given, clips=(clip,), batch=np.array([i]), per_class=per_class)
+            lattice = 2.0 ** (quantize.ceil_log2(LATTICE_ROWS * clip) - EXACT_BITS)
+            square = int((alone.astype(object) ** 2).sum())
+            assert square * lattice**2 <= clip**2
+
+
+def test_rows_beyond_their_bound_are_shortened_in_the_same_way(way):
+    given = problem("softmax", 5)
+    rows = given[0]
+    rows[::7] *= 1000.0
+    first, *others = both(way, (rows, *given[1:]))
+    for other in others:
+        assert np.array_equal(first[0], other[0])
+    scale = Scale.of(1.0, 22, None, 0.5, small=True)
+    store = DenseStore(333, 22, "exact", (slice(0, 22),), scale.longest)
+    kept = scale.integers(np.column_stack([rows, np.full(333, 0.5)]))
+    store.fill(slice(0, 333), kept)
+    norms = np.linalg.norm(store.values.astype(float), axis=1)
+    assert norms.max() <= scale.longest < np.linalg.norm(kept, axis=1).max()
+    honest = np.ones(333, dtype=bool)
+    honest[::7] = False
+    assert np.array_equal(store.values[honest], kept[honest])
+
+
+def test_promised_rows_are_not_shortened():
+    """At the very bound, in single precision, in whatever direction, with an intercept."""
+    rng = np.random.default_rng(1)
+    for d in (16, 100, 3000):
+        rows = rng.normal(size=(50, d)).astype(np.float32) ** 3
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        for bound in (1.0, 0.75, 1.0001):
+            for intercept in (0.0, 0.3, 1.5):
+                scale = Scale.of(bound, d + 1, None, intercept, small=True)
+                constant = np.full((50, 1), intercept)
+                kept = scale.integers(np.hstack([rows * np.float32(bound), constant]))
+                assert np.linalg.norm(kept, axis=1).max() < scale.longest
+
+
+def test_scores_fit_32_bits_and_weights_16():
+    """The largest score there is: a row along the weights, as long as rows may be."""
+    rng = np.random.default_rng(2)
+    for d in (16, 57, 784, 20_000):
+        for bound in (1.0, 0.51, 3.0):
+            for intercept in (0.0, 1.0):
+                scale = Scale.of(bound, d, None, intercept, small=True)
+                for power in (1, 9):
+                    weights = rng.normal(size=(1, d, 1)) ** power * np.exp2(rng.integers(-30, 30))
+                    grid = Weights.of(weights, scale, "exact")
+                    assert np.abs(grid.columns).max() < 2**15
+                    assert scale.longest * np.linalg.norm(grid.columns) < 2**31
+                    rounded = grid.columns * grid.unit / scale.unit
+                    wrong = np.linalg.norm(rounded - weights[0].T)
+                    assert wrong <= np.linalg.norm(weights) * 2.0**-14 * np.sqrt(d)
+
+
+@compiled_only
+@pytest.mark.parametrize("name", ["logistic", "hinge"])
+def test_multipliers_beyond_two_parts_are_summed_as_ever(way, name, monkeypatch):
+    """A short row with a large residual and a small clip: more than 28 bits."""
+    rows, targets, loss, weights = problem(name, 1)
+    rows[3], rows[3, 0] = 0.0, 2.0**-14
+    weights[:] = 0.0
+    calls, real = [], compact.CompactStore._widened
+    monkeypatch.setattr(
+        compact.CompactStore, "_widened", lambda *given: calls.append(1) or real(*given)
+    )
+    found = []
+    for compiled in (True, False):
+        way(compiled)
+        engine = Engine(as_rows(rows, bound=1.0), targets, loss, size=1000)
+        found.append(engine.gradient_sum(weights[:, :-1], 1e-4).values)
+        assert len(calls) == 1
+    assert np.array_equal(*found)
+
+
+@compiled_only
+def test_products_are_exact_at_the_largest_operands():
+    loops = compact.loops()
+    many = 4096
+    rows = np.zeros((many, 16), dtype=np.int16)
+    rows[:, 3] = quantize.FEATURE_MAX
+    largest = 2**39 // quantize.FEATURE_MAX
+    for value in (largest, -largest, largest - 4096, largest - 4097):
+        parts, total = np.empty((2, many), np.int16), np.zeros((1, 16), np.int64)
+        assert loops.limbs(np.full((1, many), float(value)), parts)
+        loops.sums(rows, np.arange(many), parts, np.empty((1, 16 * many), np.int16), total)
+        assert total[0].tolist() == [0] * 3 + [many * quantize.FEATURE_MAX * value] + [0] * 12
+
+
+@compiled_only
+@pytest.mark.parametrize("name", ["softmax", "logistic"])
+def test_residuals_in_the_loops_are_those_of_numpy_to_the_bit(name):
+    rng = np.random.default_rng(3)
+    loss, loops = get_loss(name), compact.loops()
+    for outputs in (2, 3, 30) if name == "softmax" else (1, 5):
+        for settings in (1, 3):
+            many = 160
+            raw = rng.integers(1 - 2**31, 2**31, (settings * outputs, many)).astype(np.int32)
+            raw[:, ::5] = 0
+            unit = np.exp2(rng.integers(-40, -22, settings * outputs).astype(float))
+            targets = loss.targets(rng.integers(0, max(outputs, 2), many), outputs)
+            inverse = 1 / np.exp2(rng.uniform(11, 16, many))
+            for per_class in (False, True):
+                clip = np.exp2(rng.uniform(-3, 3, settings))
+                scale = Scale.of(1.0, 100, None, 0.0)
+                terms = Clipping.of(clip, outputs, scale, "exact", per_class)
+                wide = raw * unit[:, None]
+                cube = wide.reshape(settings, outputs, many)
+                for setting in cube:
+                    loss.portable().residual(setting.T, targets, out=setting.T)
+                terms.apply(cube, inverse)
+                wide[:, 150:] = 0
+                parts = np.empty((2 * settings * outputs, many), np.int16)
+                how = (compact._terms(terms), 150, parts)
+                assert getattr(loops, name)(raw, unit, targets, inverse, *how)
+                found = (parts[::2].astype(np.int64) << compact.LIMB) + parts[1::2]
+                assert np.array_equal(found, wide)
+
+
+def test_small_tables_do_not_load_a_compiler(monkeypatch):
+    monkeypatch.setattr(quantize, "COMPACT", 1 << 24)
+    monkeypatch.setattr(compact, "loops", lambda: pytest.fail("loaded"))
+    rows, targets, loss, _ = problem("softmax", 3)
+    assert type(Engine(as_rows(rows, bound=1.0), targets, loss, size=333)._store) is DenseStore
+
+
+def test_without_numba_there_are_no_compiled_loops(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert compact.loops.__wrapped__() is None
+
+
+@compiled_only
+@pytest.mark.parametrize("wrong", ["scores", "sums", "softmax", "logistic"])
+def test_loops_that_are_wrong_are_refused(wrong):
+    real = compact.loops()
+    names = ("scores", "limbs", "sums", "softmax", "logistic")
+    broken = SimpleNamespace(**{name: getattr(real, name) for name in names})
+
+    def off_by_one(*given):
+        found = getattr(real, wrong)(*given)
+        given[-1][-1, -1] += 1
+        return found
+
+    setattr(broken, wrong, off_by_one)
+    with pytest.raises(MachineError, match="numba"):
+        compact._try(broken)
