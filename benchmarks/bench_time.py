@@ -30,6 +30,7 @@ from tacit.trainers import DPSGD, Engine, Facts
 
 Run = Callable[[], object]
 THREADS = {"each": 1}
+PAUSE = 0.3  # seconds, in which threads of whoever was last stop spinning on the other's core
 
 
 def rows_of(n: int, d: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -131,6 +132,7 @@ def take_turns(runs: dict[str, Run | None], rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         for name, run in runs.items():
             if run is not None:
+                time.sleep(PAUSE)
                 with threadpool_limits(THREADS["each"]):
                     start = clock()
                     run()
