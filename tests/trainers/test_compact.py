@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import array_api_compat.numpy as xp
@@ -10,17 +14,18 @@ import numpy as np
 import pytest
 
 from tacit.data.rows import as_rows
+from tacit.data.streams import Columns
 from tacit.exceptions import MachineError
 from tacit.losses import get_loss
 from tacit.trainers import compact, quantize
 from tacit.trainers.arrays import ArrayEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.quantize import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
-from tacit.trainers.storage import DenseStore
+from tacit.trainers.storage import DenseStore, Rounding, with_norms
 
 try:
-    import numba  # noqa: F401
-except ImportError:
+    from tacit.trainers import vectors
+except ImportError:  # no Numba
     WAYS = [False]
 else:
     WAYS = [True, False]
@@ -298,17 +303,108 @@ def test_without_numba_there_are_no_compiled_loops(monkeypatch):
 
 
 @compiled_only
-@pytest.mark.parametrize("wrong", ["scores", "sums", "softmax", "logistic"])
+@pytest.mark.parametrize(
+    "wrong", ["scores", "sums", "softmax", "logistic", "rounded_rows", "rounded_columns"]
+)
 def test_loops_that_are_wrong_are_refused(wrong):
     real = compact.loops()
-    names = ("scores", "limbs", "sums", "softmax", "logistic")
-    broken = SimpleNamespace(**{name: getattr(real, name) for name in names})
+    broken = SimpleNamespace(**{name: getattr(real, name) for name in real.__all__})
 
     def off_by_one(*given):
         found = getattr(real, wrong)(*given)
-        given[-1][-1, -1] += 1
+        given[-1][..., -1] += 1
         return found
 
     setattr(broken, wrong, off_by_one)
     with pytest.raises(MachineError, match="numba"):
         compact._try(broken)
+
+
+@compiled_only
+def test_a_row_is_shortened_by_its_own_length_alone():
+    """Beside a longer row, one just as long as rows may be stays as it is."""
+    d = 22
+    scale = Scale.of(1.0, d, None, 0.0, small=True)
+    edge = np.zeros(d)
+    edge[:2] = 32_767, np.floor(np.sqrt(scale.longest**2 - 32_767**2))
+    for longest in (np.linalg.norm(edge), scale.longest):
+        longer = np.full(d, 20_000.0)
+        alone, _ = with_norms(edge[None], (slice(0, d),), True, longest)
+        beside, _ = with_norms(np.stack([longer, edge]), (slice(0, d),), True, longest)
+        assert np.array_equal(alone[0], edge)
+        assert np.array_equal(beside[1], edge)
+        assert np.linalg.norm(beside[0]) <= longest
+
+
+@compiled_only
+def test_machine_code_that_is_kept_is_forgotten_when_its_sources_change():
+    """Numba looks at `compiled.py` only. If this fails, put the digest there that it asks for."""
+    from tacit.losses import elementary
+
+    names = ("BIAS", "EXP", "LN2_HIGH", "LN2_LOW", "LOG2E", "LOWEST", "MANTISSA", "SQUARINGS")
+    constants = [getattr(elementary, name) for name in names]
+    constants += [compact.LIMB, quantize.TINY["exact"], quantize.FEATURE_MAX]
+    source = Path(vectors.__file__).read_text(encoding="utf-8") + repr(constants)
+    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+    assert digest == compact.loops().BUILT_FROM
+
+
+@compiled_only
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_are_rounded_alike_however_they_lie(dtype):
+    """One after the other, in columns, read-only, in any number; beside nothing but zeros."""
+    rng = np.random.default_rng(5)
+    d = 37
+    values = (rng.normal(size=(301, d)) * np.exp2(rng.integers(-20, 3, (301, d)))).astype(dtype)
+    values[7] = 0.0
+    values.flags.writeable = False
+    scale = Scale.of(2.0, d + 1, None, 0.5, small=True)
+    shift = rng.normal(size=d) * 0.01
+    shift.flags.writeable = False
+    for moved in (None, shift):
+        rounding = Rounding(scale, True, 0.5, moved, False)
+        right = DenseStore(301, d + 1, "exact", (slice(0, d + 1),), scale.longest)
+        right.take(slice(0, 301), values, rounding)
+        columns = [np.ascontiguousarray(column) for column in values.T]
+        for chunk in (values, np.asfortranarray(values), Columns(columns, False)):
+            store = compact.CompactStore(301, d + 1, "exact", right.parts, scale.longest)
+            store.vectors[:] = -1
+            store.vectors[:, d + 1 :] = 0
+            store.take(slice(0, 301), chunk, rounding)
+            assert np.array_equal(store.values, right.values)
+            assert np.array_equal(store.inverse_norms[0], right.inverse_norms[0])
+            assert not store.vectors[:, d + 1 :].any()
+
+
+@compiled_only
+def test_memory_that_is_let_go_of_is_not_read(tmp_path):
+    """Where the C library fills what is freed, and all threads share what they free."""
+    code = """
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from tacit.data.streams import Columns
+from tacit.trainers.compact import CompactStore
+from tacit.trainers.quantize import Scale
+from tacit.trainers.storage import Rounding
+scale = Scale.of(1.0, 300, None, 0.0, small=True)
+cells = np.random.default_rng(0).normal(size=(300, 640)) / 30
+def fill(_):
+    store = CompactStore(640, 300, "exact", (slice(0, 300),), scale.longest)
+    store.take(slice(0, 640), Columns(list(cells), False), Rounding(scale, True, 0.0, None, False))
+    return store.vectors
+right = np.clip(np.rint(cells.T / scale.unit), -32767, 32767)
+with ThreadPoolExecutor(4) as pool:
+    for found in pool.map(fill, range(40)):
+        assert (found[:, :300] == right).all() and not found[:, 300:].any()
+"""
+    memory = {"MALLOC_PERTURB_": "165", "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **memory})
+
+
+def test_targets_in_any_order_in_memory(way):
+    rows, targets, loss, weights = problem("logistic", 4, n=320)
+    for compiled in WAYS:
+        way(compiled)
+        (one,) = sums((rows, targets, loss, weights))
+        (other,) = sums((rows, np.asfortranarray(targets), loss, weights))
+        assert np.array_equal(one, other)

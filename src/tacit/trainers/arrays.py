@@ -31,7 +31,7 @@ from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Loss, get_loss
 from tacit.progress import Progress, silent
 from tacit.trainers.engine import Engine, LatticeSum, count_rows, loss_counts
-from tacit.trainers.quantize import LATTICE_ROWS, SHRINK, TINY, Clipping, Scale, Weights, compact
+from tacit.trainers.quantize import LATTICE_ROWS, SHRINK, TINY, Clipping, Scale, Weights
 from tacit.trainers.residuals import Elementary, residual_in
 from tacit.trainers.schedule import Block, groups_of, padded
 from tacit.trainers.selftest import operands, places
@@ -126,7 +126,7 @@ class ArrayEngine:
         self._latest_class = int(targets.max(initial=0)) if targets.ndim == 1 else 0
         self._host_targets = targets
         self._targets = self._put(targets if targets.ndim == 1 else targets.T)
-        small = compact(size, self.d, arithmetic)
+        small = self._hollow.compact
         self._scale = Scale.of(float(rows.bound or 0), self.d, shift, float(intercept), small=small)
         self._read(rows, float(intercept), shift, blanks, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
@@ -283,7 +283,8 @@ class ArrayEngine:
             return self._residual(self._by, cube, block.targets)
         host = np.array(to_numpy(cube))  # a copy
         for setting in host:
-            self.loss.residual(setting.T, self._host_targets[block.which], out=setting.T)
+            loss = self.loss.portable() if self._hollow.compact else self.loss
+            loss.residual(setting.T, self._host_targets[block.which], out=setting.T)
         return self._put(host)
 
 

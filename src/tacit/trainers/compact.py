@@ -120,7 +120,8 @@ class CompactStore(DenseStore):
         squares, per_unit = np.empty(many), 1 / rounding.scale.unit
         kept = self.vectors[span]
         if isinstance(chunk, Columns):
-            how = (chunk.addresses, chunk.dtype == np.float32, shift, per_unit)
+            aside = np.zeros((d + LANES, _loops().TILE), dtype=np.int16)
+            how = (chunk.addresses, chunk.dtype == np.float32, shift, per_unit, aside)
             finite = _loops().rounded_columns(*how, kept, squares)
         elif isinstance(chunk, np.ndarray) and chunk.dtype in FLOATS and chunk.flags.c_contiguous:
             finite = _loops().rounded_rows(chunk[:many], shift, per_unit, kept, squares)
@@ -131,7 +132,7 @@ class CompactStore(DenseStore):
         for constant in rounding.constant:
             kept[:many, d] = constant
             squares[:many] += constant**2
-        if many and squares[:many].max() > self.longest**2:
+        if many and np.sqrt(squares[:many].max()) > self.longest:
             many = 0  # rows to be shortened
         start, stop = span.start, span.start + many
         self.inverse_norms[0][start:stop] = 1.0 / np.sqrt(np.maximum(squares[:many], 1.0))
@@ -190,6 +191,9 @@ def _try(found: Any) -> None:
         for outputs in range(1, 8):
             if not _right(found, rows, index, outputs):
                 raise _failed("product is not exact where it should be")
+    for single in (True, False):
+        if not _round(found, np.float32 if single else np.float64):
+            raise _failed("rounding of rows is another one than NumPy finds")
     for kind, name in FUSED.items():
         loss = kind()
         for outputs in (1, 2) if kind is Logistic else (2, 5):
@@ -215,6 +219,32 @@ def _right(found: Any, rows: np.ndarray, index: np.ndarray, outputs: int) -> boo
     found.sums(held, index, parts, side, sums)
     same = (scores == np.einsum("kj,ij->ki", weights, rows[index])).all()
     return bool(fit and same and (sums == np.einsum("ki,ij->kj", multipliers, rows[index])).all())
+
+
+def _round(found: Any, dtype: Any) -> bool:
+    many, d = 2 * LANES, LANES + 3
+    spread = np.arange(many * d, dtype=np.float64).reshape(many, d)
+    # Ties, both ends of the range and far beyond, and whatever lies between.
+    values = np.where(spread % 3 == 1, spread / 2 - 99, np.sin(spread) * np.exp2(spread % 33 - 8))
+    values = values.astype(dtype)
+    scale, shift = Scale.of(1.0, d, None, 0.0), np.cos(np.arange(d)) * 2.0**-9
+    values *= dtype(scale.unit)
+    right = scale.integers(values - shift)
+    columns = np.asfortranarray(values)
+    places = columns.ctypes.data + np.arange(d, dtype=np.intp) * columns.strides[1]
+    aside = np.zeros((d + LANES, found.TILE), np.int16)
+    kept, squares = np.zeros((2, many, 2 * LANES), np.int16), np.empty((2, many))
+    how = (shift, 1 / scale.unit)
+    fine = found.rounded_columns(places, dtype is np.float32, *how, aside, kept[0], squares[0])
+    fine &= found.rounded_rows(values, *how, kept[1], squares[1])
+    same = (kept[:, :, :d] == right).all() and (squares == (right**2).sum(axis=1)).all()
+    for wrong in (np.nan, np.inf):
+        values[-1, -1] = columns[-1, -1] = wrong
+        fine &= not found.rounded_rows(values, *how, kept[1], squares[1])
+        fine &= not found.rounded_columns(
+            places, dtype is np.float32, *how, aside, kept[0], squares[0]
+        )
+    return bool(fine and same)
 
 
 def _alike(loop: Any, loss: Loss, outputs: int, clip: float, per_class: bool) -> bool:

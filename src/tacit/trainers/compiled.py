@@ -5,9 +5,13 @@ overflows. All of it is integers, or float64 operations that are correctly round
 in the order of `tacit.losses.elementary` and of `tacit.trainers.quantize.Clipping.apply`: nothing
 is reordered or fused, so every number is the one that NumPy finds.
 
+An array whose address is taken must be an argument: Numba lets go of its own as soon as the last
+line that names it has run.
+
 Rows have a multiple of `tacit.trainers.vectors.LANES` columns, and so many rows a block has.
 
-Needs Numba. Importing this module compiles, once; the result is kept on disk.
+Needs Numba. Importing this module compiles, once; the result is kept on disk. Numba forgets it when
+this file changes, and only then: hence `BUILT_FROM`.
 """
 
 from __future__ import annotations
@@ -51,8 +55,19 @@ from tacit.trainers.vectors import (
     zeros,
 )
 
-__all__ = ["limbs", "logistic", "rounded_columns", "rounded_rows", "scores", "softmax", "sums"]
+__all__ = [
+    "TILE",
+    "limbs",
+    "logistic",
+    "rounded_columns",
+    "rounded_rows",
+    "scores",
+    "softmax",
+    "sums",
+]
 
+#: Digest of everything else that machine code is made of; a test says what it must be.
+BUILT_FROM = "d7addf2c8f502ba4"
 BYTES = 2 * LANES  # of a vector
 LINE = 64  # bytes that come from memory together
 TILE = 256  # rows that are rounded together
@@ -64,15 +79,21 @@ int16s, int32s, int64s, float64s = (
     types.Array(kind, 2, "C") for kind in (types.int16, types.int32, types.int64, types.float64)
 )
 indices, vector = (types.Array(kind, 1, "C") for kind in (types.intp, types.float64))
+given = types.Array(types.float64, 1, "C", readonly=True)
+chunks = [types.Array(kind, 2, "C", readonly=True) for kind in (types.float32, types.float64)]
 
 
 def _compiled(*given: Any, result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for arguments of these types, or for each of several lists of them."""
+    lists = given if isinstance(given[0], list) else (list(given),)
+    signatures = [result(*each) for each in lists]
+
     def compiled(function: Callable[..., Any]) -> Any:
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
         try:
-            return numba.njit(result(*given), cache=True, **options)(function)
+            return numba.njit(signatures, cache=True, **options)(function)
         except RuntimeError:  # nowhere to keep it
-            return numba.njit(result(*given), **options)(function)
+            return numba.njit(signatures, **options)(function)
 
     return compiled
 
@@ -174,17 +195,18 @@ def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
                 take_in(place, ah, bh, al, bl)
 
 
-@_compiled(indices, types.boolean, vector, types.float64, int16s, vector, result=types.boolean)
+@_compiled(
+    indices, types.boolean, given, types.float64, int16s, int16s, vector, result=types.boolean
+)
 def rounded_columns(
-    columns: Any, single: Any, shift: Any, per_unit: Any, out: Any, squares: Any
+    columns: Any, single: Any, shift: Any, per_unit: Any, aside: Any, out: Any, squares: Any
 ) -> Any:
     """Columns at these addresses, less a shift, as `Scale.integers` rounds them, side by side.
 
     Squared norms of the rows go into ``squares``, of which there are a multiple of `LANES`.
-    Whether all numbers are finite.
+    ``aside`` (d + LANES, TILE) is for scratch, and of zeros. Whether all numbers are finite.
     """
     many, d, size = squares.size, columns.size, 4 if single else 8
-    aside = np.zeros((d + LANES, TILE), np.int16)
     there, lengths = aside.ctypes.data, squares.ctypes.data
     into, wide = out.ctypes.data, 2 * out.shape[1]
     seen = zeros()
@@ -212,7 +234,9 @@ def rounded_columns(
     return not np.isnan(last.sum())
 
 
-@numba.njit(nogil=True, error_model="numpy", cache=True)
+@_compiled(
+    *[[chunk, given, types.float64, int16s, vector] for chunk in chunks], result=types.boolean
+)
 def rounded_rows(chunk: Any, shift: Any, per_unit: Any, out: Any, squares: Any) -> Any:
     """As `rounded_columns`, for rows one after the other."""
     many, d = chunk.shape

@@ -222,7 +222,7 @@ class Engine:
         self.arithmetic = arithmetic
         strict = arithmetic == "strict"
         self._kind = "exact" if strict else arithmetic
-        small = not rows.sparse and compact(size, self.d, arithmetic)
+        self.compact = small = not rows.sparse and compact(size, self.d, arithmetic)
         self._residual = (loss.portable() if strict or small else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, self._kind)

@@ -369,9 +369,11 @@ def with_norms(
     squares = _squares(wide, parts)
     if longest < math.inf:
         norms = np.sqrt(np.add.reduce(squares))
-        if (norms > longest).any():  # towards zero: no rounding makes them longer again
-            factor = np.minimum(1.0, longest * (1 - 2.0**-40) / np.maximum(norms, 1.0))
-            wide = np.trunc(wide * factor[:, None])
+        long = norms > longest
+        if long.any():  # those rows alone, towards zero: no rounding makes them longer again
+            wide = np.array(wide)
+            factor = longest * (1 - 2.0**-40) / norms[long]
+            wide[long] = np.trunc(wide[long] * factor[:, None])
             values, squares = wide.astype(values.dtype), _squares(wide, parts)
     return values, [_inverse_norm(square, exact) for square in squares]
 
@@ -392,7 +394,7 @@ def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:
     if not np.isfinite(targets).all():
         raise InputError("targets contain NaN or infinity")
     clamped = np.clip(targets.astype(np.float64), -LIMIT, LIMIT)
-    return clamped.astype(FLOAT.get(arithmetic, np.float64))
+    return np.ascontiguousarray(clamped, dtype=FLOAT.get(arithmetic, np.float64))
 
 
 def checked_batch(batch: np.ndarray, n: int) -> np.ndarray:
