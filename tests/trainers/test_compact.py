@@ -351,7 +351,7 @@ def test_machine_code_that_is_kept_is_forgotten_when_its_sources_change():
 
 @compiled_only
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_are_rounded_alike_however_they_lie(dtype):
+def test_rows_are_rounded_alike_however_they_lie(dtype, tmp_path):
     """One after the other, in columns, read-only, in any number; beside nothing but zeros."""
     rng = np.random.default_rng(5)
     d = 37
@@ -366,7 +366,12 @@ def test_rows_are_rounded_alike_however_they_lie(dtype):
         right = DenseStore(301, d + 1, "exact", (slice(0, d + 1),), scale.longest)
         right.take(slice(0, 301), values, rounding)
         columns = [np.ascontiguousarray(column) for column in values.T]
-        for chunk in (values, np.asfortranarray(values), Columns(columns, False)):
+        np.save(tmp_path / "rows.npy", values)
+        odd = np.frombuffer(b" " + values.tobytes(), np.uint8)[1:].view(dtype).reshape(values.shape)
+        swapped = values.astype(np.dtype(dtype).newbyteorder())
+        mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+        arrays = [values, np.asfortranarray(values), mapped, odd, swapped]
+        for chunk in (*arrays, Columns(columns, False)):
             store = compact.CompactStore(301, d + 1, "exact", right.parts, scale.longest)
             store.vectors[:] = -1
             store.vectors[:, d + 1 :] = 0

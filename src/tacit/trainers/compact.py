@@ -55,6 +55,13 @@ def store_for(small: bool) -> type[DenseStore]:
     return CompactStore if small and loops() is not None else DenseStore
 
 
+def _plain(chunk: Any) -> bool:
+    """Whether compiled loops may read it."""
+    if not isinstance(chunk, np.ndarray) or chunk.dtype not in FLOATS:
+        return False
+    return bool(chunk.flags.c_contiguous and chunk.flags.aligned)
+
+
 def _terms(clipping: Clipping) -> tuple[Any, ...]:
     shrink = SHRINK[clipping.arithmetic]
     fixed = (float(clipping.allowance), shrink, clipping.separate)
@@ -123,7 +130,7 @@ class CompactStore(DenseStore):
             aside = np.zeros((d + LANES, _loops().TILE), dtype=np.int16)
             how = (chunk.addresses, chunk.dtype == np.float32, shift, per_unit, aside)
             finite = _loops().rounded_columns(*how, kept, squares)
-        elif isinstance(chunk, np.ndarray) and chunk.dtype in FLOATS and chunk.flags.c_contiguous:
+        elif _plain(chunk):
             finite = _loops().rounded_rows(chunk[:many], shift, per_unit, kept, squares)
         else:
             many, finite = 0, True
