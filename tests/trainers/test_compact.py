@@ -13,11 +13,12 @@ import array_api_compat.numpy as xp
 import numpy as np
 import pytest
 
+from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.data.streams import Columns
 from tacit.exceptions import MachineError
 from tacit.losses import get_loss
-from tacit.trainers import compact, quantize
+from tacit.trainers import DPGD, compact, quantize
 from tacit.trainers.arrays import ArrayEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.quantize import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
@@ -155,6 +156,24 @@ def test_only_a_public_size_makes_a_table_large():
     assert not quantize.compact(10**9, 1000, "rounded")
     assert not quantize.compact(10**9, quantize.COMPACT_FEATURES - 1, "exact")
     assert quantize.compact(1, 100, "strict")
+
+
+@pytest.mark.parametrize("size", [299, 300])
+def test_a_plan_goes_by_the_public_size_where_the_number_of_rows_is_private(monkeypatch, size):
+    monkeypatch.setattr(quantize, "COMPACT", 300 * 22)
+    rows, *_ = problem("logistic", 1)
+    labels = (rows[:, 0] > 0).astype(int)
+    seen, real = [], Engine.__init__
+
+    def spy(self, *given, **options):
+        real(self, *given, **options)
+        seen.append(self.compact)
+
+    monkeypatch.setattr(Engine, "__init__", spy)
+    plan = {"neighbors": "add_or_remove_one", "size": size, "trainer": DPGD(steps=2)}
+    for n in (299, 301):
+        DPLinearClassifier(8.0, 1e-4, **plan).fit(rows[:n], labels[:n])
+    assert seen == [size == 300] * 2
 
 
 @pytest.mark.parametrize("per_class", [False, True])

@@ -26,7 +26,7 @@ from tacit.trainers.schedule import LANES, Block
 from tacit.trainers.selftest import places
 from tacit.trainers.storage import DenseStore, Rounding, Workspace, indices
 
-__all__ = ["CompactStore", "Fused", "loops", "store_for"]
+__all__ = ["CompactStore", "Fused", "loops", "padded_width", "store_for"]
 
 FLOATS = (np.float32, np.float64)
 LIMB = 13  # bits of the lower part of a multiplier
@@ -48,6 +48,11 @@ def loops() -> Any | None:
 def _loops() -> Any:
     """Where there are some."""
     return loops()
+
+
+def padded_width(d: int) -> int:
+    """Columns that rows are kept in: whole vectors."""
+    return -(-d // LANES) * LANES
 
 
 def store_for(small: bool) -> type[DenseStore]:
@@ -107,7 +112,7 @@ class CompactStore(DenseStore):
     compiled = True
 
     def allocate(self, n: int, d: int, dtype: Any) -> np.ndarray:
-        self.vectors = np.zeros((n, -(-d // LANES) * LANES), dtype=dtype)
+        self.vectors = np.zeros((n, padded_width(d)), dtype=dtype)
         return self.vectors[:, :d]
 
     def operand(self, weights: Weights) -> Any:

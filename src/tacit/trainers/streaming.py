@@ -25,7 +25,7 @@ from tacit.data.streams import pieces
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues
 from tacit.progress import Progress, silent
-from tacit.trainers.compact import store_for
+from tacit.trainers.compact import padded_width, store_for
 from tacit.trainers.quantize import FLOAT, Scale, Weights
 from tacit.trainers.schedule import Block, groups_of
 from tacit.trainers.storage import (
@@ -71,8 +71,10 @@ def make_store(
 ) -> Store:
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
     rounding = Rounding(scale, arithmetic == "exact", intercept, shift, blanks)
-    if held(rows, parts[-1].stop, arithmetic, memory):
-        kind = store_for(scale.longest < math.inf)
+    small = scale.longest < math.inf
+    width = padded_width(parts[-1].stop) if small else parts[-1].stop
+    if held(rows, width, arithmetic, memory):
+        kind = store_for(small)
         how: dict[str, Any] = {"parts": parts, "progress": progress, "dense_store": kind}
         return ingest(rows, rounding, arithmetic, **how)
     return Streamed(rows, rounding, arithmetic, parts=parts)
