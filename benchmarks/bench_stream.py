@@ -12,6 +12,7 @@ process has ever had resident, Python and its libraries included.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FILES = 100
+TOGETHER = 1_000_000  # rows on which several settings are tried
 
 
 def write(folder: Path, rows: int, features: int) -> None:
@@ -79,7 +81,33 @@ def measure(folder: Path, rounds: int, threads: int | None) -> dict[str, float]:
             engine.gradient_sum(weights, clip=1.0)
 
     found = shortest({"read": read, "sum": total}, rounds)
-    return {"rows": data.n, **found, "memory": resident()}
+    found |= {"rows": data.n, "memory": resident()}
+    if data.n <= TOGETHER:
+        found |= together(rows, index, threads)
+    return found
+
+
+def together(rows: Any, index: np.ndarray, threads: int | None) -> dict[str, float]:
+    """Times of a pass for one setting and for sixteen, of two classes and of ten."""
+    from tacit.losses import get_loss
+    from tacit.trainers import Engine
+
+    found: dict[str, float] = {}
+    for classes in (2, 10):
+        loss = get_loss("logistic" if classes == 2 else "softmax")
+        outputs = loss.outputs(classes)
+        targets = loss.targets((index + np.arange(index.size)) % classes, outputs)
+        engine = Engine(rows, targets, loss, size=rows.n, threads=threads)
+        for settings in (1, 16):
+            weights = np.zeros((settings, rows.d, outputs))
+
+            def total(engine: Any = engine, weights: np.ndarray = weights) -> None:
+                with engine:
+                    engine.gradient_sum(weights, clip=1.0)
+
+            name = f"{settings} settings, {classes} classes"
+            found |= {name: shortest({name: total}, 3)[name]}
+    return found
 
 
 def resident() -> float:
@@ -126,6 +154,10 @@ def main() -> None:
         print(f"{row['sum'] / row['read']:>8.2f}{row['read cpu']:>10.2f}", end="")
         print(f"{row['sum cpu']:>10.2f}{row['sum'] / row['rows'] * 1e6:>8.2f}", end="")
         print(f"{row['memory']:>8.0f}")
+    for row, classes in itertools.product(results, (2, 10)):
+        one, many = (row.get(f"{s} settings, {classes} classes") for s in (1, 16))
+        if one and row["rows"] >= TOGETHER:
+            print(f"16 settings, {classes} classes: {many / one:.2f} times one")
 
 
 if __name__ == "__main__":
