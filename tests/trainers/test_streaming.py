@@ -478,7 +478,8 @@ def peak():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 small, data = (scan(path, target="y", memory=1) for path in sys.argv[1:])
 trainer, stages = DPGD(steps=1), [ClipNorm(5.0), PrivateCenter()]
-DPLinearClassifier(trainer=trainer, stages=stages).fit(small)
+for _ in range(3):  # how many batches lie in memory is up to the threads: as many as ever do
+    DPLinearClassifier(trainer=trainer, stages=stages).fit(small)
 before = peak()
 DPLinearClassifier(trainer=trainer, stages=stages).fit(data)
 print(json.dumps([before, peak()]))
@@ -500,4 +501,4 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
         [sys.executable, "-c", FIT, *paths], capture_output=True, text=True, check=True
     )
     before, after = json.loads(done.stdout)
-    assert after - before < 90
+    assert after - before < 45

@@ -282,8 +282,8 @@ class ArrayEngine:
         if self._residual is not None:
             return self._residual(self._by, cube, block.targets)
         host = np.array(to_numpy(cube))  # a copy
+        loss = self.loss.portable() if self._hollow.compact else self.loss
         for setting in host:
-            loss = self.loss.portable() if self._hollow.compact else self.loss
             loss.residual(setting.T, self._host_targets[block.which], out=setting.T)
         return self._put(host)
 

@@ -33,7 +33,7 @@ LIMB = 13  # bits of the lower part of a multiplier
 
 
 @lru_cache(maxsize=1)
-def loops() -> Any | None:
+def loops() -> Any:
     """The compiled loops, tried out; None without Numba."""
     try:
         import numba  # noqa: F401
@@ -43,11 +43,6 @@ def loops() -> Any | None:
 
     _try(compiled)
     return compiled
-
-
-def _loops() -> Any:
-    """Where there are some."""
-    return loops()
 
 
 def padded_width(d: int) -> int:
@@ -132,11 +127,11 @@ class CompactStore(DenseStore):
         squares, per_unit = np.empty(many), 1 / rounding.scale.unit
         kept = self.vectors[span]
         if isinstance(chunk, Columns):
-            aside = np.zeros((d + LANES, _loops().TILE), dtype=np.int16)
+            aside = np.zeros((d + LANES, loops().TILE), dtype=np.int16)
             how = (chunk.addresses, chunk.dtype == np.float32, shift, per_unit, aside)
-            finite = _loops().rounded_columns(*how, kept, squares)
+            finite = loops().rounded_columns(*how, kept, squares)
         elif _plain(chunk):
-            finite = _loops().rounded_rows(chunk[:many], shift, per_unit, kept, squares)
+            finite = loops().rounded_rows(chunk[:many], shift, per_unit, kept, squares)
         else:
             many, finite = 0, True
         if not finite:
@@ -155,7 +150,7 @@ class CompactStore(DenseStore):
         """Rows of the block, and their scores as 32-bit integers (S*K, b)."""
         index, (columns, _) = indices(block), operand
         found = work.array("raw", (len(columns), index.size), np.int32)
-        _loops().scores(self.vectors, index, columns, found)
+        loops().scores(self.vectors, index, columns, found)
         return index, found
 
     def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
@@ -169,7 +164,7 @@ class CompactStore(DenseStore):
         sums = []
         for columns, some in zip(self.parts, multipliers, strict=True):
             parts = work.array("limbs", (2 * len(some), some.shape[1]), np.int16)
-            fit = _loops().limbs(np.ascontiguousarray(some), parts)
+            fit = loops().limbs(np.ascontiguousarray(some), parts)
             whole = self.total(rows, parts, work) if fit else self._widened(rows, some)
             sums.append(whole[columns])
         return sums[0] if len(sums) == 1 else np.concatenate(sums)
@@ -178,7 +173,7 @@ class CompactStore(DenseStore):
         """Sum over rows times multipliers that are in two parts: (d, S*K)."""
         found = np.zeros((len(parts) // 2, self.vectors.shape[1]), dtype=np.int64)
         side = work.array("side", (1, LANES * index.size), np.int16)
-        _loops().sums(self.vectors, index, parts, side, found)
+        loops().sums(self.vectors, index, parts, side, found)
         return found[:, : self.values.shape[1]].T
 
     def _widened(self, index: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
@@ -219,10 +214,8 @@ def _right(found: Any, rows: np.ndarray, index: np.ndarray, outputs: int) -> boo
     norms = np.sqrt((rows**2).sum(axis=1))
     turn, signs = np.arange(outputs)[:, None], np.sign(rows)
     weights = signs[0] * (int(2**15 / d**0.5) - (7 * turn + 1) * np.arange(d) % 1021)
-    multipliers = (2.0**39 / norms[index]).astype(np.int64) - (5 * turn + 1) * np.arange(
-        many
-    ) % 1021
-    multipliers = np.minimum(multipliers, FEATURE_MAX << 13) * signs[index, 0]
+    largest = np.minimum(2.0**39 / norms[index], FEATURE_MAX << LIMB).astype(np.int64)
+    multipliers = (largest - (5 * turn + 1) * np.arange(many) % 1021) * signs[index, 0]
     scores, sums = np.empty((outputs, many), np.int32), np.zeros((outputs, d), np.int64)
     parts, side = np.empty((2 * outputs, many), np.int16), np.empty((1, LANES * many), np.int16)
     held = rows.astype(np.int16)
@@ -263,7 +256,7 @@ def _alike(loop: Any, loss: Loss, outputs: int, clip: float, per_class: bool) ->
     scores, targets = places(loss, outputs)
     many, unit = scores.shape[1], 2.0**-20
     raw = np.clip(np.rint(scores / unit), 1 - 2**31, 2**31 - 1).astype(np.int32)
-    inverse = 1.0 / np.linspace(2.0**12, 2.0**16, many)
+    inverse = 1.0 / np.linspace(2.0**12, 2.0**16, many)  # long enough for two parts
     clipping = Clipping.of(
         np.array([clip]), outputs, Scale.of(1.0, 99, None, 1.0), "exact", per_class
     )
@@ -272,8 +265,6 @@ def _alike(loop: Any, loss: Loss, outputs: int, clip: float, per_class: bool) ->
     wide = raw * unit
     loss.portable().residual(wide.T, targets, out=wide.T)
     clipping.apply(wide[None], inverse)
-    if np.abs(wide).max() >= 2.0**27:  # too large for two parts, maybe
-        return True
     return bool(fit and ((parts[::2].astype(np.int64) << LIMB) + parts[1::2] == wide).all())
 
 

@@ -79,7 +79,7 @@ int16s, int32s, int64s, float64s = (
     types.Array(kind, 2, "C") for kind in (types.int16, types.int32, types.int64, types.float64)
 )
 indices, vector = (types.Array(kind, 1, "C") for kind in (types.intp, types.float64))
-given = types.Array(types.float64, 1, "C", readonly=True)
+constants = types.Array(types.float64, 1, "C", readonly=True)
 chunks = [types.Array(kind, 2, "C", readonly=True) for kind in (types.float32, types.float64)]
 
 
@@ -196,7 +196,7 @@ def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
 
 
 @_compiled(
-    indices, types.boolean, given, types.float64, int16s, int16s, vector, result=types.boolean
+    indices, types.boolean, constants, types.float64, int16s, int16s, vector, result=types.boolean
 )
 def rounded_columns(
     columns: Any, single: Any, shift: Any, per_unit: Any, aside: Any, out: Any, squares: Any
@@ -235,7 +235,7 @@ def rounded_columns(
 
 
 @_compiled(
-    *[[chunk, given, types.float64, int16s, vector] for chunk in chunks], result=types.boolean
+    *[[chunk, constants, types.float64, int16s, vector] for chunk in chunks], result=types.boolean
 )
 def rounded_rows(chunk: Any, shift: Any, per_unit: Any, out: Any, squares: Any) -> Any:
     """As `rounded_columns`, for rows one after the other."""

@@ -8,9 +8,10 @@ bound, with no slack for rounding (`tacit.trainers.quantize` has the argument). 
 split engine does the same for two parts of every row: one forward product, and for
 each part clipping, a lattice and a backward product of its own.
 
-Two things are assumed: the products come from a conventional BLAS, and a loss
-computes the residual of a row in the same way wherever the row stands in an
-array. Blocks are padded to a multiple of 16 rows, so vector code has no
+Two things are assumed: the products come from a conventional BLAS (those of
+large tables from compiled loops of integers, `tacit.trainers.compact`), and a
+loss computes the residual of a row in the same way wherever the row stands in
+an array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
 same order. What the stages before the engine do to a row must have that
 property as well. In strict arithmetic both are checked while the engine works

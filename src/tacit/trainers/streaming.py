@@ -141,7 +141,7 @@ class Streamed:
         ]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def held(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
+    def loaded(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
         """Some rows, kept for compiled loops, the last one so many times more."""
         count, scale = stop - start, self.rounding.scale
         found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
@@ -199,7 +199,7 @@ class _Window:
         return np.asarray(rows.total(rows.everyone, parts, work))
 
     def _hold(self, block: Block) -> Any:
-        rows = self._store.held(self.rows, *self._place(block))
+        rows = self._store.loaded(self.rows, *self._place(block))
         self._norms = rows.norms(slice(None))
         return rows
 
