@@ -18,7 +18,7 @@ from tacit.data.rows import as_rows
 from tacit.data.streams import Columns
 from tacit.exceptions import MachineError
 from tacit.losses import get_loss
-from tacit.trainers import DPGD, compact, quantize
+from tacit.trainers import DPGD, compact, quantize, storage
 from tacit.trainers.arrays import ArrayEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.quantize import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
@@ -303,8 +303,9 @@ def test_residuals_in_the_loops_are_those_of_numpy_to_the_bit(name):
                 terms.apply(cube, inverse)
                 wide[:, 150:] = 0
                 parts = np.empty((2 * settings * outputs, many), np.int16)
-                how = (compact._terms(terms), 150, parts)
-                assert getattr(loops, name)(raw, unit, targets, inverse, *how)
+                aside = np.empty((outputs, compact.LANES))
+                how = (inverse, compact._terms(terms), 150, aside, parts)
+                assert getattr(loops, name)(raw, unit, compact._lines(targets), *how)
                 found = (parts[::2].astype(np.int64) << compact.LIMB) + parts[1::2]
                 assert np.array_equal(found, wide)
 
@@ -355,17 +356,102 @@ def test_a_row_is_shortened_by_its_own_length_alone():
         assert np.linalg.norm(beside[0]) <= longest
 
 
+def wide_products():
+    found = compact._wide() if len(WAYS) > 1 else None
+    if found is None:
+        pytest.skip("this processor has no instruction for it")
+    return found
+
+
+def lengthened(rng, rows, multipliers):
+    """Multipliers as large as clipping lets them be beside these rows: |x| |z| up to 2^39."""
+    norms = np.sqrt((rows.astype(float) ** 2).sum(axis=1))
+    most = np.minimum(2.0**39 / np.maximum(norms, 1), (32_767 << compact.LIMB) + 4095)
+    return np.trunc(multipliers * most * rng.choice([1.0, 0.999, 0.01], len(rows))).astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_many_columns_give_the_integers_that_they_should(seed):
+    """Of rows that are as long as they may be, in one feature or in many, in any number."""
+    made, rng = wide_products(), np.random.default_rng(seed)
+    many, d = 16 * rng.integers(1, 60), 16 * rng.integers(1, 40)
+    outputs = int(rng.integers(compact.MANY, 50))
+    rows = np.clip(rng.normal(size=(many + 5, d)) * 32_767 / d**0.5, -32_767, 32_767)
+    peaks = rng.random(many + 5) < (0.0, 0.1, 1.0)[seed % 3]
+    rows[peaks] = 0
+    rows[peaks, rng.integers(0, d, peaks.sum())] = rng.choice([-32_767, 32_767], peaks.sum())
+    if seed % 2:  # every row's largest feature is in one column, with one sign
+        rows = np.abs(np.sort(rows, axis=1))
+    rows = np.trunc(rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) / 32_767))
+    rows = rows.astype(np.int16)
+    index = rng.permutation(many + 5)[:many]
+    weights = rng.normal(size=(outputs, d))
+    weights *= 65_000 / np.linalg.norm(weights, axis=1, keepdims=True)
+    weights = np.clip(np.trunc(weights), -32_767, 32_767).astype(np.int16)
+    sign = rng.choice([-1.0, 1.0], (outputs, many)) if seed % 2 else np.ones((outputs, many))
+    z = lengthened(rng, rows[index], sign)
+    upper = z + (1 << compact.LIMB - 1) >> compact.LIMB
+    parts = np.stack([upper, z - (upper << compact.LIMB)], axis=1).reshape(-1, many)
+    assert np.abs(parts).max() <= 32_767
+    work, onto = storage.Workspace(), made.nothing(outputs, d)
+    onto += 7
+    found = made.scores(rows, index, made.padded(weights), work)[:outputs]
+    made.add(rows, index, parts.astype(np.int16), onto, work)
+    whole = rows[index].astype(np.int64)
+    assert np.array_equal(found, weights.astype(np.int64) @ whole.T)
+    assert np.array_equal(onto[:outputs] - 7, z @ whole)
+
+
+@pytest.mark.parametrize("settings", [4, 7, 16])
+@pytest.mark.parametrize("name", ["softmax", "logistic"])
+def test_many_settings_together_are_as_alone(way, name, settings):
+    outputs = 5 if name == "softmax" else 4
+    given = problem(name, outputs, settings=settings, d=43)
+    clips = np.geomspace(0.01, 9.0, settings)
+    for compiled in WAYS:
+        way(compiled)
+        for batch in (None, np.arange(0, 333, 4)):
+            (together,) = sums(given, clips=(clips,), batch=batch)
+            for s, clip in enumerate(clips):
+                alone = (*given[:3], given[3][s : s + 1])
+                assert np.array_equal(together[s], sums(alone, clips=(clip,), batch=batch)[0][0])
+
+
+@compiled_only
+def test_processors_without_the_instruction_use_other_loops(way, monkeypatch):
+    given = problem("softmax", 6, settings=5)
+    (first,) = sums(given)
+    monkeypatch.setattr(compact, "_wide", lambda: None)
+    assert type(compact.products(30)) is compact.Products
+    assert np.array_equal(first, sums(given)[0])
+
+
+@compiled_only
+def test_wrong_products_of_many_columns_are_found_out():
+    made = compact.WideProducts(wide_products()._loops)
+
+    class Wrong(compact.WideProducts):
+        def add(self, rows, index, parts, onto, work):
+            super().add(rows, index, parts, onto, work)
+            onto[3, 5] += 1
+
+    compact._try_products(made, (16, 43))
+    with pytest.raises(MachineError, match="not exact"):
+        compact._try_products(Wrong(made._loops), (16,))
+
+
 @compiled_only
 def test_machine_code_that_is_kept_is_forgotten_when_its_sources_change():
-    """Numba looks at `compiled.py` only. If this fails, put the digest there that it asks for."""
+    """Numba looks at the file of a loop only. Put the digest there that this asks for."""
     from tacit.losses import elementary
+    from tacit.trainers import compiled, wide
 
     names = ("BIAS", "EXP", "LN2_HIGH", "LN2_LOW", "LOG2E", "LOWEST", "MANTISSA", "SQUARINGS")
     constants = [getattr(elementary, name) for name in names]
     constants += [compact.LIMB, quantize.TINY["exact"], quantize.FEATURE_MAX]
     source = Path(vectors.__file__).read_text(encoding="utf-8") + repr(constants)
     digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
-    assert digest == compact.loops().BUILT_FROM
+    assert digest == compiled.BUILT_FROM == wide.BUILT_FROM
 
 
 @compiled_only

@@ -10,7 +10,7 @@ Needs Numba (``pip install tacit[speed]``); without it, large tables have no loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,10 +26,20 @@ from tacit.trainers.schedule import LANES, Block
 from tacit.trainers.selftest import places
 from tacit.trainers.storage import DenseStore, Rounding, Workspace, indices
 
-__all__ = ["CompactStore", "Fused", "loops", "padded_width", "store_for"]
+__all__ = [
+    "CompactStore",
+    "Fused",
+    "concluded",
+    "loops",
+    "nothing",
+    "padded_width",
+    "products",
+    "store_for",
+]
 
 FLOATS = (np.float32, np.float64)
 LIMB = 13  # bits of the lower part of a multiplier
+MANY = 16  # columns of weights for which there may be loops of their own
 
 
 @lru_cache(maxsize=1)
@@ -45,9 +55,93 @@ def loops() -> Any:
     return compiled
 
 
+class Products:
+    """Rows times weights, and rows times multipliers in two parts."""
+
+    at_once = 1  # columns of weights, or parts of multipliers, that loops take at a time
+
+    def __init__(self, found: Any) -> None:
+        self._loops = found
+
+    def padded(self, lines: np.ndarray, width: int | None = None) -> np.ndarray:
+        """Lines of 16-bit integers, and zeros, as the loops take them."""
+        many = -(-len(lines) // self.at_once) * self.at_once
+        if lines.dtype == np.int16 and (many, width or lines.shape[1]) == lines.shape:
+            return lines
+        found = np.zeros((many, width or lines.shape[1]), dtype=np.int16)
+        found[: len(lines), : lines.shape[1]] = lines
+        return found
+
+    def scores(
+        self, rows: np.ndarray, index: np.ndarray, columns: np.ndarray, work: Workspace
+    ) -> np.ndarray:
+        """Scores (K, b) as 32-bit integers, of rows at these indices and `padded` columns."""
+        found = work.array("raw", (len(columns), index.size), np.int32)
+        self._loops.scores(rows, index, columns, *self._side(index, work)[:-1], found)
+        return found
+
+    def nothing(self, outputs: int, width: int) -> np.ndarray:
+        """Zeros that sums are added to: (K, d), and more outputs if loops take them at a time."""
+        lines = -(-2 * outputs // self.at_once) * self.at_once
+        return np.zeros((-(-lines // 2), width), dtype=np.int64)
+
+    def add(
+        self,
+        rows: np.ndarray,
+        index: np.ndarray,
+        parts: np.ndarray,
+        onto: np.ndarray,
+        work: Workspace,
+    ) -> None:
+        """Add rows times multipliers, which are in two parts (2 K, b), to what was `nothing`."""
+        self._loops.sums(rows, index, self.padded(parts), self._side(index, work)[-1], onto)
+
+    def _side(self, index: np.ndarray, work: Workspace) -> list[np.ndarray]:
+        """Scratch of the loops, that of sums last."""
+        return [work.array("side", (1, LANES * index.size), np.int16)]
+
+
+class WideProducts(Products):
+    """The same for many columns of weights (`tacit.trainers.wide`)."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__(found)
+        self.at_once = found.AT_ONCE
+
+    def _side(self, index: np.ndarray, work: Workspace) -> list[np.ndarray]:
+        return [work.array("vectors", (1, self._loops.SCRATCH), np.int16)] * 2
+
+
+def products(outputs: int) -> Products:
+    """What multiplies so many columns of weights."""
+    return (_wide() if outputs >= MANY else None) or Products(loops())
+
+
+@lru_cache(maxsize=1)
+def _wide() -> Products | None:
+    """Products of `MANY` columns, tried out; None unless the processor is made for them."""
+    from tacit.trainers import wide
+
+    if not wide.available():
+        return None
+    found = WideProducts(wide)
+    _try_products(found, (MANY, 3 * MANY - 5))
+    return found
+
+
 def padded_width(d: int) -> int:
     """Columns that rows are kept in: whole vectors."""
     return -(-d // LANES) * LANES
+
+
+def nothing(outputs: int, d: int) -> np.ndarray:
+    """Zeros that sums over rows of d columns are added to."""
+    return products(outputs).nothing(outputs, padded_width(d))
+
+
+def concluded(sums: np.ndarray, outputs: int, d: int) -> np.ndarray:
+    """What has been added to `nothing`: (d, K)."""
+    return sums[:outputs, :d].T
 
 
 def store_for(small: bool) -> type[DenseStore]:
@@ -94,8 +188,14 @@ class Fused:
     ) -> np.ndarray | None:
         """Multipliers in two parts (2 S K, b); None if they do not fit."""
         out = work.array("limbs", (2 * len(raw), raw.shape[1]), np.int16)
-        fit = self._loop(raw, unit, targets, inverse, self._terms, count, out)
+        aside = work.array("aside", (len(raw), LANES), np.float64)
+        fit = self._loop(raw, unit, _lines(targets), inverse, self._terms, count, aside, out)
         return out if fit else None
+
+
+def _lines(targets: np.ndarray) -> np.ndarray:
+    """Targets of an output one after the other; classes as they are."""
+    return np.ascontiguousarray(targets.T)
 
 
 FUSED: dict[type[Loss], str] = {Softmax: "softmax", Logistic: "logistic"}
@@ -111,9 +211,8 @@ class CompactStore(DenseStore):
         return self.vectors[:, :d]
 
     def operand(self, weights: Weights) -> Any:
-        columns = np.zeros((len(weights.columns), self.vectors.shape[1]), dtype=np.int16)
-        columns[:, : weights.columns.shape[1]] = weights.columns
-        return columns, weights.unit
+        made = products(len(weights.columns))
+        return made.padded(weights.columns, self.vectors.shape[1]), weights.unit
 
     @property
     def everyone(self) -> np.ndarray:
@@ -148,10 +247,9 @@ class CompactStore(DenseStore):
 
     def raw(self, block: Block, operand: Any, work: Workspace) -> tuple[Any, np.ndarray]:
         """Rows of the block, and their scores as 32-bit integers (S*K, b)."""
-        index, (columns, _) = indices(block), operand
-        found = work.array("raw", (len(columns), index.size), np.int32)
-        loops().scores(self.vectors, index, columns, found)
-        return index, found
+        index, (columns, unit) = indices(block), operand
+        found = products(len(unit)).scores(self.vectors, index, columns, work)
+        return index, found[: len(unit)]
 
     def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
         index, raw = self.raw(block, operand, work)
@@ -165,16 +263,18 @@ class CompactStore(DenseStore):
         for columns, some in zip(self.parts, multipliers, strict=True):
             parts = work.array("limbs", (2 * len(some), some.shape[1]), np.int16)
             fit = loops().limbs(np.ascontiguousarray(some), parts)
-            whole = self.total(rows, parts, work) if fit else self._widened(rows, some)
+            whole = self._total(rows, parts, work) if fit else self._widened(rows, some)
             sums.append(whole[columns])
         return sums[0] if len(sums) == 1 else np.concatenate(sums)
 
-    def total(self, index: np.ndarray, parts: np.ndarray, work: Workspace) -> np.ndarray:
-        """Sum over rows times multipliers that are in two parts: (d, S*K)."""
-        found = np.zeros((len(parts) // 2, self.vectors.shape[1]), dtype=np.int64)
-        side = work.array("side", (1, LANES * index.size), np.int16)
-        loops().sums(self.vectors, index, parts, side, found)
-        return found[:, : self.values.shape[1]].T
+    def add(self, index: np.ndarray, parts: np.ndarray, onto: np.ndarray, work: Workspace) -> None:
+        """Add rows times multipliers in two parts to sums that began as `nothing`."""
+        products(len(parts) // 2).add(self.vectors, index, parts, onto, work)
+
+    def _total(self, index: np.ndarray, parts: np.ndarray, work: Workspace) -> np.ndarray:
+        onto = nothing(len(parts) // 2, self.values.shape[1])
+        self.add(index, parts, onto, work)
+        return concluded(onto, len(parts) // 2, self.values.shape[1])
 
     def _widened(self, index: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
         return (multipliers @ self.values[index].astype(np.float64)).astype(np.int64).T
@@ -188,16 +288,9 @@ def _try(found: Any) -> None:
     MachineError
         If a product is not exact, or a residual another one.
     """
-    many, d = 2 * LANES, 3 * LANES
-    mixed = np.arange(many * d).reshape(many, d) * 2654435761 >> 9
-    signs = 1 - 2 * (mixed & 1)
-    index = np.arange(many)[::-1].copy()
-    # Rows with one large feature, and with many, alike and not.
-    peaks = np.where(mixed % d == mixed[:, :1] % d, FEATURE_MAX, 1)
-    for rows in (peaks * signs, signs * (FEATURE_MAX >> 3), np.full((many, d), FEATURE_MAX >> 3)):
-        for outputs in range(1, 8):
-            if not _right(found, rows, index, outputs):
-                raise _failed("product is not exact where it should be")
+    _try_products(Products(found), range(1, 8))
+    if not _splits(found):
+        raise _failed("multiplier is not the sum of its parts")
     for single in (True, False):
         if not _round(found, np.float32 if single else np.float64):
             raise _failed("rounding of rows is another one than NumPy finds")
@@ -209,21 +302,45 @@ def _try(found: Any) -> None:
                     raise _failed("gradient is another one than NumPy finds")
 
 
-def _right(found: Any, rows: np.ndarray, index: np.ndarray, outputs: int) -> bool:
+def _try_products(made: Products, numbers: Iterable[int]) -> None:
+    many, d = 4 * LANES, 7 * LANES
+    mixed = np.arange(many * d).reshape(many, d) * 2654435761 >> 9
+    signs = 1 - 2 * (mixed & 1)
+    index = np.arange(many)[::-1].copy()
+    # Rows with one large feature, and with many, alike and not.
+    peaks = np.where(mixed % d == mixed[:, :1] % d, FEATURE_MAX, 1)
+    for rows in (peaks * signs, signs * (FEATURE_MAX >> 4), np.full((many, d), FEATURE_MAX >> 4)):
+        for outputs in numbers:
+            if not _right(made, rows, index, outputs):
+                raise _failed("product is not exact where it should be")
+
+
+def _right(made: Products, rows: np.ndarray, index: np.ndarray, outputs: int) -> bool:
     many, d = rows.shape
     norms = np.sqrt((rows**2).sum(axis=1))
     turn, signs = np.arange(outputs)[:, None], np.sign(rows)
     weights = signs[0] * (int(2**15 / d**0.5) - (7 * turn + 1) * np.arange(d) % 1021)
     largest = np.minimum(2.0**39 / norms[index], FEATURE_MAX << LIMB).astype(np.int64)
     multipliers = (largest - (5 * turn + 1) * np.arange(many) % 1021) * signs[index, 0]
-    scores, sums = np.empty((outputs, many), np.int32), np.zeros((outputs, d), np.int64)
-    parts, side = np.empty((2 * outputs, many), np.int16), np.empty((1, LANES * many), np.int16)
-    held = rows.astype(np.int16)
-    found.scores(held, index, weights.astype(np.int16), scores)
-    fit = found.limbs(multipliers.astype(np.float64), parts)
-    found.sums(held, index, parts, side, sums)
+    upper = multipliers + (1 << LIMB - 1) >> LIMB
+    parts = np.stack([upper, multipliers - (upper << LIMB)], axis=1).reshape(-1, many)
+    held, work = rows.astype(np.int16), Workspace()
+    scores = made.scores(held, index, made.padded(weights), work)[:outputs]
+    sums = made.nothing(outputs, d)
+    made.add(held, index, parts.astype(np.int16), sums, work)
+    right = np.einsum("ki,ij->kj", multipliers, rows[index])
     same = (scores == np.einsum("kj,ij->ki", weights, rows[index])).all()
-    return bool(fit and same and (sums == np.einsum("ki,ij->kj", multipliers, rows[index])).all())
+    return bool(same and (sums[:outputs] == right).all())
+
+
+def _splits(found: Any) -> bool:
+    most, parts = (FEATURE_MAX << LIMB) + (1 << LIMB - 1) - 1, np.empty((4, 2 * LANES), np.int16)
+    whole = most - np.arange(2 * LANES) * 1021
+    both = np.stack([whole, -whole])
+    fit = found.limbs(both.astype(np.float64), parts)
+    same = ((parts[::2].astype(np.int64) << LIMB) + parts[1::2] == both).all()
+    small = (np.abs(parts[1::2].astype(np.int64)) <= 1 << LIMB - 1).all()
+    return bool(fit and same and small and not found.limbs(both + 2.0**LIMB, parts))
 
 
 def _round(found: Any, dtype: Any) -> bool:
@@ -261,7 +378,8 @@ def _alike(loop: Any, loss: Loss, outputs: int, clip: float, per_class: bool) ->
         np.array([clip]), outputs, Scale.of(1.0, 99, None, 1.0), "exact", per_class
     )
     parts = np.empty((2 * outputs, many), np.int16)
-    fit = loop(raw, np.full(outputs, unit), targets, inverse, _terms(clipping), many, parts)
+    aside, terms = np.empty((outputs, LANES)), _terms(clipping)
+    fit = loop(raw, np.full(outputs, unit), _lines(targets), inverse, terms, many, aside, parts)
     wide = raw * unit
     loss.portable().residual(wide.T, targets, out=wide.T)
     clipping.apply(wide[None], inverse)

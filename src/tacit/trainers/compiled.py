@@ -23,22 +23,32 @@ import numba
 import numpy as np
 from numba import types
 
-from tacit.losses.elementary import BIAS, EXP, LN2_HIGH, LN2_LOW, LOG2E, LOWEST, MANTISSA, SQUARINGS
-from tacit.trainers.compact import LIMB
 from tacit.trainers.quantize import TINY
 from tacit.trainers.vectors import (
     FARTHEST,
     LANES,
     ROUND,
     add,
-    as_float,
-    as_integer,
     away,
+    every,
+    exponential,
     first,
+    first_of,
+    halved,
+    higher,
+    is_class,
     load,
+    lower,
     madd,
+    minus,
+    nearest,
+    negative,
     numbers,
+    over,
+    plus,
     prefetch,
+    root,
+    scaled,
     second,
     shortened,
     singles,
@@ -48,8 +58,10 @@ from tacit.trainers.vectors import (
     store_numbers,
     sum_up,
     take_in,
+    times,
     turn,
     vanished,
+    where_less,
     whole,
     zero,
     zeros,
@@ -67,13 +79,12 @@ __all__ = [
 ]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "d7addf2c8f502ba4"
+BUILT_FROM = "87d599dcb5ba7e97"
 BYTES = 2 * LANES  # of a vector
 LINE = 64  # bytes that come from memory together
 TILE = 256  # rows that are rounded together
+NUMBERS = 8 * LANES  # bytes of a vector of numbers
 SMALLEST = TINY["exact"]
-TWO_TO_LIMB, PER_LIMB, PER_SQUARING = 2.0**LIMB, 2.0**-LIMB, 2.0**-SQUARINGS
-E7, E6, E5, E4, E3, E2, E1, E0 = EXP
 
 int16s, int32s, int64s, float64s = (
     types.Array(kind, 2, "C") for kind in (types.int16, types.int32, types.int64, types.float64)
@@ -83,7 +94,7 @@ constants = types.Array(types.float64, 1, "C", readonly=True)
 chunks = [types.Array(kind, 2, "C", readonly=True) for kind in (types.float32, types.float64)]
 
 
-def _compiled(*given: Any, result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+def loop(*given: Any, result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for arguments of these types, or for each of several lists of them."""
     lists = given if isinstance(given[0], list) else (list(given),)
     signatures = [result(*each) for each in lists]
@@ -98,7 +109,7 @@ def _compiled(*given: Any, result: Any = types.void) -> Callable[[Callable[..., 
     return compiled
 
 
-@_compiled(int16s, indices, int16s, int32s)
+@loop(int16s, indices, int16s, int32s)
 def scores(rows: Any, index: Any, weights: Any, out: Any) -> None:
     """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b)."""
     many, outputs = index.size, weights.shape[0]
@@ -148,7 +159,7 @@ def scores(rows: Any, index: Any, weights: Any, out: Any) -> None:
             out[k, i], out[k, i + 1] = sum_up(xa), sum_up(ya)
 
 
-@_compiled(int16s, indices, int16s, int16s, int64s)
+@loop(int16s, indices, int16s, int16s, int64s)
 def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
     """Add rows times multipliers to ``out`` (K, d).
 
@@ -195,7 +206,7 @@ def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
                 take_in(place, ah, bh, al, bl)
 
 
-@_compiled(
+@loop(
     indices, types.boolean, constants, types.float64, int16s, int16s, vector, result=types.boolean
 )
 def rounded_columns(
@@ -234,7 +245,7 @@ def rounded_columns(
     return not np.isnan(last.sum())
 
 
-@_compiled(
+@loop(
     *[[chunk, constants, types.float64, int16s, vector] for chunk in chunks], result=types.boolean
 )
 def rounded_rows(chunk: Any, shift: Any, per_unit: Any, out: Any, squares: Any) -> Any:
@@ -257,172 +268,106 @@ def rounded_rows(chunk: Any, shift: Any, per_unit: Any, out: Any, squares: Any) 
     return not np.isnan(seen.sum())
 
 
-@numba.njit(error_model="numpy", inline="always")
-def _exp(x: Any) -> Any:
-    """As `tacit.losses.elementary.exp`."""
-    r = max(x, LOWEST)
-    shifted = r * LOG2E + ROUND
-    k = shifted - ROUND
-    r = r - k * LN2_HIGH
-    r = r - k * LN2_LOW
-    r = r * PER_SQUARING
-    power = (as_integer(shifted) + BIAS) << MANTISSA  # k sits in the lowest bits
-    y = E7 * r + E6
-    y = y * r + E5
-    y = y * r + E4
-    y = y * r + E3
-    y = y * r + E2
-    y = y * r + E1
-    y = y * r + E0
-    y = y * y
-    y = y * y
-    y = y * y
-    y = y * y
-    return y * as_float(power)
-
-
-@numba.njit(error_model="numpy", inline="always")
-def _part(value: Any) -> Any:
-    """Upper part of a whole number."""
-    return (value * PER_LIMB + ROUND) - ROUND
-
-
-@numba.njit(error_model="numpy", inline="always")
-def _beyond(upper: Any) -> Any:
-    """Other than 0 if a number has more than 16 bits."""
-    return (upper + np.int32(1 << 15)) >> 16
-
-
-@_compiled(float64s, int16s, result=types.boolean)
+@loop(float64s, int16s, result=types.boolean)
 def limbs(multipliers: Any, out: Any) -> Any:
     """Multipliers (K, b), whole numbers, in two parts (2 K, b); whether they fit."""
-    beyond = np.int32(0)
+    many = multipliers.shape[1]
+    here, there = multipliers.ctypes.data, out.ctypes.data
+    fit = True
     for k in range(multipliers.shape[0]):
-        values, upper, lower = multipliers[k], out[2 * k], out[2 * k + 1]
-        for i in range(values.size):
-            part = _part(values[i])
-            high = np.int32(part)
-            beyond |= _beyond(high)
-            upper[i] = np.int16(high)
-            lower[i] = np.int16(np.int32(values[i] - part * TWO_TO_LIMB))
-    return beyond == 0
+        upper = there + 4 * k * many
+        for i in range(0, many, LANES):
+            values = numbers(here + 8 * (k * many + i))
+            fit &= halved(upper + 2 * i, upper + 2 * (many + i), values)
+    return fit
 
 
 @numba.njit(error_model="numpy", inline="always")
-def _clip(found: Any, inverse: Any, terms: Any, s: Any, aside: Any) -> None:
-    """Clip residuals (K, LANES) of some rows, as `tacit.trainers.quantize.Clipping.apply` does."""
+def _write(found: Any, outputs: Any, inverse: Any, terms: Any, s: Any, into: Any, many: Any) -> Any:
+    """Clip and round residuals (K, LANES) of some rows, and write both parts; whether they fit.
+
+    As `tacit.trainers.quantize.Clipping.apply` does. ``found``, ``inverse`` and ``into`` are
+    addresses; lines of ``into`` have ``into[1]`` numbers, and ``many`` rows are no padding.
+    """
     ceiling, multiplier, allowance, shrink, separate = terms
-    limit, factor = aside[0], aside[1]
-    for i in range(LANES):
-        limit[i] = max(ceiling[s, 0] * inverse[i] - allowance, 0.0) * shrink
-        factor[i] = 0.0
-    if separate:
-        for j in range(found.shape[0]):
-            for i in range(LANES):
-                value = found[j, i] * multiplier[s, 0]
-                found[j, i] = min(max(value, -limit[i]), limit[i])
-        return
-    for j in range(found.shape[0]):
-        for i in range(LANES):
-            factor[i] += found[j, i] * found[j, i]
-    for i in range(LANES):
-        norm = max(np.sqrt(factor[i]), SMALLEST)
-        factor[i] = min(limit[i] / norm, multiplier[s, 0])
-    for j in range(found.shape[0]):
-        for i in range(LANES):
-            found[j, i] *= factor[i]
-
-
-@numba.njit(error_model="numpy", inline="always")
-def _write(found: Any, count: Any, k: Any, start: Any, out: Any) -> Any:
-    """Round multipliers (K, LANES) and write both parts; other than 0 if they do not fit."""
-    beyond = np.int32(0)
-    for j in range(found.shape[0]):
-        values = found[j]
-        upper = out[2 * (k + j), start : start + LANES]
-        lower = out[2 * (k + j) + 1, start : start + LANES]
-        for i in range(LANES):
-            values[i] = (values[i] + ROUND) - ROUND
-        for i in range(max(count - start, 0), LANES):
-            values[i] = 0.0
-        for i in range(LANES):
-            part = _part(values[i])
-            high = np.int32(part)
-            beyond |= _beyond(high)
-            upper[i] = np.int16(high)
-            lower[i] = np.int16(np.int32(values[i] - part * TWO_TO_LIMB))
-    return beyond
-
-
-@numba.njit(error_model="numpy", inline="always")
-def _read(raw: Any, unit: Any, k: Any, start: Any, found: Any) -> None:
-    """Scores of some rows (K, LANES)."""
-    for j in range(found.shape[0]):
-        own, scores_of, size = raw[k + j, start : start + LANES], found[j], unit[k + j]
-        for i in range(LANES):
-            scores_of[i] = own[i] * size
+    place, length = into
+    limit = minus(times(every(ceiling[s, 0]), numbers(inverse)), every(allowance))
+    limit = times(higher(limit, zeros()), every(shrink))
+    factor = every(multiplier[s, 0])
+    if not separate:
+        total = zeros()
+        for j in range(outputs):
+            total = square(total, numbers(found + NUMBERS * j))
+        factor = lower(over(limit, higher(root(total), every(SMALLEST))), factor)
+    fit = True
+    for j in range(outputs):
+        values = times(numbers(found + NUMBERS * j), factor)
+        if separate:
+            values = lower(higher(values, negative(limit)), limit)
+        upper = place + 4 * j * length
+        fit &= halved(upper, upper + 2 * length, first_of(nearest(values), many))
+    return fit
 
 
 TERMS = types.Tuple([float64s, float64s, types.float64, types.float64, types.boolean])
 
 
-@_compiled(int32s, vector, indices, vector, TERMS, types.intp, int16s, result=types.boolean)
+@loop(int32s, vector, indices, vector, TERMS, types.intp, float64s, int16s, result=types.boolean)
 def softmax(
-    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, out: Any
+    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, aside: Any, out: Any
 ) -> Any:
     """Clipped residuals of S settings, in two parts (2 S K, b), of scores (S K, b).
 
     ``terms`` are those of a `tacit.trainers.quantize.Clipping`. Rows from ``count`` on are padding
-    and count nothing. Whether multipliers fit.
+    and count nothing. ``aside`` (K, LANES) is for scratch. Whether multipliers fit.
     """
-    settings = terms[0].shape[0]
+    settings, many = terms[0].shape[0], raw.shape[1]
     outputs = raw.shape[0] // settings
-    found, aside = np.empty((outputs, LANES)), np.empty((2, LANES))
-    top, total = np.empty(LANES), np.empty(LANES)
-    beyond = np.int32(0)
-    for start in range(0, raw.shape[1], LANES):
+    here, there, classes = raw.ctypes.data, out.ctypes.data, targets.ctypes.data
+    lengths, found = inverse.ctypes.data, aside.ctypes.data
+    fit = True
+    for start in range(0, many, LANES):
         for s in range(settings):
-            _read(raw, unit, s * outputs, start, found)
-            top[:] = found[0]
+            k = s * outputs
+            top = scaled(here + 4 * (k * many + start), unit[k])
+            store_numbers(found, top)
             for j in range(1, outputs):
-                for i in range(LANES):
-                    top[i] = max(top[i], found[j, i])
-            total[:] = 0.0
+                values = scaled(here + 4 * ((k + j) * many + start), unit[k + j])
+                store_numbers(found + NUMBERS * j, values)
+                top = higher(top, values)
+            total = zeros()
             for j in range(outputs):
-                for i in range(LANES):
-                    found[j, i] = _exp(found[j, i] - top[i])
-                    total[i] += found[j, i]
+                values = exponential(minus(numbers(found + NUMBERS * j), top))
+                store_numbers(found + NUMBERS * j, values)
+                total = plus(total, values)
             for j in range(outputs):
-                for i in range(LANES):
-                    found[j, i] /= total[i]
-            for i in range(LANES):
-                found[targets[start + i], i] -= 1.0
-            _clip(found, inverse[start : start + LANES], terms, s, aside)
-            beyond |= _write(found, count, s * outputs, start, out)
-    return beyond == 0
+                shares = over(numbers(found + NUMBERS * j), total)
+                own = is_class(classes + 8 * start, j)
+                store_numbers(found + NUMBERS * j, minus(shares, own))
+            into = (there + 4 * k * many + 2 * start, many)
+            fit &= _write(found, outputs, lengths + 8 * start, terms, s, into, count - start)
+    return fit
 
 
-@_compiled(int32s, vector, float64s, vector, TERMS, types.intp, int16s, result=types.boolean)
+@loop(int32s, vector, float64s, vector, TERMS, types.intp, float64s, int16s, result=types.boolean)
 def logistic(
-    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, out: Any
+    raw: Any, unit: Any, targets: Any, inverse: Any, terms: Any, count: Any, aside: Any, out: Any
 ) -> Any:
-    """As `softmax`; targets (b, K) are 1 or -1."""
-    settings = terms[0].shape[0]
+    """As `softmax`; targets (K, b) are 1 or -1."""
+    settings, many = terms[0].shape[0], raw.shape[1]
     outputs = raw.shape[0] // settings
-    found, aside, sign = np.empty((outputs, LANES)), np.empty((2, LANES)), np.empty(LANES)
-    beyond = np.int32(0)
-    for start in range(0, raw.shape[1], LANES):
+    here, there, signs = raw.ctypes.data, out.ctypes.data, targets.ctypes.data
+    lengths, found = inverse.ctypes.data, aside.ctypes.data
+    fit, one = True, every(1.0)
+    for start in range(0, many, LANES):
         for s in range(settings):
-            _read(raw, unit, s * outputs, start, found)
+            k = s * outputs
             for j in range(outputs):
-                slopes = found[j]
-                for i in range(LANES):
-                    sign[i] = targets[start + i, j]
-                for i in range(LANES):
-                    u = -(slopes[i] * sign[i])
-                    small = _exp(-abs(u))
-                    share = (small if u < 0 else 1.0) / (small + 1.0)
-                    slopes[i] = -share * sign[i]
-            _clip(found, inverse[start : start + LANES], terms, s, aside)
-            beyond |= _write(found, count, s * outputs, start, out)
-    return beyond == 0
+                sign = numbers(signs + 8 * (j * many + start))
+                u = negative(times(scaled(here + 4 * ((k + j) * many + start), unit[k + j]), sign))
+                small = exponential(lower(u, negative(u)))
+                share = over(where_less(u, zeros(), small, one), plus(small, one))
+                store_numbers(found + NUMBERS * j, times(negative(share), sign))
+            into = (there + 4 * k * many + 2 * start, many)
+            fit &= _write(found, outputs, lengths + 8 * start, terms, s, into, count - start)
+    return fit

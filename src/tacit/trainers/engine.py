@@ -37,7 +37,7 @@ from tacit.data.rows import Rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.progress import Progress, silent
-from tacit.trainers.compact import FUSED, Fused
+from tacit.trainers.compact import FUSED, Fused, concluded, nothing
 from tacit.trainers.quantize import (
     LIMIT,
     ROUNDED_ROWS,
@@ -337,7 +337,8 @@ class Engine:
         count = self.n if index is None else index.size
         check = None if self._watch is None else self._watch.step(grid, whole=index is None)
         width = settings * outputs + (0 if check is None else check.extra)
-        total = np.zeros((self.d, width), dtype=self._total_type)
+        # Sums of an output lie together, as compiled loops find them.
+        total = np.zeros((self.d, width), dtype=self._total_type, order="F")
         groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
         fused = None
         if check is None and len(self.parts) == 1 and self._fuses:
@@ -456,18 +457,24 @@ class Engine:
         except IndexError:
             work = Workspace()
         total: np.ndarray | None = None
+        outputs = step.outputs * len(step.clippings[0].lattice)
+        sums = None if step.fused is None else nothing(outputs, self.d)
         store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                part = self._fused_sum(step, block, stop - start, store, work)
-                if part is None:
-                    part = self._block_sum(step, block, stop - start, store, work)
+                how = (step, block, stop - start, store, work)
+                if sums is not None and self._fused(*how, sums=sums):
+                    continue
+                part = self._block_sum(*how)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
                     total += part
+            if sums is not None:
+                added = concluded(sums, outputs, self.d)
+                total = added if total is None else total + added
             assert total is not None
             total = total.astype(self._total_type, copy=False)
         self._idle.append(work)
@@ -480,18 +487,26 @@ class Engine:
         multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
         return np.asarray(store.backward(rows, multipliers, work))
 
-    def _fused_sum(
-        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
-    ) -> np.ndarray | None:
-        """The same in compiled loops; None where there are none, or their range is too small."""
-        if step.fused is None:
-            return None
+    def _fused(
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        store: Any,
+        work: Workspace,
+        *,
+        sums: np.ndarray,
+    ) -> bool:
+        """The same in compiled loops, added to sums; False if their range is too small."""
+        assert step.fused is not None
         rows, raw = store.raw(block, step.operand, work)
         _, unit = step.operand
         (inverse,) = store.norms(block)
         targets = self._targets[block]
         parts = step.fused(raw, unit[:, 0], targets, inverse, count=count, work=work)
-        return None if parts is None else np.asarray(store.total(rows, parts, work))
+        if parts is not None:
+            store.add(rows, parts, sums, work)
+        return parts is not None
 
     def _multipliers(
         self,

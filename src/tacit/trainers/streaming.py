@@ -194,9 +194,9 @@ class _Window:
         rows = self._hold(block)
         return rows, rows.raw(rows.everyone, operand, work)[1]
 
-    def total(self, rows: Any, parts: np.ndarray, work: Workspace) -> np.ndarray:
-        """As `tacit.trainers.compact.CompactStore.total`."""
-        return np.asarray(rows.total(rows.everyone, parts, work))
+    def add(self, rows: Any, parts: np.ndarray, onto: np.ndarray, work: Workspace) -> None:
+        """As `tacit.trainers.compact.CompactStore.add`."""
+        rows.add(rows.everyone, parts, onto, work)
 
     def _hold(self, block: Block) -> Any:
         rows = self._store.loaded(self.rows, *self._place(block))
