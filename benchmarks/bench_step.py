@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         )
         for arithmetic in ("exact", "strict", "fast")
     }
-    few, full, sampled = DPGD(steps=2), DPGD(steps=5), DPSGD(steps=40, batch_size=options.batch)
+    full, sampled = DPGD(steps=5), DPSGD(steps=40, batch_size=options.batch)
     for _ in range(options.rounds):
         with threadpool_limits(options.threads, user_api="blas"):
             record("bare full", shortest(lambda: products(rows, residuals), 4, clock))
@@ -103,7 +103,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             record(f"{name} full", step(engine, full))
             record(f"{name} batch", step(engine, sampled))
             if options.settings > 1:
-                record(f"{name} settings", step(engine, few, options.settings))
+                record(f"{name} settings", step(engine, full, options.settings))
     return best
 
 

@@ -191,7 +191,8 @@ class RegressionLoss(ScalarLoss):
 def softmax(scores: Array, out: Array | None = None, by: Functions = LIBRARY) -> Array:
     out = np.subtract(scores, by.fold(np.maximum, scores)[..., None], out=out)
     by.exp(out, out=out)
-    return np.divide(out, by.fold(np.add, out)[..., None], out=out)
+    # One division for all outputs of a row: no share exceeds 1, since no total is below it.
+    return np.multiply(out, (1 / by.fold(np.add, out))[..., None], out=out)
 
 
 def falling_below(end: Array, limit: Array, slope: float) -> Interval:

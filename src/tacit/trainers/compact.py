@@ -334,7 +334,7 @@ def _right(made: Products, rows: np.ndarray, index: np.ndarray, outputs: int) ->
 
 
 def _splits(found: Any) -> bool:
-    most, parts = (FEATURE_MAX << LIMB) + (1 << LIMB - 1) - 1, np.empty((4, 2 * LANES), np.int16)
+    most, parts = FEATURE_MAX << LIMB, np.empty((4, 2 * LANES), np.int16)
     whole = most - np.arange(2 * LANES) * 1021
     both = np.stack([whole, -whole])
     fit = found.limbs(both.astype(np.float64), parts)

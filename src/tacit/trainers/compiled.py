@@ -34,6 +34,7 @@ from tacit.trainers.vectors import (
     exponential,
     first,
     first_of,
+    fit_in_halves,
     halved,
     higher,
     is_class,
@@ -79,7 +80,7 @@ __all__ = [
 ]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "87d599dcb5ba7e97"
+BUILT_FROM = "fd2b9fa0746addd7"
 BYTES = 2 * LANES  # of a vector
 LINE = 64  # bytes that come from memory together
 TILE = 256  # rows that are rounded together
@@ -273,13 +274,14 @@ def limbs(multipliers: Any, out: Any) -> Any:
     """Multipliers (K, b), whole numbers, in two parts (2 K, b); whether they fit."""
     many = multipliers.shape[1]
     here, there = multipliers.ctypes.data, out.ctypes.data
-    fit = True
     for k in range(multipliers.shape[0]):
         upper = there + 4 * k * many
         for i in range(0, many, LANES):
             values = numbers(here + 8 * (k * many + i))
-            fit &= halved(upper + 2 * i, upper + 2 * (many + i), values)
-    return fit
+            if not fit_in_halves(values):
+                return False
+            halved(upper + 2 * i, upper + 2 * (many + i), values)
+    return True
 
 
 @numba.njit(error_model="numpy", inline="always")
@@ -299,14 +301,19 @@ def _write(found: Any, outputs: Any, inverse: Any, terms: Any, s: Any, into: Any
         for j in range(outputs):
             total = square(total, numbers(found + NUMBERS * j))
         factor = lower(over(limit, higher(root(total), every(SMALLEST))), factor)
-    fit = True
     for j in range(outputs):
         values = times(numbers(found + NUMBERS * j), factor)
         if separate:
             values = lower(higher(values, negative(limit)), limit)
+        store_numbers(found + NUMBERS * j, first_of(nearest(values), many))
+    if not fit_in_halves(plus(limit, every(1.0))):  # short rows, whose multipliers may be large
+        for j in range(outputs):
+            if not fit_in_halves(numbers(found + NUMBERS * j)):
+                return False
+    for j in range(outputs):
         upper = place + 4 * j * length
-        fit &= halved(upper, upper + 2 * length, first_of(nearest(values), many))
-    return fit
+        halved(upper, upper + 2 * length, numbers(found + NUMBERS * j))
+    return True
 
 
 TERMS = types.Tuple([float64s, float64s, types.float64, types.float64, types.boolean])
@@ -325,7 +332,6 @@ def softmax(
     outputs = raw.shape[0] // settings
     here, there, classes = raw.ctypes.data, out.ctypes.data, targets.ctypes.data
     lengths, found = inverse.ctypes.data, aside.ctypes.data
-    fit = True
     for start in range(0, many, LANES):
         for s in range(settings):
             k = s * outputs
@@ -340,13 +346,15 @@ def softmax(
                 values = exponential(minus(numbers(found + NUMBERS * j), top))
                 store_numbers(found + NUMBERS * j, values)
                 total = plus(total, values)
+            per_total = over(every(1.0), total)
             for j in range(outputs):
-                shares = over(numbers(found + NUMBERS * j), total)
+                shares = times(numbers(found + NUMBERS * j), per_total)
                 own = is_class(classes + 8 * start, j)
                 store_numbers(found + NUMBERS * j, minus(shares, own))
             into = (there + 4 * k * many + 2 * start, many)
-            fit &= _write(found, outputs, lengths + 8 * start, terms, s, into, count - start)
-    return fit
+            if not _write(found, outputs, lengths + 8 * start, terms, s, into, count - start):
+                return False
+    return True
 
 
 @loop(int32s, vector, float64s, vector, TERMS, types.intp, float64s, int16s, result=types.boolean)
@@ -358,7 +366,7 @@ def logistic(
     outputs = raw.shape[0] // settings
     here, there, signs = raw.ctypes.data, out.ctypes.data, targets.ctypes.data
     lengths, found = inverse.ctypes.data, aside.ctypes.data
-    fit, one = True, every(1.0)
+    one = every(1.0)
     for start in range(0, many, LANES):
         for s in range(settings):
             k = s * outputs
@@ -369,5 +377,6 @@ def logistic(
                 share = over(where_less(u, zeros(), small, one), plus(small, one))
                 store_numbers(found + NUMBERS * j, times(negative(share), sign))
             into = (there + 4 * k * many + 2 * start, many)
-            fit &= _write(found, outputs, lengths + 8 * start, terms, s, into, count - start)
-    return fit
+            if not _write(found, outputs, lengths + 8 * start, terms, s, into, count - start):
+                return False
+    return True

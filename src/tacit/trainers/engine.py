@@ -349,7 +349,7 @@ class Engine:
             ordered_sum(task, groups, total, self._pool, self.threads)
         if check is not None:
             total = check.conclude(total)
-        cube = total.reshape(self.d, settings, outputs).transpose(1, 0, 2)
+        cube = total.T.reshape(settings, outputs, self.d).transpose(0, 2, 1)
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])

@@ -136,7 +136,8 @@ def residual_in(loss: Loss) -> Callable[[Elementary, Array, Array], Array] | Non
 def _softmax(by: Elementary, scores: Array, targets: Array) -> Array:
     xp, outputs = by.xp, scores.shape[1]
     powers = by.exp(scores - xp.expand_dims(by.fold(xp.maximum, scores), axis=1))
-    shares = powers / xp.expand_dims(by.total(powers), axis=1)
+    total = by.total(powers)
+    shares = powers * xp.expand_dims(xp.ones_like(total) / total, axis=1)
     own = [xp.expand_dims(targets == k, axis=0) for k in range(outputs)]
     return shares - xp.astype(xp.concat(own, axis=0), scores.dtype)
 

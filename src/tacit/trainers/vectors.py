@@ -565,20 +565,21 @@ def exponential(builder: Any, x: Any) -> Any:
     return builder.fmul(y, builder.bitcast(power, REAL.held))
 
 
-@_operation(types.boolean, types.intp, types.intp, REAL)
-def halved(builder: Any, upper: Any, lower: Any, x: Any) -> Any:
-    """Write whole numbers in two parts, of which the lower has `LIMB` bits; whether they fit."""
+@_operation(types.void, types.intp, types.intp, REAL)
+def halved(builder: Any, upper: Any, lower: Any, x: Any) -> None:
+    """Write whole numbers in two parts, of which the lower has `LIMB` bits; they must fit."""
     part = _rounded(builder, builder.fmul(x, _each(2.0**-LIMB)))
     low = builder.fsub(x, builder.fmul(part, _each(2.0**LIMB)))
-    fit = builder.and_(
-        builder.fcmp_ordered("<=", part, _each(FARTHEST)),
-        builder.fcmp_ordered(">=", part, _each(-FARTHEST - 1)),
-    )
     for place, value in ((upper, part), (lower, low)):
-        whole = builder.fptosi(builder.select(fit, value, _each(0.0)), SUMS)
-        _write(builder, place, builder.trunc(whole, SHORT.held), 2)
-    all_fit = ir.Constant(HALF, -1)
-    return builder.icmp_signed("==", builder.bitcast(fit, HALF), all_fit)
+        _write(builder, place, builder.trunc(builder.fptosi(value, SUMS), SHORT.held), 2)
+
+
+@_operation(types.boolean, REAL)
+def fit_in_halves(builder: Any, x: Any) -> Any:
+    """Whether the upper parts of all numbers have sixteen bits."""
+    size = builder.select(builder.fcmp_ordered("<", x, _each(0.0)), builder.fneg(x), x)
+    fit = builder.fcmp_ordered("<=", size, _each(FARTHEST * 2.0**LIMB))
+    return builder.icmp_signed("==", builder.bitcast(fit, HALF), ir.Constant(HALF, -1))
 
 
 @_operation(REAL, REAL, types.float64)

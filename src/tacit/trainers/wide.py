@@ -43,7 +43,7 @@ from tacit.trainers.vectors import (
 __all__ = ["AT_ONCE", "SCRATCH", "available", "scores", "sums"]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "87d599dcb5ba7e97"
+BUILT_FROM = "fd2b9fa0746addd7"
 ACROSS = 3  # vectors in a tile
 NEAR = 192  # steps of a tile whose vectors stay in the nearest cache
 SCRATCH = (ACROSS * (NEAR + AT_ONCE) + 1) * VECTOR // 2  # 16-bit integers for vectors and a tile
