@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -424,6 +425,57 @@ def test_processors_without_the_instruction_use_other_loops(way, monkeypatch):
     monkeypatch.setattr(compact, "_wide", lambda: None)
     assert type(compact.products(30)) is compact.Products
     assert np.array_equal(first, sums(given)[0])
+
+
+@compiled_only
+def test_machine_code_for_another_processor_does_without_the_instruction(tmp_path):
+    """A compiler that is asked for an instruction which there is not ends the process."""
+    code = """
+import tacit.trainers.wide
+from tacit.trainers import compact
+assert not tacit.trainers.wide.AVAILABLE
+assert type(compact.products(compact.MANY)) is compact.Products
+"""
+    env = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tile_of_two(left == 0", "tile_of_two(True"),
+        (
+            "z, v = there + k * length + 2 * start",
+            "z, v = there + k * length + 2 * (start - first)",
+        ),
+        ("for first in range(0, many, 2 * NEAR)", "for first in range(0, 2 * NEAR, 2 * NEAR)"),
+        ("max(LANES, together", "max(4 * LANES, together"),
+    ],
+)
+def test_planted_faults_of_many_columns_are_found_out(tmp_path, old, new):
+    wide_products()
+    from tacit.trainers import wide
+
+    source = Path(wide.__file__).read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    place = tmp_path / f"planted_{abs(hash((old, new)))}.py"
+    place.write_text(source.replace(old, new), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(place.stem, place)
+    planted = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(planted)
+    with pytest.raises(MachineError, match="not exact"):
+        compact._try_products(compact.WideProducts(planted), (16, 43))
+
+
+def test_numbers_without_a_counterpart_are_counted(monkeypatch):
+    """-2**15 is no number of ours, but the bound on sums must not rest on that."""
+    made = wide_products()
+    rows, index = np.full((384, 16), -(2**15), np.int16), np.arange(384)
+    parts = np.full((32, 384), 4095, np.int16)
+    onto = made.nothing(16, 16)
+    made.add(rows, index, parts, onto, storage.Workspace())
+    assert (onto == -(2**15) * 384 * ((4095 << compact.LIMB) + 4095)).all()
 
 
 @compiled_only

@@ -40,6 +40,7 @@ __all__ = [
 FLOATS = (np.float32, np.float64)
 LIMB = 13  # bits of the lower part of a multiplier
 MANY = 16  # columns of weights for which there may be loops of their own
+CLIPS = (1.0, 0.25, 3.0)  # of settings that residuals are tried out with
 
 
 @lru_cache(maxsize=1)
@@ -122,7 +123,7 @@ def _wide() -> Products | None:
     """Products of `MANY` columns, tried out; None unless the processor is made for them."""
     from tacit.trainers import wide
 
-    if not wide.available():
+    if not wide.AVAILABLE:
         return None
     found = WideProducts(wide)
     _try_products(found, (MANY, 3 * MANY - 5))
@@ -303,13 +304,19 @@ def _try(found: Any) -> None:
 
 
 def _try_products(made: Products, numbers: Iterable[int]) -> None:
-    many, d = 4 * LANES, 7 * LANES
+    # Whole tiles and parts of them, of few rows and columns and of more than a cache holds.
+    for many, d in ((4 * LANES, 7 * LANES), (25 * LANES, 26 * LANES), (26 * LANES, 25 * LANES)):
+        _try_sizes(made, numbers, many, d)
+
+
+def _try_sizes(made: Products, numbers: Iterable[int], many: int, d: int) -> None:
     mixed = np.arange(many * d).reshape(many, d) * 2654435761 >> 9
     signs = 1 - 2 * (mixed & 1)
     index = np.arange(many)[::-1].copy()
     # Rows with one large feature, and with many, alike and not.
     peaks = np.where(mixed % d == mixed[:, :1] % d, FEATURE_MAX, 1)
-    for rows in (peaks * signs, signs * (FEATURE_MAX >> 4), np.full((many, d), FEATURE_MAX >> 4)):
+    flat = int(FEATURE_MAX / d**0.5)
+    for rows in (peaks * signs, signs * flat, np.full((many, d), flat)):
         for outputs in numbers:
             if not _right(made, rows, index, outputs):
                 raise _failed("product is not exact where it should be")
@@ -370,20 +377,28 @@ def _round(found: Any, dtype: Any) -> bool:
 
 
 def _alike(loop: Any, loss: Loss, outputs: int, clip: float, per_class: bool) -> bool:
+    """Of three settings, some of whose scores are far apart, with rows at the end that are none."""
     scores, targets = places(loss, outputs)
-    many, unit = scores.shape[1], 2.0**-20
-    raw = np.clip(np.rint(scores / unit), 1 - 2**31, 2**31 - 1).astype(np.int32)
-    inverse = 1.0 / np.linspace(2.0**12, 2.0**16, many)  # long enough for two parts
-    clipping = Clipping.of(
-        np.array([clip]), outputs, Scale.of(1.0, 99, None, 1.0), "exact", per_class
-    )
-    parts = np.empty((2 * outputs, many), np.int16)
-    aside, terms = np.empty((outputs, LANES)), _terms(clipping)
-    fit = loop(raw, np.full(outputs, unit), _lines(targets), inverse, terms, many, aside, parts)
-    wide = raw * unit
-    loss.portable().residual(wide.T, targets, out=wide.T)
-    clipping.apply(wide[None], inverse)
-    return bool(fit and ((parts[::2].astype(np.int64) << LIMB) + parts[1::2] == wide).all())
+    many, units = scores.shape[1], np.repeat([2.0**-20, 2.0**-17, 2.0**-26], outputs)
+    count = many - 5
+    raw = np.tile(np.rint(scores * 2.0**20), (len(CLIPS), 1))
+    raw = np.clip(raw, 1 - 2**31, 2**31 - 1).astype(np.int32)
+    scale = Scale.of(1.0, 99, None, 1.0)
+    clipping = Clipping.of(clip * np.array(CLIPS), outputs, scale, "exact", per_class)
+    aside, how = np.empty((outputs, LANES)), (units, _lines(targets))
+    # Rows that are long enough for two parts, and such as may not be.
+    for inverse in (1.0 / np.linspace(2.0**12, 2.0**16, many), np.ones(many)):
+        parts = np.full((2 * len(raw), many), -1, np.int16)
+        fit = loop(raw, *how, inverse, _terms(clipping), count, aside, parts)
+        right = raw * units[:, None]
+        for setting in right.reshape(len(CLIPS), outputs, many):
+            loss.portable().residual(setting.T, targets, out=setting.T)
+        clipping.apply(right.reshape(len(CLIPS), outputs, many), inverse)
+        right[:, count:] = 0.0
+        found = (parts[::2].astype(np.int64) << LIMB) + parts[1::2]
+        if fit != (np.abs(right).max() <= FEATURE_MAX << LIMB) or (fit and (found != right).any()):
+            return False
+    return True
 
 
 def _failed(what: str) -> MachineError:

@@ -46,9 +46,10 @@ are rounded to a coarser grid, so that |x| |w| < 2**31 where |x| is at most `Sca
 the promised bound implies; a row that is longer is shortened when it is read. So a score, and every
 partial sum of it, fits 32 bits. Lattice and multipliers are those of other tables. A multiplier is
 split in two, z = 2**13 h + l with |l| <= 2**12. Over sixteen rows and for one column sum |x h| <=
-16 |x| (|z| 2**-13 + 1/2) <= 16 (2**26 + 2**15) and sum |x l| <= 2**4 2**15 2**12, both at most
-2**31 - 2**16, and 64-bit integers take in what sixteen rows add up to. Where h has more than 16
-bits (a short row with a large residual), the block is summed in float64 as ever. All that differs
+16 |x| (|z| 2**-13 + 1/2) <= 16 (2**26 + 2**15) and sum |x l| <= 2**4 (2**15 - 1) 2**12, both at
+most 2**31 - 2**16, and 64-bit integers take in what sixteen rows add up to. (Where no product of a
+feature and a part exceeds p, as many rows may be added up as p goes into that.) Where h has more
+than 16 bits (a short row with a large residual), the block is summed in float64. All that differs
 is therefore the grid of the weights, which are public: scores are off by about 2**-16 |x| |w|,
 less than the noise in the weights by far. It must not depend on the rows, not even on their number
 where that is private: `compact` is asked for the public size.

@@ -262,10 +262,9 @@ def level(builder: Any) -> Any:
 
 @_operation(PAIRS, PAIRS, PAIRS)
 def larger(builder: Any, top: Any, x: Any) -> Any:
-    """The larger of numbers and magnitudes, none of which is 2**15."""
-    for one in (x, builder.neg(x)):
-        top = builder.select(builder.icmp_signed(">", top, one), top, one)
-    return top
+    """The larger of numbers without a sign and magnitudes."""
+    size = builder.select(builder.icmp_signed("<", x, x.type([0] * 2 * LANES)), builder.neg(x), x)
+    return builder.select(builder.icmp_unsigned(">", top, size), top, size)
 
 
 @_operation(PAIRS, types.intp)
@@ -274,13 +273,13 @@ def load_pairs(builder: Any, address: Any) -> Any:
     return _read(builder, address, PAIRS.held, 2)
 
 
-@_operation(types.int16, PAIRS)
+@_operation(types.uint16, PAIRS)
 def greatest(builder: Any, x: Any) -> Any:
-    """The largest of 32 numbers."""
+    """The largest of 32 numbers without a sign."""
     half = LANES
     while half:
         one, other = (_picked(builder, x, x, range(i, i + half)) for i in (0, half))
-        x, half = builder.select(builder.icmp_signed(">", one, other), one, other), half // 2
+        x, half = builder.select(builder.icmp_unsigned(">", one, other), one, other), half // 2
     return builder.extract_element(x, ir.Constant(INT, 0))
 
 

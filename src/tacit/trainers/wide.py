@@ -3,9 +3,12 @@
 They find what `tacit.trainers.compiled.scores` and `sums` find, and are for settings that are
 trained together: with a hundred columns of weights, multiplying is all that takes time. A tile of
 24 sums stays in registers while rows and weights pass by, and one instruction multiplies 32 pairs
-of numbers and adds them up, where the processor has it (`available`). Both products are the same
-tile: vectors have two numbers each of sixteen rows, or of sixteen columns, and meet two numbers of
-a weight, or of a multiplier, sixteen times over.
+of numbers and adds them up. Both products are the same tile: vectors have two numbers each of
+sixteen rows, or of sixteen columns, and meet two numbers of a weight, or of a multiplier, sixteen
+times over.
+
+Where the processor lacks that instruction (`AVAILABLE`) there is nothing to compile, and nothing
+to call: a compiler that is asked for it anyhow ends the process.
 
 Sums of 32 bits are taken in by 64-bit ones after sixteen rows (`tacit.trainers.quantize`), or
 later where the numbers themselves are so small that more rows fit.
@@ -15,6 +18,7 @@ Needs Numba. As for `tacit.trainers.compiled`, scratch memory is an argument.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -40,21 +44,34 @@ from tacit.trainers.vectors import (
     tile_of_two,
 )
 
-__all__ = ["AT_ONCE", "SCRATCH", "available", "scores", "sums"]
+__all__ = ["AT_ONCE", "AVAILABLE", "SCRATCH", "scores", "sums"]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "fd2b9fa0746addd7"
+BUILT_FROM = "5f14cd500aaf3451"
 ACROSS = 3  # vectors in a tile
 NEAR = 192  # steps of a tile whose vectors stay in the nearest cache
 SCRATCH = (ACROSS * (NEAR + AT_ONCE) + 1) * VECTOR // 2  # 16-bit integers for vectors and a tile
 ROOM = 2**31 - 2**16  # magnitude that sums of 32 bits may have
-FEATURES = ("avx512f", "avx512bw", "avx512vnni")
+INSTRUCTIONS = ("avx512f", "avx512bw", "avx512vnni")
 
 
-def available() -> bool:
-    """Whether the processor has registers of this size and multiplies and adds in one go."""
-    found = binding.get_host_cpu_features()
-    return all(found.get(name, False) for name in FEATURES)
+def _available() -> bool:
+    """Whether this processor has these instructions, and Numba compiles for what it has."""
+    told: Any = numba.config
+    if told.CPU_NAME or told.CPU_FEATURES or not told.ENABLE_AVX:
+        return False
+    try:
+        found = binding.get_host_cpu_features()
+    except RuntimeError:  # nobody knows
+        return False
+    return all(found.get(name, False) for name in INSTRUCTIONS)
+
+
+AVAILABLE = _available()
+
+
+def _loop(*given: Any) -> Callable[[Callable[..., Any]], Any]:
+    return loop(*given) if AVAILABLE else lambda function: function
 
 
 @numba.njit(inline="always")
@@ -62,7 +79,7 @@ def _aligned(address: Any) -> Any:
     return (address + VECTOR - 1) // VECTOR * VECTOR
 
 
-@loop(int16s, indices, int16s, int16s, int32s)
+@_loop(int16s, indices, int16s, int16s, int32s)
 def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
     """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b).
 
@@ -73,7 +90,7 @@ def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
     here, there, into = rows.ctypes.data, weights.ctypes.data, out.ctypes.data
     vectors = _aligned(side.ctypes.data)
     which = index.ctypes.data
-    lines = size // VECTOR  # of memory, in a row; a last half is not worth asking for
+    lines = max(1, size // VECTOR)  # of memory, in a row; a last half is not worth asking for
     quota = ACROSS * LANES * lines // (outputs // AT_ONCE * (1 + (size - 1) // (4 * NEAR))) + 1
     for start in range(0, many, ACROSS * LANES):
         across = min(ACROSS, (many - start) // LANES)
@@ -103,7 +120,7 @@ def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
                     tile_of_one(left == 0, w, size, vectors, steps, at, 4 * many)
 
 
-@loop(int16s, indices, int16s, int16s, int64s)
+@_loop(int16s, indices, int16s, int16s, int64s)
 def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
     """Add rows times multipliers to ``out`` (K, d).
 
