@@ -42,7 +42,7 @@ Scores = Callable[["Data"], np.ndarray]
 class Data:
     """Rows as Tacit gets them, the same between public bounds, and labels 0 to K-1."""
 
-    rows: np.ndarray
+    rows: Any  # an array, or a sparse matrix where the data come as one
     bounded: np.ndarray
     low: float
     labels: np.ndarray
@@ -94,8 +94,7 @@ def cod_rna() -> tuple[Data, Data]:
 
 def w8a() -> tuple[Data, Data]:
     X, y = datasets.load_w8a()
-    rows = X.toarray()
-    return _split(Data(rows, rows, 0.0, (y > 0).astype(int)))
+    return _split(Data(X, X.toarray(), 0.0, (y > 0).astype(int)))
 
 
 def _split(whole: Data) -> tuple[Data, Data]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
 from tacit import DPLinearClassifier
 from tacit.data.datasets import (
@@ -54,7 +55,7 @@ from tacit.plan import CalibratedPlan, apply_stages
 from tacit.stages import Encode
 from tacit.trainers import DPGD, train_together
 
-Halves: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Halves: TypeAlias = tuple[Any, np.ndarray, Any, np.ndarray]  # rows may be sparse
 
 DELTA = 1e-5
 BUDGETS = (0.1, 0.5, 1.0, 4.0)
@@ -101,9 +102,9 @@ class Data:
 
     def some(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """That many rows at random, always the same."""
-        if count >= len(self.rows):
+        if count >= len(self.labels):
             return self.rows, self.labels
-        chosen = np.sort(np.random.default_rng(0).permutation(len(self.rows))[:count])
+        chosen = np.sort(np.random.default_rng(0).permutation(len(self.labels))[:count])
         return self.rows[chosen], self.labels[chosen]
 
 
@@ -117,7 +118,7 @@ class Trial:
     def __init__(self, data: Data, epsilon: float, count: int) -> None:
         self.data, self.epsilon = data, epsilon
         self.rows, self.labels = data.some(count)
-        self.part = len(self.rows) / len(data.rows)
+        self.part = len(self.labels) / len(data.labels)
         self.loss = get_loss("logistic" if data.classes == 2 else "softmax")
 
     def scores(self, trainers: Sequence[DPGD], seed: int) -> np.ndarray:
@@ -135,7 +136,7 @@ class Trial:
             engine = settled.engine(seen, self._targets())
             engine.threads = 1
             chunks = apply_stages(as_rows(self.data.test_rows), seen.fitted).chunks()
-            test = np.vstack([np.asarray(chunk, dtype=np.float32) for _, chunk in chunks])
+            test = np.vstack([_dense(chunk) for _, chunk in chunks])
             for places in by_steps.values():
                 for start in range(0, len(places), TOGETHER):
                     some = places[start : start + TOGETHER]
@@ -159,7 +160,7 @@ class Trial:
         """The plan that an estimator would make for all rows."""
         model = DPLinearClassifier(self.epsilon, DELTA, trainer=trainer, arithmetic="fast")
         return model._plan(self.loss, as_rows(self.rows)).calibrate(
-            size=len(self.data.rows), columns=self.rows.shape[1], classes=self.data.classes
+            size=len(self.data.labels), columns=self.rows.shape[1], classes=self.data.classes
         )
 
     def lessened(self, plan: CalibratedPlan) -> CalibratedPlan:
@@ -168,8 +169,12 @@ class Trial:
             plan,
             noise_multiplier=plan.noise_multiplier * self.part,
             stage_noise={i: noise * self.part for i, noise in plan.stage_noise.items()},
-            facts=replace(plan.facts, size=len(self.rows)),
+            facts=replace(plan.facts, size=len(self.labels)),
         )
+
+
+def _dense(chunk: Any) -> np.ndarray:
+    return np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, dtype=np.float32)
 
 
 def judge(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -188,7 +193,7 @@ def judge(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 def setting(data: Data, mu: float, place: tuple[int, float, float, float]) -> DPGD:
     """A point of the grid; its rate is the one that leaves so much noise in a score."""
     steps, noise, clip, bias = place
-    rate = noise * (1 - MOMENTUM) * mu * len(data.rows) / (steps * clip)
+    rate = noise * (1 - MOMENTUM) * mu * len(data.labels) / (steps * clip)
     return DPGD(steps=steps, learning_rate=rate, clip=clip, bias=bias, momentum=MOMENTUM)
 
 
@@ -254,8 +259,8 @@ def apart(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def w8a() -> Halves:
     rows, labels = load_w8a()
-    cells, labels = rows.toarray().astype(np.float32), (labels > 0).astype(int)
-    train, test = apart(len(cells))
+    cells, labels = sp.csr_array(rows, dtype=np.float32), (labels > 0).astype(int)
+    train, test = apart(len(labels))
     return cells[train], labels[train], cells[test], labels[test]
 
 
@@ -342,9 +347,9 @@ class Kept:
 
 def compare(data: Data, epsilon: float, kept: Kept, most: int) -> dict[str, Any]:
     """One line of the table; at most so many rows are used, six times as many if not wide."""
-    used = min(most if data.wide else 6 * most, len(data.rows))
+    used = min(most if data.wide else 6 * most, len(data.labels))
     rows = [used, *data.rows.shape, str(data.rows.dtype), float(data.rows[:1000].sum())]
-    rule = Trial(data, epsilon, len(data.rows)).calibrated(DPGD())
+    rule = Trial(data, epsilon, len(data.labels)).calibrated(DPGD())
     grid = [STEPS, NOISES, CLIPS, BIASES]
     stages = [[stage.name, getattr(stage, "share", None)] for stage in rule.plan.stages]
     best = kept.get(

@@ -46,6 +46,8 @@ from tacit.trainers.statistics import AutoRegression
 
 __all__ = ["DPLinearClassifier", "DPLinearRegressor"]
 
+SPARSE_EVEN, SPARSE_MEAN = 0.2, 0.12  # shares of μ for columns and mean of sparse rows
+
 
 class Problem(NamedTuple):
     """Rows and targets of a fit, checked; ``classes`` is None for regression."""
@@ -122,9 +124,16 @@ class _DPLinear(BaseEstimator):
             known = rows is not None and rows.bytes
             first = (Root(),) if known else ()  # bytes are intensities: pixels, or counts
             stages = (*first, Normalize())
-            if not getattr(self.trainer, "local", False):  # there, nobody may see all rows
+            classes = loss.task == "classification"
+            if getattr(self.trainer, "local", False):
+                pass  # nobody may see all rows
+            elif classes and not known and rows is not None and rows.sparse:
+                # Columns are words, or the like: the rarer, the more one says (decision 35).
+                even = PrivateEqualize(SPARSE_EVEN)
+                stages = (*stages, even, Normalize(), PrivateCenter(SPARSE_MEAN))
+            else:
                 stages = (*stages, PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
-                if known and loss.task == "classification":
+                if known and classes:
                     # Cells that hardly vary in most rows would be learned last (decision 28).
                     stages = (*stages, PrivateEqualize(), Normalize())
         elif isinstance(stages, Stage):
@@ -270,6 +279,8 @@ class _DPLinear(BaseEstimator):
         said = [] if start is None else ["the model that training starts from is public"]
         if isinstance(self.stages, str) and rows.bytes:
             said.append("that the cells are bytes, 0 to 255, is public")
+        elif isinstance(self.stages, str) and rows.sparse:
+            said.append("that the rows are kept as a sparse matrix is public")
         said += [rows.origin] if rows.origin else []
         return said
 
@@ -322,7 +333,8 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
 
     By default every row is scaled to unit norm, a private mean is subtracted,
     and noisy gradient descent is run on all rows; one guarantee covers it all.
-    Unsigned bytes are taken for intensities, such as pixels: their roots come first.
+    Unsigned bytes are taken for intensities, such as pixels: their roots come first. Columns of
+    sparse matrices are taken for words, and are brought to one size by private mean squares.
 
     Parameters
     ----------

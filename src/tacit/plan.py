@@ -767,7 +767,7 @@ class CalibratedPlan:
             f"the noise. A typical row has norm {facts.bound:.3g}, {length}. The clip is "
             f"{float(trainer.clip) / facts.bound:.2g} of such a row{constant}. Rate and steps are "
             f"to leave noise of {left:.2g} in its score: more would drown what rows say, less "
-            "would stop before they have said it."
+            "would stop before they have said it." + WANDERING * (trainer.average == "converged")
         )
 
     def inflation(self, norm: float) -> float:
@@ -789,6 +789,12 @@ class CalibratedPlan:
             )
         cost = " and ".join(said) or "costs nothing"
         return f"{cost}; {stage.why()}" if stage.why() else cost
+
+
+WANDERING = (
+    " If weights have stopped growing by half of the run, the mean of the rest is returned, which "
+    "has less noise than the last."
+)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def test_clipped_softmax_does_not_contract_which_is_why_it_is_refused():
     [
         ({"momentum": 0.9}, "a heavy ball does not contract"),
         ({"average": "uniform"}, "only one iterate"),
+        ({"average": "converged"}, "only one iterate"),
         ({"schedule": "linear"}, "must be constant"),
         ({"steps": 51}, "there are 50 rows"),
         ({"learning_rate": 8.0, "steps": 50, "bias": 0.1}, "farther apart"),

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from tacit.data.rows import Chunk
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten
@@ -101,8 +102,13 @@ class PrivateEqualize(PrivateStage):
         self.scale_ = _scales(total / context.size, deviation, self.strength)
         return self
 
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return densify(chunk) / self._require("scale_")
+    def apply(self, chunk: Chunk) -> Chunk:
+        scale = self._require("scale_")
+        if not sp.issparse(chunk):
+            return np.asarray(chunk) / scale
+        found = sp.csr_array(chunk, copy=True)
+        found.data = found.data / scale[found.indices]
+        return found
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef / self._require("scale_"), intercept

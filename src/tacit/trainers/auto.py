@@ -200,7 +200,7 @@ def suggest(
         "momentum": momentum,
         "clip": clip,
         "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
-        "average": "last",
+        "average": "converged" if facts.settled else "last",
         "schedule": "constant" if limited else "late",
         "bias": max(balance.bias, upright),
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),

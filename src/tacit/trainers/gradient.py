@@ -23,6 +23,7 @@ from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.theory import descent
 from tacit.trainers.auto import BIAS, Facts, suggest
+from tacit.trainers.averages import AVERAGES, Averages
 from tacit.trainers.engine import Engine, GradientSource, LatticeSum
 from tacit.trainers.movement import Movement
 
@@ -38,7 +39,6 @@ __all__ = [
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
-AVERAGES = ("last", "uniform", "weighted")
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
 
@@ -56,9 +56,10 @@ class GradientTrainer:
         Bound C on the norm of one row's gradient.
     momentum : float
         Heavy-ball momentum in [0, 1).
-    average : {"last", "uniform", "weighted"}
-        Which iterate is returned: the last, the mean of all, or the mean with
-        weight t on iterate t (Lacoste-Julien, Schmidt & Bach 2012).
+    average : {"last", "uniform", "weighted", "converged"}
+        Which iterate is returned: the last, the mean of all, the mean with weight t on iterate t
+        (Lacoste-Julien, Schmidt & Bach 2012), or the mean of the second half if weights had
+        stopped growing by then, and otherwise the last (`tacit.trainers.averages`).
     schedule : {"constant", "late", "linear", "cosine", "sqrt"}
         How the rate falls over the run; ``"late"``: not before its last quarter.
     radius : float, optional
@@ -456,7 +457,8 @@ def train_together(
     if start is not None:
         weights = _project(weights + (start if scales is None else start / scales), trainers)
     velocity = np.zeros_like(weights)
-    average = np.zeros_like(weights)
+    names = [str(trainer.average) for trainer in trainers]
+    averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
     def draw(step: int) -> np.ndarray:
         return key.stream("batch", run * steps + step).include(engine.n, q)
@@ -493,9 +495,12 @@ def train_together(
             gradient = mean + pull * weights
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
-            average += _weight(trainers, step, steps) * weights
+            entries = [total.values[0].size for total in sums]
+            noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
+            averages.add(step, weights, gradient, noise)
             progress("training", step + 1, steps)
-    return average if scales is None else average * scales
+    found = averages.result()
+    return found if scales is None else found * scales
 
 
 def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, number: int) -> np.ndarray:
@@ -520,16 +525,6 @@ def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.nda
 
 def _norms(weights: np.ndarray) -> np.ndarray:
     return np.sqrt((weights**2).sum(axis=(1, 2)))
-
-
-def _weight(trainers: Sequence[GradientTrainer], step: int, steps: int) -> np.ndarray:
-    """Weight of this iterate in what is returned; over the run they sum to one."""
-    weight = {
-        "last": float(step == steps - 1),
-        "uniform": 1.0 / steps,
-        "weighted": 2.0 * (step + 1) / (steps * (steps + 1)),
-    }
-    return _column([weight[trainer.average] for trainer in trainers])
 
 
 def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
