@@ -384,7 +384,7 @@ def measure(
         except FileError as error:
             print(f"{name} is left out: {error}", file=sys.stderr)
             continue
-        few = np.random.default_rng(1).permutation(len(test))[:TESTED]
+        few = np.random.default_rng(1).permutation(len(test_labels))[:TESTED]
         data = Data(name, train, labels, test[few], test_labels[few])
         for epsilon in budgets:
             yield compare(data, epsilon, kept, most)

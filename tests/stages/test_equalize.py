@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.stats import kstest
 
 from tacit import DPLinearClassifier
@@ -201,3 +202,16 @@ def test_a_plan_counts_it():
     spent = clf.certificate_.to_dict()["events"]
     assert [event["stage"] for event in spent] == ["PrivateCenter", "PrivateEqualize", "DPGD"]
     assert clf.certificate_.verify()
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
+def test_sparse_rows_stay_sparse(form):
+    rng = np.random.default_rng(4)
+    rows = np.where(rng.random((300, 9)) < 0.2, rng.random((300, 9)), 0.0) / 3
+    stage = PrivateEqualize(noise_multiplier=2.0).fit(as_rows(rows, bound=1.0))
+    given = form(rows)
+    found = stage.apply(given)
+    assert sp.issparse(found)
+    assert found.nnz == np.count_nonzero(rows)
+    assert np.array_equal(found.toarray(), stage.apply(rows))
+    assert np.array_equal(given.toarray(), rows)  # what was given is left alone
