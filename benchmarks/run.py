@@ -60,8 +60,8 @@ def number(ratios: dict[str, float], name: str) -> str:
 
 
 def step() -> list[str]:
+    cores = run("bench_step.py")["ratio"] if idle() else {}  # before we are the other work
     alone = run("bench_step.py", "--threads", "1", "--clock", "cpu")["ratio"]
-    cores = run("bench_step.py")["ratio"] if idle() else {}
     small = run("bench_step.py", "--outputs", "1", "--threads", "1", "--clock", "cpu")["ratio"]
     together = [(which, f"{which} settings") for which in ("exact", "fast", "bare")]
     return [
@@ -91,10 +91,9 @@ def step() -> list[str]:
 
 def rivals() -> list[str]:
     python = rival_python()
+    threads = str(os.cpu_count())
+    cores = run("bench_time.py", "--threads", threads, python=python) if idle() else {}
     alone = run("bench_time.py", python=python)
-    cores = {}
-    if idle():
-        cores = run("bench_time.py", "--threads", str(os.cpu_count()), python=python)
     lines = [
         "Times relative to Tacit's exact arithmetic in the same run: processor time of one thread,",
         "and the clock on the wall with all cores, if nothing else ran. An epoch is 15 Poisson",

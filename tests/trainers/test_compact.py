@@ -449,7 +449,7 @@ assert type(compact.products(compact.MANY)) is compact.Products
             "z, v = there + k * length + 2 * start",
             "z, v = there + k * length + 2 * (start - first)",
         ),
-        ("for first in range(0, many, 2 * NEAR)", "for first in range(0, 2 * NEAR, 2 * NEAR)"),
+        ("for first in range(0, many, 2 * chunk)", "for first in range(0, 2 * chunk, 2 * chunk)"),
         ("max(LANES, together", "max(4 * LANES, together"),
     ],
 )

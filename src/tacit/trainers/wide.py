@@ -49,7 +49,7 @@ __all__ = ["AT_ONCE", "AVAILABLE", "SCRATCH", "scores", "sums"]
 #: Digest of everything else that machine code is made of; a test says what it must be.
 BUILT_FROM = "5f14cd500aaf3451"
 ACROSS = 3  # vectors in a tile
-NEAR = 192  # steps of a tile whose vectors stay in the nearest cache
+NEAR = 136  # steps of a tile, at most, whose vectors stay in the nearest cache
 SCRATCH = (ACROSS * (NEAR + AT_ONCE) + 1) * VECTOR // 2  # 16-bit integers for vectors and a tile
 ROOM = 2**31 - 2**16  # magnitude that sums of 32 bits may have
 INSTRUCTIONS = ("avx512f", "avx512bw", "avx512vnni")
@@ -79,6 +79,13 @@ def _aligned(address: Any) -> Any:
     return (address + VECTOR - 1) // VECTOR * VECTOR
 
 
+@numba.njit(inline="always")
+def _even(steps: Any, unit: Any) -> Any:
+    """Steps of a chunk, such that chunks are about as long as each other and fit the cache."""
+    pieces = (steps + NEAR - 1) // NEAR
+    return (steps + pieces * unit - 1) // (pieces * unit) * unit
+
+
 @_loop(int16s, indices, int16s, int16s, int32s)
 def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
     """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b).
@@ -91,13 +98,14 @@ def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
     vectors = _aligned(side.ctypes.data)
     which = index.ctypes.data
     lines = max(1, size // VECTOR)  # of memory, in a row; a last half is not worth asking for
-    quota = ACROSS * LANES * lines // (outputs // AT_ONCE * (1 + (size - 1) // (4 * NEAR))) + 1
+    chunk = _even(size // 4, LANES // 2)
+    quota = ACROSS * LANES * lines // (outputs // AT_ONCE * (1 + (size - 1) // (4 * chunk))) + 1
     for start in range(0, many, ACROSS * LANES):
         across = min(ACROSS, (many - start) // LANES)
         wide = VECTOR * across
         soon, line = start + ACROSS * LANES, 0
-        for left in range(0, size, 4 * NEAR):
-            right = min(left + 4 * NEAR, size)
+        for left in range(0, size, 4 * chunk):
+            right = min(left + 4 * chunk, size)
             for group in range(across):
                 at = vectors + VECTOR * group
                 for j in range(left, right, 2 * LANES):  # columns in pairs, rows side by side
@@ -135,12 +143,13 @@ def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
     top = level()
     for i in range(0, parts * length, VECTOR):
         top = larger(top, load_pairs(there + i))
+    chunk = _even(many // 2, LANES // 2)
     highest: Any = max(1, np.int64(greatest(top)))
     for left in range(0, columns, ACROSS * LANES):
         across = min(ACROSS, (columns - left) // LANES)
         wide = VECTOR * across
-        for first in range(0, many, 2 * NEAR):
-            last = min(first + 2 * NEAR, many)
+        for first in range(0, many, 2 * chunk):
+            last = min(first + 2 * chunk, many)
             top = level()
             for i in range(first, last, 2):  # rows in pairs, columns side by side
                 x, y = here + index[i] * size + 2 * left, here + index[i + 1] * size + 2 * left
@@ -153,7 +162,7 @@ def sums(rows: Any, index: Any, multipliers: Any, side: Any, out: Any) -> None:
             together = max(LANES, together - together % 2)
             # What is next: further rows, or the first ones of further columns.
             further = (left, last) if last < many else (left + ACROSS * LANES, 0)
-            soon, until = further[1], min(further[1] + 2 * NEAR, many)
+            soon, until = further[1], min(further[1] + 2 * chunk, many)
             if further[0] >= columns:
                 soon = until
             quota = (until - soon) * AT_ONCE // parts + 1
