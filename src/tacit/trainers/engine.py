@@ -96,6 +96,8 @@ class _Step:
     outputs: int
     check: StepCheck | None
     fused: Fused | None
+    #: What compiled loops have added up so far, one array for every thread that is at it.
+    sums: list[np.ndarray]
 
 
 class GradientSource(Protocol):
@@ -343,10 +345,12 @@ class Engine:
         fused = None
         if check is None and len(self.parts) == 1 and self._fuses:
             fused = Fused(self.loss, clippings[0])
-        step = _Step(index, self._store.operand(grid), clippings, outputs, check, fused)
+        step = _Step(index, self._store.operand(grid), clippings, outputs, check, fused, [])
         with self, reading(self._store, groups, index) as at:
             task = partial(self._group_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
+        for found in step.sums:  # integers, so that any order will do
+            total += concluded(found, width, self.d)
         if check is not None:
             total = check.conclude(total)
         cube = total.T.reshape(settings, outputs, self.d).transpose(0, 2, 1)
@@ -450,15 +454,24 @@ class Engine:
         self._idle.append(work)
         return np.asarray(total)
 
-    def _group_sum(self, step: _Step, at: Callable[[range], Any], group: range) -> np.ndarray:
-        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
+    def _group_sum(
+        self, step: _Step, at: Callable[[range], Any], group: range
+    ) -> np.ndarray | None:
+        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact.
+
+        What compiled loops sum goes to the step's own sums; None if that is all.
+        """
         try:
             work = self._idle.pop()
         except IndexError:
             work = Workspace()
         total: np.ndarray | None = None
-        outputs = step.outputs * len(step.clippings[0].lattice)
-        sums = None if step.fused is None else nothing(outputs, self.d)
+        outputs, sums = step.outputs * len(step.clippings[0].lattice), None
+        if step.fused is not None:
+            try:
+                sums = step.sums.pop()
+            except IndexError:
+                sums = nothing(outputs, self.d)
         store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
@@ -472,11 +485,10 @@ class Engine:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
                     total += part
-            if sums is not None:
-                added = concluded(sums, outputs, self.d)
-                total = added if total is None else total + added
-            assert total is not None
-            total = total.astype(self._total_type, copy=False)
+            if total is not None:
+                total = total.astype(self._total_type, copy=False)
+        if sums is not None:
+            step.sums.append(sums)
         self._idle.append(work)
         return total
 

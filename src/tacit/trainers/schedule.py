@@ -50,20 +50,20 @@ def padded(index: np.ndarray | None, start: int, stop: int) -> Block:
 
 
 def ordered_sum(
-    task: Callable[[range], np.ndarray],
+    task: Callable[[range], np.ndarray | None],
     groups: Sequence[range],
     total: np.ndarray,
     pool: ThreadPoolExecutor | None,
     threads: int,
 ) -> None:
-    """Add ``task(group)`` to ``total`` for every group, in their order.
+    """Add ``task(group)`` to ``total`` for every group, in their order; None adds nothing.
 
     The calling thread works as well, so nothing waits for a busy machine to
     start the others.
     """
     todo = deque(enumerate(groups))
     lock = threading.Lock()
-    waiting: dict[int, np.ndarray] = {}
+    waiting: dict[int, np.ndarray | None] = {}
     turn = 0
 
     def work() -> None:
@@ -73,12 +73,14 @@ def ordered_sum(
                 number, group = todo.popleft()
             except IndexError:
                 return
-            part = task(group).astype(total.dtype, copy=False)
+            part = task(group)
             with lock:
                 waiting[number] = part
                 while turn in waiting:
-                    np.add(total, waiting.pop(turn), out=total)
+                    ready = waiting.pop(turn)
                     turn += 1
+                    if ready is not None:
+                        np.add(total, ready.astype(total.dtype, copy=False), out=total)
 
     helpers = 0 if pool is None else min(threads, len(groups)) - 1
     futures = [pool.submit(work) for _ in range(helpers)] if pool is not None else []
