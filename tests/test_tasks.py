@@ -344,7 +344,7 @@ def test_a_plan_lists_what_a_fit_then_spends(tmp_path, facts, settings):
     ran = certificate["plan"]["trainer"]["parameters"]
     if settings.recipe == "dpsgd-f" and schema.classes:  # they follow the length of centred rows
         told = planned["trainer"]["parameters"]
-        told |= {name: ran[name] for name in ("clip", "learning_rate", "bias")}
+        told |= {name: ran[name] for name in ("clip", "learning_rate", "bias", "average")}
     assert planned["trainer"] == certificate["plan"]["trainer"]
     assert planned["columns"] == certificate["plan"]["columns"]
     assert calibrated.numerical_delta == certificate["numerical_delta"]

@@ -478,7 +478,7 @@ def peak():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 small, data = (scan(path, target="y", memory=1) for path in sys.argv[1:])
 trainer, stages = DPGD(steps=1), [ClipNorm(5.0), PrivateCenter()]
-for _ in range(3):  # how many batches lie in memory is up to the threads: as many as ever do
+for _ in range(6):  # how many batches lie in memory is up to the threads: as many as ever do
     DPLinearClassifier(trainer=trainer, stages=stages).fit(small)
 before = peak()
 DPLinearClassifier(trainer=trainer, stages=stages).fit(data)
