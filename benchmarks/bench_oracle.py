@@ -79,9 +79,9 @@ class Data:
     """A data set, and what is asked of its models."""
 
     name: str
-    rows: np.ndarray
+    rows: Any  # an array, or a sparse matrix
     labels: np.ndarray  # 0 to classes - 1
-    test_rows: np.ndarray
+    test_rows: Any
     test_labels: np.ndarray
 
     @property
@@ -100,7 +100,7 @@ class Data:
         outputs = 1 if self.classes == 2 else self.classes
         return self.rows.shape[1] * outputs > WIDE
 
-    def some(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def some(self, count: int) -> tuple[Any, np.ndarray]:
         """That many rows at random, always the same."""
         if count >= len(self.labels):
             return self.rows, self.labels

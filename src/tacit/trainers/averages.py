@@ -44,8 +44,8 @@ class Averages:
         self._mean = np.zeros(shape)
         self._last = self._mean
         self._asked = np.array([name == "converged" for name in names])
-        # How far weights have gone in the first half, and then.
-        self._gone = np.zeros((2, shape[0], features, shape[2]))
+        # How far weights have gone in the first half, and then; nowhere if nobody asks.
+        self._gone = np.zeros((2, shape[0], features * int(self._asked.any()), shape[2]))
         self._noise = np.zeros(shape[0])
 
     def add(

@@ -78,7 +78,7 @@ class Products:
     ) -> np.ndarray:
         """Scores (K, b) as 32-bit integers, of rows at these indices and `padded` columns."""
         found = work.array("raw", (len(columns), index.size), np.int32)
-        self._loops.scores(rows, index, columns, *self._side(index, work)[:-1], found)
+        self._loops.scores(rows, index, columns, self._side(index, work), found)
         return found
 
     def nothing(self, outputs: int, width: int) -> np.ndarray:
@@ -95,11 +95,11 @@ class Products:
         work: Workspace,
     ) -> None:
         """Add rows times multipliers, which are in two parts (2 K, b), to what was `nothing`."""
-        self._loops.sums(rows, index, self.padded(parts), self._side(index, work)[-1], onto)
+        self._loops.sums(rows, index, self.padded(parts), self._side(index, work), onto)
 
-    def _side(self, index: np.ndarray, work: Workspace) -> list[np.ndarray]:
-        """Scratch of the loops, that of sums last."""
-        return [work.array("side", (1, LANES * index.size), np.int16)]
+    def _side(self, index: np.ndarray, work: Workspace) -> np.ndarray:
+        """Scratch of the loops."""
+        return work.array("side", (1, LANES * index.size), np.int16)
 
 
 class WideProducts(Products):
@@ -109,8 +109,8 @@ class WideProducts(Products):
         super().__init__(found)
         self.at_once = found.AT_ONCE
 
-    def _side(self, index: np.ndarray, work: Workspace) -> list[np.ndarray]:
-        return [work.array("vectors", (1, self._loops.SCRATCH), np.int16)] * 2
+    def _side(self, index: np.ndarray, work: Workspace) -> np.ndarray:
+        return work.array("vectors", (1, self._loops.SCRATCH), np.int16)
 
 
 def products(outputs: int) -> Products:

@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "5f14cd500aaf3451"
+BUILT_FROM = "f829ae8c674dd8a4"
 BYTES = 2 * LANES  # of a vector
 LINE = 64  # bytes that come from memory together
 TILE = 256  # rows that are rounded together
@@ -110,9 +110,12 @@ def loop(*given: Any, result: Any = types.void) -> Callable[[Callable[..., Any]]
     return compiled
 
 
-@loop(int16s, indices, int16s, int32s)
-def scores(rows: Any, index: Any, weights: Any, out: Any) -> None:
-    """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b)."""
+@loop(int16s, indices, int16s, int16s, int32s)
+def scores(rows: Any, index: Any, weights: Any, side: Any, out: Any) -> None:
+    """Rows (n, d) at the indices of b of them, times weights (K, d): (K, b).
+
+    ``side`` is what `tacit.trainers.wide.scores` needs, and not used here.
+    """
     many, outputs = index.size, weights.shape[0]
     size = 2 * rows.shape[1]
     fives = outputs - outputs % 5

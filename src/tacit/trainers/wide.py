@@ -26,9 +26,8 @@ import numpy as np
 from llvmlite import binding
 
 from tacit.trainers.compiled import indices, int16s, int32s, int64s, loop
-from tacit.trainers.vectors import (
+from tacit.trainers.tiles import (
     AT_ONCE,
-    LANES,
     VECTOR,
     beside,
     greatest,
@@ -36,18 +35,18 @@ from tacit.trainers.vectors import (
     level,
     load_pairs,
     pair_up,
-    prefetch,
     store_pairs,
     take_in_tile,
     tile_of_one,
     tile_of_three,
     tile_of_two,
 )
+from tacit.trainers.vectors import LANES, prefetch
 
 __all__ = ["AT_ONCE", "AVAILABLE", "SCRATCH", "scores", "sums"]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "5f14cd500aaf3451"
+BUILT_FROM = "76af36a0d760cd61"
 ACROSS = 3  # vectors in a tile
 NEAR = 136  # steps of a tile, at most, whose vectors stay in the nearest cache
 SCRATCH = (ACROSS * (NEAR + AT_ONCE) + 1) * VECTOR // 2  # 16-bit integers for vectors and a tile
