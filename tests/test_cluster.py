@@ -312,6 +312,23 @@ def test_sums_of_moved_rows_are_rounded_once(client):
     assert np.abs(one.values - other.values).max() <= 1
 
 
+def test_blanked_rows_count_nothing_on_any_worker(client):
+    """No stage can blank rows on a cluster yet; what a row carries goes to its worker all the same."""
+    loss = get_loss("softmax")
+    blanked = np.arange(len(X)) % 7 == 3
+    here = replace(as_rows(X, bound=3.0), blanked=blanked)
+    there = replace(as_rows(blocks(), bound=3.0), blanked=blanked)
+    targets = loss.targets(Y, outputs=3)
+    weights, batch = RNG.normal(size=(1, 6, 3)), np.arange(0, len(X), 3)
+    one = Engine(here, targets, loss, intercept=0.5)
+    many = ClusterEngine(there, there.source.alike(targets), loss, intercept=0.5)
+    for some in (None, batch):
+        expected = one.gradient_sum(weights, 0.5, batch=some).values
+        assert np.array_equal(many.gradient_sum(weights, 0.5, batch=some).values, expected)
+    with pytest.raises(InputError, match="blanked would count"):
+        many.loss_sum(weights, 1.0)
+
+
 def test_what_needs_all_rows_is_refused_before_anything_is_spent(client, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db").create("people", epsilon=9.0, delta=1e-5)
     for stages in (

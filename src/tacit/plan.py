@@ -510,7 +510,6 @@ class CalibratedPlan:
             intercept=self.bias,
             arithmetic=self.arithmetic,
             shift=prepared.shift,
-            blanks=any(stage.blanks for stage in plan.stages),
             split=self.trainer.split(self.facts),
         )
 

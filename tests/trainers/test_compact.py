@@ -521,7 +521,7 @@ def test_rows_are_rounded_alike_however_they_lie(dtype, tmp_path):
     shift = rng.normal(size=d) * 0.01
     shift.flags.writeable = False
     for moved in (None, shift):
-        rounding = Rounding(scale, True, 0.5, moved, False)
+        rounding = Rounding(scale, True, 0.5, moved)
         right = DenseStore(301, d + 1, "exact", (slice(0, d + 1),), scale.longest)
         right.take(slice(0, 301), values, rounding)
         columns = [np.ascontiguousarray(column) for column in values.T]
@@ -554,7 +554,7 @@ scale = Scale.of(1.0, 300, None, 0.0, small=True)
 cells = np.random.default_rng(0).normal(size=(300, 640)) / 30
 def fill(_):
     store = CompactStore(640, 300, "exact", (slice(0, 300),), scale.longest)
-    store.take(slice(0, 640), Columns(list(cells), False), Rounding(scale, True, 0.0, None, False))
+    store.take(slice(0, 640), Columns(list(cells), False), Rounding(scale, True, 0.0, None))
     return store.vectors
 right = np.clip(np.rint(cells.T / scale.unit), -32767, 32767)
 with ThreadPoolExecutor(4) as pool:

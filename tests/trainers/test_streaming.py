@@ -11,6 +11,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -81,6 +83,10 @@ def sums(rows, targets, loss, weights, batch, **options):
         found = engine.gradient_sums(weights, clips)
         found += engine.gradient_sums(weights, clips, batch=batch)
         found += engine.gradient_sums(weights, clips, batch=batch[:0])
+        if rows.blanked is not None:
+            with pytest.raises(InputError, match="blanked would count"):
+                engine.loss_sum(weights, 3.0)
+            return kept, [total.values for total in found]
         return kept, [total.values for total in found] + [engine.loss_sum(weights, 3.0)]
 
 
@@ -111,13 +117,15 @@ def test_sums_of_mapped_shifted_and_blank_rows_are_the_same(files, threads):
     cells[::50] = 0.0
     np.save(files / "blank.npy", cells)
     stages = (ClipNorm(2.0), RandomProjection(n_components=2, seed=3))
-    options = {"intercept": 0.5, "shift": np.array([0.1, -0.2]), "blanks": True}
+    options = {"intercept": 0.5, "shift": np.array([0.1, -0.2])}
+    blanked = np.arange(N) % 7 == 3  # not the rows that are zero
     found = []
     for source in (cells, np.load(files / "blank.npy", mmap_mode="r"), scan(files / "blank.npy")):
         rows = as_rows(source)
         for stage in stages:
             stage.fit(rows.hidden())
             rows = stage.through(rows)
+        rows = replace(rows, blanked=blanked)
         memory = None if source is cells else 1
         how = {"memory": memory, "threads": threads, **options}
         kept, values = sums(rows, targets, loss, weights, batch, **how)
@@ -125,6 +133,11 @@ def test_sums_of_mapped_shifted_and_blank_rows_are_the_same(files, threads):
         found.append(values)
     for other in found[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+    left = as_rows(cells[~blanked])
+    for stage in stages:
+        left = stage.through(left)
+    _, values = sums(left, targets[~blanked], loss, weights, batch[:9], **options)
+    assert np.array_equal(found[0][0], values[0])  # the sum over all rows is that of the others
 
 
 def test_rows_that_begin_wide_are_read_a_few_at_a_time(monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -260,8 +262,10 @@ def test_public_facts_choose_it_for_few_columns_and_squared_loss_alone():
     assert type(AutoRegression().resolve(FACTS)) is DPGD
 
 
-@pytest.mark.parametrize("asked", [{"blanks": True}, {"split": 1}])
-def test_what_a_second_moment_cannot_honour_is_refused_and_not_ignored(asked):
-    rows = as_rows(np.eye(3), bound=1.0)
+@pytest.mark.parametrize(
+    ("blanked", "asked"), [(np.array([True, False, False]), {}), (None, {"split": 1})]
+)
+def test_what_a_second_moment_cannot_honour_is_refused_and_not_ignored(blanked, asked):
+    rows = replace(as_rows(np.eye(3), bound=1.0), blanked=blanked)
     with pytest.raises(InputError, match="every row, and whole rows"):
         Moments(rows, np.zeros((3, 1)), get_loss("squared"), **asked)

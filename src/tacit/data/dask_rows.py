@@ -143,7 +143,8 @@ class Piece:
 
 def lean(rows: Rows) -> Rows:
     """Rows without any source, and maps without data that they need no more, for a journey."""
-    return replace(rows, source=None, maps=tuple(_lean(each) for each in rows.maps))
+    maps = tuple(_lean(each) for each in rows.maps)
+    return replace(rows, source=None, maps=maps, blanked=None)
 
 
 def _lean(stage: Any) -> Any:

@@ -100,6 +100,9 @@ class Rows:
         Public bound on the norm of every row after the maps; None if unknown.
     origin : str
         What a certificate should say of where they come from.
+    blanked : ndarray of bool of shape (n,), optional
+        Which rows a stage has taken out: they count nothing, whatever their values are.
+        Private, like the rows. Nothing is concluded from values: other rows may be zero as well.
     """
 
     source: Any
@@ -107,6 +110,11 @@ class Rows:
     d: int = 0
     bound: float | None = None
     origin: str = ""
+    blanked: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.blanked is not None and self.source is not None and self.blanked.shape != (self.n,):
+            raise InputError("what rows carry with them must be as many as they are")
 
     @property
     def n(self) -> int:
@@ -174,9 +182,19 @@ class Rows:
         """The same rows seen through one more map."""
         return replace(self, maps=(*self.maps, row_map), d=d, bound=bound)
 
+    def blanked_in(self, start: int, stop: int) -> np.ndarray | None:
+        """Which rows from start up to stop are blanked; None if no stage has taken any out."""
+        return None if self.blanked is None else self.blanked[start:stop]
+
+    def held_in(self, source: Any, index: Any) -> Rows:
+        """Some of the rows, which another source holds; ``index`` says which they are."""
+        return replace(
+            self, source=source, blanked=None if self.blanked is None else self.blanked[index]
+        )
+
     def hidden(self) -> Rows:
         """The same shape and bound without a single row: what a free or public stage is shown."""
-        return replace(self, source=self.source.empty())
+        return self.held_in(self.source.empty(), slice(0, 0))
 
     def collect(self) -> np.ndarray | sp.csr_array:
         """All rows at once: sparse if their chunks are, dense otherwise."""

@@ -6,7 +6,7 @@ radius: rows that lie together and apart from all others (paper 004, section 4.1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -81,8 +81,10 @@ class _Crowds(PlainStage):
 
         A map of single rows cannot know that, so the result is held as it is.
         """
-        changed = self._changed(self._require("_points"), self._centres)
-        return as_rows(changed, bound=rows.bound)
+        changed, blanked = self._changed(self._require("_points"), self._centres)
+        if rows.blanked is not None:  # once taken out, for good
+            blanked = rows.blanked if blanked is None else rows.blanked | blanked
+        return replace(as_rows(changed, bound=rows.bound), blanked=blanked)
 
     def apply(self, chunk: Chunk) -> Chunk:
         raise InputError(f"{self.name} looks at all rows at once; it maps no single rows")
@@ -91,7 +93,10 @@ class _Crowds(PlainStage):
         """The fitted rows, changed."""
         return self.through(as_rows(rows)).collect()
 
-    def _changed(self, points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def _changed(
+        self, points: np.ndarray, centres: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The rows, and which of them are taken out."""
         raise NotImplementedError
 
 
@@ -119,9 +124,11 @@ class Dedup(_Crowds):
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         return rules.deduplicate(incoming, n, self._most())
 
-    def _changed(self, points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def _changed(
+        self, points: np.ndarray, centres: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         taken = (centres >= 0) & (centres != np.arange(len(centres)))
-        return np.where(taken[:, None], 0.0, points)
+        return np.where(taken[:, None], 0.0, points), taken
 
     def note(self) -> str:
         return (
@@ -152,8 +159,10 @@ class Quantize(_Crowds):
         # Distances are computed, and right to far better than a millionth.
         return rules.quantize(incoming, n, self.radius * (1 + 1e-6), self._most())
 
-    def _changed(self, points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-        return points[np.where(centres >= 0, centres, np.arange(len(centres)))]
+    def _changed(
+        self, points: np.ndarray, centres: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        return points[np.where(centres >= 0, centres, np.arange(len(centres)))], None
 
     def note(self) -> str:
         return (

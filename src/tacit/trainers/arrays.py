@@ -71,7 +71,7 @@ class ArrayEngine:
         Where rows and products live, as ``xp.asarray`` takes it; by default wherever it puts them.
     arithmetic : {"exact", "fast"}
         Integers, or float32.
-    intercept, shift, blanks, split, size, progress
+    intercept, shift, split, size, progress
         As for an `Engine`.
 
     Examples
@@ -98,7 +98,6 @@ class ArrayEngine:
         intercept: float = 0.0,
         arithmetic: Literal["exact", "fast"] = "exact",
         shift: np.ndarray | None = None,
-        blanks: bool = False,
         split: int | None = None,
         size: int | None = None,
         progress: Progress | None = None,
@@ -113,7 +112,6 @@ class ArrayEngine:
             intercept=intercept,
             arithmetic=arithmetic,
             shift=shift,
-            blanks=blanks,
             split=split,
             size=size,
             threads=1,
@@ -128,7 +126,7 @@ class ArrayEngine:
         self._targets = self._put(targets if targets.ndim == 1 else targets.T)
         small = self._hollow.compact
         self._scale = Scale.of(float(rows.bound or 0), self.d, shift, float(intercept), small=small)
-        self._read(rows, float(intercept), shift, blanks, silent if progress is None else progress)
+        self._read(rows, float(intercept), shift, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
         self._block_rows = min(LATTICE_ROWS, max(128, cells))
@@ -152,18 +150,17 @@ class ArrayEngine:
         rows: Rows,
         intercept: float,
         shift: np.ndarray | None,
-        blanks: bool,
         progress: Progress,
     ) -> None:
         """Rows to the device, rounded as an engine rounds them."""
-        rounding = Rounding(self._scale, self._exact, intercept, shift, blanks)
+        rounding = Rounding(self._scale, self._exact, intercept, shift)
         kind = np.int16 if self._exact else np.float32
         held = [self._put(np.empty((0, self.d), dtype=kind))]
         norms = [np.empty((len(self.parts), 0))]
         for span, chunk in rows.chunks():
             if sp.issparse(chunk) or chunk.shape != (span.stop - span.start, rows.d):
                 raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
-            values = rounding.dense(chunk).astype(kind)
+            values = rounding.dense(chunk, rows.blanked_in(span.start, span.stop)).astype(kind)
             values, found = with_norms(values, self.parts, self._exact, self._scale.longest)
             held.append(self._put(values))
             norms.append(np.stack(found))
@@ -229,9 +226,9 @@ class ArrayEngine:
         self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> np.ndarray:
         """As `Engine.row_sum`; ``counts`` is evaluated on the host."""
+        total = self._hollow.row_sum(weights, counts)  # zero, and checked
         grid, _ = self._terms(weights, [1.0] * len(self.parts), False)
         settings, _, outputs = np.shape(weights)
-        total = np.zeros(settings, dtype=np.int64)
         with np.errstate(all="ignore"):
             for block in chain.from_iterable(self._blocks(grid, None)):
                 cube = to_numpy(block.scores).reshape(settings, outputs, -1)

@@ -47,7 +47,7 @@ class ClusterEngine:
         Targets of every partition, as made by ``loss.targets``.
     loss : Loss
     **settings
-        As for `Engine`: ``intercept, arithmetic, shift, blanks, split, size``.
+        As for `Engine`: ``intercept, arithmetic, shift, split, size``.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class ClusterEngine:
         order = self._cluster.parcel(
             lean(rows), loss, {**settings, "arithmetic": arithmetic, "threads": threads}
         )
+        blanked = [None] * count if rows.blanked is None else source.alike(rows.blanked).parts
         self.engines = self._cluster.each(
-            _built, source.parts, source.digests, targets.parts, [order] * count
+            _built, source.parts, source.digests, targets.parts, [order] * count, blanked
         )
         facts = self._cluster.values(self._cluster.each(_facts, self.engines))
         self._digests = [digest for digest, _ in facts]
@@ -166,10 +167,13 @@ class ClusterEngine:
 class PartEngine:
     """The engine of one partition. It is made again wherever it is sent."""
 
-    def __init__(self, piece: Piece, targets: np.ndarray, order: Any) -> None:
+    def __init__(
+        self, piece: Piece, targets: np.ndarray, order: Any, blanked: np.ndarray | None = None
+    ) -> None:
         rows, loss, settings = order.open()
-        self._made_of = piece, targets, order
-        self.engine = Engine(replace(rows, source=piece.source), targets, loss, **settings)
+        self._made_of = piece, targets, order, blanked
+        rows = replace(rows, source=piece.source, blanked=blanked)
+        self.engine = Engine(rows, targets, loss, **settings)
         cells = np.ascontiguousarray(targets).tobytes()
         self.digest = hashlib.blake2b(cells, key=piece.digest, digest_size=16).digest()
         self.seconds = 0.0  # of the last sum
@@ -189,9 +193,11 @@ class PartEngine:
         return self._made_of[0].__sizeof__() + self._made_of[1].nbytes
 
 
-def _built(piece: Piece, digest: bytes, targets: np.ndarray, order: Any) -> PartEngine:
+def _built(
+    piece: Piece, digest: bytes, targets: np.ndarray, order: Any, blanked: np.ndarray | None
+) -> PartEngine:
     piece.require(digest)
-    return PartEngine(piece, targets, order)
+    return PartEngine(piece, targets, order, blanked)
 
 
 def _facts(part: PartEngine) -> tuple[bytes, int | None]:

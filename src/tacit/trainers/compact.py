@@ -220,9 +220,16 @@ class CompactStore(DenseStore):
         """Numbers of all rows."""
         return np.arange(len(self.vectors))
 
-    def take(self, span: slice, chunk: np.ndarray | Columns, rounding: Rounding) -> None:
+    def take(
+        self,
+        span: slice,
+        chunk: np.ndarray | Columns,
+        rounding: Rounding,
+        blanked: np.ndarray | None = None,
+    ) -> None:
         count, d = chunk.shape
-        many = 0 if rounding.blanks or len(self.parts) > 1 else count - count % LANES
+        simple = blanked is None and len(self.parts) == 1
+        many = count - count % LANES if simple else 0
         shift = np.zeros(d) if rounding.shift is None else rounding.shift
         squares, per_unit = np.empty(many), 1 / rounding.scale.unit
         kept = self.vectors[span]
@@ -244,7 +251,8 @@ class CompactStore(DenseStore):
         start, stop = span.start, span.start + many
         self.inverse_norms[0][start:stop] = 1.0 / np.sqrt(np.maximum(squares[:many], 1.0))
         if many < count:
-            super().take(slice(stop, span.stop), np.asarray(chunk)[many:], rounding)
+            rest = slice(stop, span.stop)
+            super().take(rest, np.asarray(chunk)[many:], rounding, blanked)
 
     def raw(self, block: Block, operand: Any, work: Workspace) -> tuple[Any, np.ndarray]:
         """Rows of the block, and their scores as 32-bit integers (S*K, b)."""

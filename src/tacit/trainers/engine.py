@@ -130,7 +130,7 @@ class Engine:
         Read once, chunk by chunk, and kept; if they are too many for that, read
         again for every sum, with the same result. ``rows.bound`` sets the scale and is never
         trusted: a feature beyond it is clamped, and every row is clipped by the
-        norm it has.
+        norm it has. Rows that are blanked count nothing, not even for the intercept.
     targets : ndarray
         As made by ``loss.targets``.
     loss : Loss
@@ -143,8 +143,6 @@ class Engine:
         without a guarantee.
     shift : ndarray of shape (rows.d,), optional
         Public vector subtracted from every row. Sparse rows stay sparse.
-    blanks : bool
-        Whether a row of zeros counts nothing, not even for the intercept.
     split : int, optional
         Columns before this one, and those from it on (the intercept's among them),
         are two parts of a row's gradient, clipped and summed by themselves.
@@ -187,7 +185,6 @@ class Engine:
         intercept: float = 0.0,
         arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
-        blanks: bool = False,
         split: int | None = None,
         size: int | None = None,
         threads: int | None = None,
@@ -216,6 +213,7 @@ class Engine:
             tested()
         self.n = rows.n
         self.d = rows.d + (1 if intercept else 0)
+        self._blanked = rows.blanked is not None
         if split is not None and not 0 < split < self.d:
             raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
         self.split = split
@@ -239,7 +237,6 @@ class Engine:
             shift,
             parts=self.parts,
             progress=shown,
-            blanks=blanks,
             memory=memory,
         )
         self._watch = Watch(self._store, self.n, self.d) if strict else None
@@ -418,6 +415,8 @@ class Engine:
         -------
         ndarray of int64, shape (S,)
         """
+        if self._blanked:
+            raise InputError("rows that were blanked would count: their losses are not summed")
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape

@@ -45,14 +45,13 @@ class Moments:
         intercept: float = 0.0,
         arithmetic: str = "exact",
         shift: np.ndarray | None = None,
-        blanks: bool = False,
         split: int | None = None,
     ) -> None:
         if rows.bound is None:
             raise MissingBound(
                 "the second moment", "rows with a bound, e.g. after ClipNorm(radius)"
             )
-        if blanks or split is not None:  # stages that blank rows drift, and are refused before
+        if rows.blanked is not None or split is not None:  # stages that blank rows drift: refused
             raise InputError("second moments count every row, and whole rows")
         self.rows, self.targets, self.shift = rows, np.asarray(targets, dtype=np.float64), shift
         self.intercept, self.strict = float(intercept), arithmetic == "strict"

@@ -71,9 +71,11 @@ class DenseStore:
         """Room for the rows."""
         return np.empty((n, d), dtype=dtype)
 
-    def take(self, span: slice, chunk: Any, rounding: Rounding) -> None:
+    def take(
+        self, span: slice, chunk: Any, rounding: Rounding, blanked: np.ndarray | None = None
+    ) -> None:
         """Rows as they come, to be rounded and kept."""
-        self.fill(span, rounding.dense(chunk).astype(self.values.dtype, copy=False))
+        self.fill(span, rounding.dense(chunk, blanked).astype(self.values.dtype, copy=False))
 
     def fill(self, span: slice, values: np.ndarray) -> None:
         """Rows as they are kept."""
@@ -278,15 +280,12 @@ class Rounding:
         The constant; 0 for none.
     shift : ndarray, optional
         Subtracted from dense rows. (Sparse ones are left where they are.)
-    blanks : bool
-        Whether rows of zeros lose their constant as well: they count nothing.
     """
 
     scale: Scale
     exact: bool
     intercept: float
     shift: np.ndarray | None
-    blanks: bool
 
     def convert(self, values: np.ndarray) -> np.ndarray:
         return self.scale.integers(values) if self.exact else self.scale.floats(values)
@@ -296,29 +295,31 @@ class Rounding:
         """The constant as it is kept; empty if there is none."""
         return self.convert(np.array([self.intercept])) if self.intercept else np.empty(0)
 
-    def dense(self, chunk: Any) -> np.ndarray:
-        """Dense rows, with a column for the constant."""
+    def dense(self, chunk: Any, blanked: np.ndarray | None = None) -> np.ndarray:
+        """Dense rows, with a column for the constant; those blanked are zero, constant and all."""
         chunk = np.asarray(chunk)
         values = self.convert(chunk if self.shift is None else chunk - self.shift)
         for constant in self.constant:
-            column = np.full(len(values), constant)
-            if self.blanks:
-                column[~chunk.any(axis=1)] = 0.0
-            values = np.column_stack([values, column])
+            values = np.column_stack([values, np.full(len(values), constant)])
+        if blanked is not None:
+            values[blanked] = 0.0
         return values
 
-    def sparse(self, chunk: Any) -> sp.csr_array:
-        """Sparse rows, with a column for the constant."""
+    def sparse(self, chunk: Any, blanked: np.ndarray | None = None) -> sp.csr_array:
+        """Sparse rows, with a column for the constant; those blanked are zero, constant and all."""
         matrix = sp.csr_array(chunk, copy=True)
+        if blanked is not None:
+            if self.shift is not None:
+                raise InputError("sparse rows that are blanked cannot be shifted: they would count")
+            matrix.data[np.repeat(blanked, np.diff(matrix.indptr))] = 0.0
         # Entries stored twice add up: norms read from them singly would be wrong.
         matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        blank = (np.diff(matrix.indptr) == 0) & self.blanks
         matrix.data = self.convert(matrix.data)
         matrix.eliminate_zeros()
         for constant in self.constant:
             column = np.full((matrix.shape[0], 1), constant, dtype=matrix.dtype)
-            column[blank] = 0.0
+            if blanked is not None:
+                column[blanked] = 0.0
             matrix = sp.csr_array(sp.hstack([matrix, sp.csr_array(column)], format="csr"))
         return matrix
 
@@ -347,11 +348,12 @@ def ingest(
     for span, chunk in rows.chunks():
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
+        blanked = rows.blanked_in(span.start, span.stop)
         if sp.issparse(chunk) and dense is None:
-            held.append(rounding.sparse(chunk))
+            held.append(rounding.sparse(chunk, blanked))
         elif not sp.issparse(chunk) and not held:
             dense = dense or made(rows.n)
-            dense.take(span, chunk, rounding)
+            dense.take(span, chunk, rounding, blanked)
         else:
             raise InputError("some chunks of the rows are sparse and others dense")
         progress("rows", span.stop, rows.n)

@@ -66,11 +66,10 @@ def make_store(
     *,
     parts: Parts,
     progress: Progress,
-    blanks: bool = False,
     memory: int | None = None,
 ) -> Store:
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
-    rounding = Rounding(scale, arithmetic == "exact", intercept, shift, blanks)
+    rounding = Rounding(scale, arithmetic == "exact", intercept, shift)
     small = scale.longest < math.inf
     width = padded_width(parts[-1].stop) if small else parts[-1].stop
     if held(rows, width, arithmetic, memory):
@@ -121,8 +120,10 @@ class Streamed:
     def operand(self, weights: Weights) -> Any:
         return self._nothing.operand(weights)
 
-    def tiles(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Some rows, read and mapped: a few at a time, where they begin wide."""
+    def tiles(
+        self, rows: Rows, start: int, stop: int
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray | None]]:
+        """Some rows, read and mapped, and which are blanked; a few at a time if they begin wide."""
         few = max(16, TILE_CELLS // max(1, rows.source.d))
         # Columns of a file need not be copied where one batch holds them.
         batches = [cut for cut in getattr(rows.source, "cuts", ()) if start < cut < stop]
@@ -131,13 +132,13 @@ class Streamed:
                 chunk = rows.read(left, right)
             if sp.issparse(chunk) or chunk.shape != (right - left, rows.d):
                 raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
-            yield slice(left - start, right - start), chunk
+            yield slice(left - start, right - start), chunk, rows.blanked_in(left, right)
 
     def values(self, rows: Rows, start: int, stop: int) -> np.ndarray:
         """Some rows as they would be kept, in floating point."""
         found = [
-            self.rounding.dense(chunk).astype(self._type, copy=False)
-            for _, chunk in self.tiles(rows, start, stop)
+            self.rounding.dense(chunk, blanked).astype(self._type, copy=False)
+            for _, chunk, blanked in self.tiles(rows, start, stop)
         ]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -145,8 +146,8 @@ class Streamed:
         """Some rows, kept for compiled loops, the last one so many times more."""
         count, scale = stop - start, self.rounding.scale
         found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
-        for span, chunk in self.tiles(rows, start, stop):
-            found.take(span, chunk, self.rounding)
+        for span, chunk, blanked in self.tiles(rows, start, stop):
+            found.take(span, chunk, self.rounding, blanked)
         found.values[count:] = found.values[count - 1]
         for norms in found.inverse_norms:
             norms[count:] = norms[count - 1]
@@ -254,10 +255,11 @@ class _Pass:
         except BaseException as error:
             self._error = self._error or error
             raise
-        rows = replace(self._store.rows, source=source)
+        span = slice(group.start, group.stop)
         if self._index is None:
-            return _Window(self._store, rows, group.start)
-        return _Window(self._store, rows, self._index[group.start : group.stop])
+            return _Window(self._store, self._store.rows.held_in(source, span), group.start)
+        chosen = self._index[span]
+        return _Window(self._store, self._store.rows.held_in(source, chosen), chosen)
 
     def close(self) -> None:
         """Stop reading; a thread that asks for more fails."""
