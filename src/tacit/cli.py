@@ -387,6 +387,7 @@ def verify(
       tacit verify model
     """
     from tacit import tasks
+    from tacit.privacy.group import rounded_up
 
     verdict = tasks.verify(path)
     claim = verdict.certificate
@@ -402,7 +403,7 @@ def verify(
         for route, found in verdict.recomputed.items():
             say(f"{route:<15}epsilon {found:.6g}")
         for rows, several in (claim.groups if claim else {}).items():
-            stated = "no promise" if several is None else f"epsilon {several:.6g}"
+            stated = "no promise" if several is None else f"epsilon {rounded_up(several)}"
             say(f"{f'with {rows} rows':<15}{stated}, at the same delta")
         for problem in verdict.problems:
             say(line(problem) if problem in verdict.revoked else f"problem: {line(problem)}")

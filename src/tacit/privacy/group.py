@@ -31,7 +31,16 @@ from tacit.privacy import accountants
 from tacit.privacy.events import Event
 from tacit.privacy.ptr import Test
 
-__all__ = ["MOST_ROWS", "ROWS", "UNIT", "Cost", "group_epsilon", "one_row", "sentence"]
+__all__ = [
+    "MOST_ROWS",
+    "ROWS",
+    "UNIT",
+    "Cost",
+    "group_epsilon",
+    "one_row",
+    "rounded_up",
+    "sentence",
+]
 
 ROWS = (2, 5, 10)  # of one person: what certificates state
 MOST_ROWS = 1000
@@ -150,10 +159,10 @@ def sentence(groups: Mapping[str, float | None]) -> str:
 
     Examples
     --------
-    >>> sentence({"2": 2.1547, "10": None})  # doctest: +ELLIPSIS
-    'every person is one row; at the same delta epsilon is 2.155 for somebody with 2 rows; nothing...'
+    >>> sentence({"2": 2.1547})
+    'every person is one row; at the same delta epsilon is 2.155 for somebody with 2 rows'
     """
-    known = [(rows, _up(value)) for rows, value in groups.items() if value is not None]
+    known = [(rows, rounded_up(value)) for rows, value in groups.items() if value is not None]
     open_ended = [rows for rows, value in groups.items() if value is None]
     parts = [UNIT]
     if known:
@@ -173,6 +182,6 @@ def _listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
-def _up(value: float) -> str:
+def rounded_up(value: float) -> str:
     """To four digits, rounded up."""
     return f"{Context(4, ROUND_CEILING).plus(Decimal(repr(value))).normalize():f}"
