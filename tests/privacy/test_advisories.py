@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,15 @@ ENTRY = {
 
 def listed(*entries, **more):
     return json.dumps({"format": advisories.FORMAT, "advisories": list(entries), **more})
+
+
+def test_the_file_is_part_of_the_package():
+    root = Path(tacit.__file__).parent
+    project = root.parents[1] / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("installed, not in its repository")
+    patterns = tomllib.loads(project.read_text())["tool"]["setuptools"]["package-data"]["tacit"]
+    assert any(advisories.PATH in root.glob(pattern) for pattern in patterns)
 
 
 def test_the_file_of_the_package_is_read_whole():

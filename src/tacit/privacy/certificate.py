@@ -30,7 +30,7 @@ FORMAT = "tacit-certificate/1"
 DEPTH = 64
 LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
-MOST_GROUPS = 8
+MOST_GROUPS = 4
 LATER = {"groups"}  # fields that certificates of earlier versions do not have
 
 

@@ -46,7 +46,7 @@ ROWS = (2, 5, 10)  # of one person: what certificates state
 MOST_ROWS = 1000
 UNIT = "every person is one row"  # how the sentence about them begins
 LARGEST = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow
-TRIES = 200
+TRIES = 100
 UP = 1 + 1e-6  # so that another accountant's rounding confirms it
 
 Cost = Callable[[float], float]
