@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -522,11 +523,14 @@ def test_plan_without_a_schema(here):
 def test_verify_tells_the_claim_and_both_recomputations(here):
     run(*fitting())
     report = parsed("verify", "model")
-    assert set(report) == {"holds", "claimed", "recomputed", "problems"}
+    assert set(report) == {"holds", "claimed", "recomputed", "groups", "revoked", "problems"}
     assert report["holds"] and report["claimed"] == 2.0 and report["problems"] == []
+    assert set(report["groups"]) == {"2", "5", "10"} and report["revoked"] == []
+    assert report["groups"]["2"] > 4.0
     assert set(report["recomputed"]) == {"dp-accounting", "recheck"}
     text = run("verify", "model/certificate.json").stdout
     assert "claimed" in text and "dp-accounting" in text and "recheck" in text
+    assert re.search(r"with 5 rows +epsilon \d\d\.\d+, at the same delta", text)
 
 
 def test_verify_exits_with_1_if_the_claim_is_false(here):
@@ -534,6 +538,29 @@ def test_verify_exits_with_1_if_the_claim_is_false(here):
     replace(Certificate.load("model/certificate.json"), epsilon=1.0).save("forged.json")
     assert parsed("verify", "forged.json", code=1)["holds"] is False
     assert "DOES NOT HOLD" in run("verify", "forged.json", code=1).stdout
+
+
+OLD = Path(__file__).parent / "privacy" / "old"
+
+
+def test_verify_exits_with_1_for_a_certificate_that_was_revoked(here):
+    revoked = OLD / "dedup-soft-pca-0.1.0.json"
+    told = run("verify", revoked, code=1).stdout
+    assert "\nrevoked: TACIT-2026-001 of 2026-11-17: " in told and "DOES NOT HOLD" in told
+    assert "problem:" not in told
+    report = parsed("verify", revoked, code=1)
+    assert report["holds"] is False and report["revoked"] == report["problems"]
+    assert report["revoked"][0].startswith("revoked: ") and report["recomputed"]
+    assert "The claim holds." in run("verify", OLD / "normalize-0.1.0.json").stdout
+    versions = {"tacit": tacit.__version__}
+    replace(Certificate.load(revoked), versions=versions).save("fixed.json")
+    assert parsed("verify", "fixed.json")["revoked"] == []
+
+
+def test_verify_does_without_no_list_of_what_was_revoked(here, monkeypatch):
+    (here / "advisories.json").write_text('{"format": "tacit-advisories/1"')
+    monkeypatch.setattr("tacit.privacy.advisories.PATH", here / "advisories.json")
+    assert "Reinstall tacit" in refused("verify", OLD / "normalize-0.1.0.json")
 
 
 def test_verify_exits_with_1_if_a_file_was_changed(here):

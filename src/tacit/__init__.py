@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tacit.recipes import recipe
     from tacit.tuning import DPSearchCV
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first used: `import tacit` stays as light as a script that only reads a certificate.
 _HOMES = {

@@ -379,13 +379,15 @@ def verify(
     """Recompute the claim of a certificate.
 
     Its events are composed again, by two routes that share no code. The exit code is 1 if the
-    claim does not hold, or if a file was changed or damaged.
+    claim does not hold, if plans like it were found to be false since ("revoked", as far as this
+    version knows), or if a file was changed or damaged.
 
     \b
     Example:
       tacit verify model
     """
     from tacit import tasks
+    from tacit.privacy.group import rounded_up
 
     verdict = tasks.verify(path)
     claim = verdict.certificate
@@ -400,8 +402,11 @@ def verify(
             )
         for route, found in verdict.recomputed.items():
             say(f"{route:<15}epsilon {found:.6g}")
+        for rows, several in (claim.groups if claim else {}).items():
+            stated = "no promise" if several is None else f"epsilon {rounded_up(several)}"
+            say(f"{f'with {rows} rows':<15}{stated}, at the same delta")
         for problem in verdict.problems:
-            say(f"problem: {line(problem)}")
+            say(line(problem) if problem in verdict.revoked else f"problem: {line(problem)}")
         say("The claim DOES NOT HOLD." if verdict.problems else "The claim holds.")
     raise typer.Exit(1 if verdict.problems else 0)
 

@@ -11,15 +11,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tacit import __version__
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger, Reservation
 from tacit.mechanisms.additive import noisy_sum, shorten
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import accountant_for, gaussian_mu
+from tacit.privacy.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
-from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Gaussian, sensitivity
 
 __all__ = ["DPGeometricMedian"]
@@ -212,30 +213,27 @@ class DPGeometricMedian(BaseEstimator):
         self, n: int, d: int, z: float, rate: float, *, slack: float, entry: Reservation | None
     ) -> Certificate:
         seeded = self.random_state is not None
-        event = Gaussian(z, int(self.steps))
-        spent = [("DPGeometricMedian", event)]
+        spent = [("DPGeometricMedian", Gaussian(z, int(self.steps)))]
         settings = {"steps": int(self.steps), "learning_rate": rate, "pull": float(self.pull)}
         settings |= {"radius": float(self.radius or 0.0)}
-        return Certificate(
+        return Certificate.issue(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             neighbors=self.neighbors,
-            events=tuple(Expense.weigh(spent, float(self.delta), self.neighbors)),
+            spent=spent,
             releasable=not seeded,
             reasons=("seeded: not for release",) if seeded else (),
             assumptions=(
-                "every person is one row; somebody with k rows has a k-fold weaker guarantee",
                 f"the number of rows, {n}, is public, and so is that of columns, {d}",
                 "radius, weights and all settings were chosen without looking at the rows",
                 "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
                 "in counter mode keyed by the operating system: the guarantee is computational",
             ),
             warnings=(),
-            accountant=accountant_for([event]),
             numerical_delta=slack,
             plan={"rows": n, "columns": d, "median": settings}
             | ({} if entry is None else {"ledger": entry.to_dict()}),
-            versions={},
+            versions={"tacit": __version__, "numpy": np.__version__},
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 

@@ -17,7 +17,7 @@ from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
-from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
@@ -146,16 +146,15 @@ def fit_module(
     weights = train_together(engine, [settings], [z], facts, key, progress=progress, watch=watch)[0]
     told = {"name": settings.name, "parameters": settings.parameters()}
     plan = {**said, "trained": list(engine.names), "trainer": told}
-    certificate = Certificate(
+    certificate = Certificate.issue(
         epsilon=budget.epsilon,
         delta=budget.delta,
         neighbors=neighbors,
-        events=tuple(Expense.weigh(spent, budget.delta, neighbors)),
+        spent=spent,
         releasable=not key.seeded,
         reasons=("seeded: not for release",) if key.seeded else (),
         assumptions=_assumptions(neighbors, size, arithmetic),
         warnings=_cautions(budget, size),
-        accountant=accountant_for([event for _, event in spent]),
         numerical_delta=slack,
         plan={**plan, **({"ledger": entry.to_dict()} if entry else {})},
         versions={
@@ -200,7 +199,6 @@ def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
     if arithmetic == "fast":
         sums = ("ideal arithmetic assumed: sums and noise are in floating point",)
     return (
-        "every person is one row; somebody with k rows has a k-fold weaker guarantee",
         known,
         "the module as it was given, its parameters and buffers included, is public, and so are "
         "the shape of a row and the classes",

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from tacit import chain
+from tacit import __version__, chain
 from tacit.data.arrays import ArraySource
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, each
@@ -37,7 +37,7 @@ from tacit.privacy.accountants import (
 )
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
-from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
@@ -594,16 +594,15 @@ class CalibratedPlan:
                 f"{1 / self.facts.size:.3g}: releasing a whole row would be within it"
             )
         cautions += dict.fromkeys(text for stage in fitted for text in stage.cautions())
-        return Certificate(
+        return Certificate.issue(
             epsilon=budget.epsilon,
             delta=budget.delta,
             neighbors=plan.neighbors,
-            events=tuple(Expense.weigh(self.spent, budget.delta, plan.neighbors)),
+            spent=self.spent,
             releasable=not reasons,
             reasons=tuple(reasons),
             assumptions=(*self.assumptions(), *assumptions),
             warnings=tuple(cautions),
-            accountant=accountant_for([event for _, event in self.spent]),
             numerical_delta=self.numerical_delta,
             plan=self.to_dict(fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
             versions=_versions(),
@@ -611,9 +610,9 @@ class CalibratedPlan:
         )
 
     def assumptions(self) -> list[str]:
-        """What the guarantee takes for granted, in words."""
+        """What the guarantee takes for granted, in words, besides that a person is one row."""
         size, plan = self.facts.size, self.plan
-        said = ["every person is one row; somebody with k rows has a k-fold weaker guarantee"]
+        said: list[str] = []
         if plan.neighbors == "add_or_remove_one":
             said.append(f"the normaliser {size} was chosen without looking at the rows")
         else:
@@ -687,6 +686,8 @@ class CalibratedPlan:
                 entry["drift"] = behind.to_dict()
             stages.append(entry)
         chosen = {} if self.search is None else {"search": dict(self.search)}
+        if self.test is not None:
+            chosen["test"] = {"deviation": self.test.deviation, "delta": self.test.delta}
         return {
             "rows": self.facts.size,
             "columns": self.columns,
@@ -850,8 +851,8 @@ def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("tacit", "numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):
+    found = {"tacit": __version__}  # of the code that runs, whatever was last installed
+    for name in ("numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -581,17 +581,25 @@ def draft(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What recomputing a claim found; no certificate if none could be read."""
+    """What recomputing a claim found; no certificate if none could be read.
+
+    ``revoked`` are those of the problems that are advisories, ``groups`` what several rows of one
+    person cost, recomputed.
+    """
 
     problems: tuple[str, ...]
     recomputed: Mapping[str, float] = field(default_factory=dict)
     certificate: Certificate | None = None
+    groups: Mapping[str, float | None] = field(default_factory=dict)
+    revoked: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "holds": not self.problems,
             "claimed": self.certificate.epsilon if self.certificate else None,
             "recomputed": dict(self.recomputed),
+            "groups": dict(self.groups),
+            "revoked": list(self.revoked),
             "problems": list(self.problems),
         }
 
@@ -623,7 +631,8 @@ def verify(path: PathLike) -> Verdict:
     if not found:
         return Verdict(tuple(problems))
     check = found[0].verify()
-    return Verdict((*problems, *check.problems), check.recomputed, found[0])
+    problems += check.problems
+    return Verdict(tuple(problems), check.recomputed, found[0], check.groups, check.revoked)
 
 
 def parse_option(text: str) -> tuple[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tacit.exceptions import CertificateError, InputError
+import tacit
+from tacit.exceptions import CertificateError, FileError, InputError
 from tacit.privacy import accountants
 from tacit.privacy.certificate import Certificate, Expense
 from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Gaussian
@@ -169,12 +170,27 @@ def test_gaussian_noise_alone_has_a_lower_guessing_limit() -> None:
 
 
 def test_several_rows_of_one_person_weaken_the_promise() -> None:
-    delta = 0.0
-    for _ in range(5):  # one row at a time: δ ← e^ε·δ + δ₁
-        delta = math.exp(0.5) * delta + 1e-5
-    assert delta <= 1.8e-4 <= delta * 1.1
-    assert ("5", "2.5", "12.2", "1.8 × 10⁻⁴") in read(certificate(epsilon=0.5)).groups
-    assert read(certificate(epsilon=8.0)).groups[-1][2] == "no limit"
+    given = certificate(groups={"2": 2.15461, "5": 6.1670001, "10": None})
+    assert read(given).groups == [
+        ("1", "1", "2.72"),
+        ("2", "2.155", "8.63"),
+        ("5", "6.168", "477"),
+        ("10", "no limit", "no limit"),
+    ]
+    for shown in (page(given).text, " ".join(plain_text(given, width=200).split())):
+        for words in ("same δ = 10⁻⁵", "2 rows ε = 2.155", "5 rows ε = 6.168", "10 rows no limit"):
+            assert words in shown
+
+
+def test_a_certificate_that_says_nothing_of_several_rows_is_not_added_to() -> None:
+    said = "every person is one row; somebody with k rows has a k-fold weaker guarantee"
+    given = certificate(assumptions=[said])
+    for shown in (page(given).text, " ".join(plain_text(given, width=300).split())):
+        assert "this certificate does not state" in shown and "Rows of one person" not in shown
+        assert said not in shown and "true of Gaussian μ, not of ε" in shown
+    for groups in ([1], {"2": "x"}, {"2": -1.0}, {"<b>": 1.0}, {"2": math.nan}):
+        with pytest.raises(CertificateError):
+            read(certificate(groups=groups))
 
 
 def test_factor_is_never_below_the_truth() -> None:
@@ -191,7 +207,7 @@ def test_absurd_epsilons_are_shown_and_not_flattered() -> None:
 def test_limits_assumptions_and_small_print_are_stated() -> None:
     for shown in (page(certificate()).text, " ".join(plain_text(certificate(), width=200).split())):
         for words in (
-            *("about rows, not people", "facts about people in general", "AES", "k·ε"),
+            *("about rows, not people", "facts about people in general", "AES", "grows faster"),
             *("the number of rows, 32561, is public", "tacit verify certificate.json"),
             *("exact Gaussian", "3 × 10⁻⁴⁸", "numpy 2.4.6", "15 November 2026", "3f3f3f"),
         ):
@@ -200,6 +216,28 @@ def test_limits_assumptions_and_small_print_are_stated() -> None:
 
 
 # --- release, warnings, assumptions ------------------------------------------------------------
+
+
+def test_banner_when_revoked() -> None:
+    stages = [{"name": name, "kind": "plain"} for name in ("Dedup", "SoftPCA")]
+    plan = certificate()["plan"] | {"stages": stages, "intercept": True}
+    bad = certificate(plan=plan)
+    assert "TACIT-2026-001" in page(bad).by_id["revoked"]
+    assert "<title>REVOKED: Privacy report</title>" in render_html(bad)
+    text = " ".join(plain_text(bad, width=2000).split())
+    assert "REVOKED" in text and "revoked: TACIT-2026-001 of 2026-11-17" in text
+    for shown in (page(bad).text, text):
+        assert "found to be false" in shown
+    for good in (certificate(), certificate(plan=plan, versions={"tacit": tacit.__version__})):
+        assert "revoked" not in page(good).by_id
+        assert "REVOKED" not in page(good).text + plain_text(good)
+
+
+def test_damaged_advisories_are_not_the_fault_of_the_certificate(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("tacit.privacy.advisories.PATH", tmp_path / "none.json")
+    for render in (render_html, plain_text):
+        with pytest.raises(FileError, match="Reinstall"):
+            render(certificate())
 
 
 def test_banner_when_not_releasable() -> None:

@@ -29,10 +29,10 @@ from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import accountant_for, gaussian_mu
+from tacit.privacy.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import calibrate
-from tacit.privacy.certificate import Certificate, Expense
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
 from tacit.stages.base import block_rows
 
@@ -170,16 +170,15 @@ def inspect_privately(
         key.stream("inspected moment"),
         size=size,
     )
-    certificate = Certificate(
+    certificate = Certificate.issue(
         epsilon=budget.epsilon,
         delta=budget.delta,
         neighbors=neighbors,
-        events=tuple(Expense.weigh(spent, budget.delta, neighbors)),
+        spent=spent,
         releasable=not key.seeded,
         reasons=("seeded: not for release",) if key.seeded else (),
         assumptions=_assumptions(neighbors, size, d),
         warnings=_cautions(budget, size),
-        accountant=accountant_for([event for _, event in spent]),
         numerical_delta=slack,
         plan={**said, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
         versions={"tacit": __version__, "numpy": np.__version__},
@@ -257,7 +256,6 @@ def _assumptions(neighbors: str, size: int, d: int) -> tuple[str, ...]:
     if neighbors == "add_or_remove_one":
         known = f"the normaliser {size} was chosen without looking at the rows"
     return (
-        "every person is one row; somebody with k rows has a k-fold weaker guarantee",
         known,
         f"the names and the number of the columns, {d}, are public",
         "all settings were chosen without looking at the private rows",

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,17 +19,19 @@ import numpy as np
 
 from tacit.exceptions import CertificateError, InputError, TacitError
 from tacit.files import parse_json, read_text, write_bytes
-from tacit.privacy import accountants, recheck
+from tacit.privacy import accountants, advisories, group, recheck
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import TEST
+from tacit.privacy.ptr import TEST, Test
 
-__all__ = ["FORMAT", "Certificate", "Expense", "Verification"]
+__all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups"]
 
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
 LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
+MOST_GROUPS = 4
+LATER = {"groups"}  # fields that certificates of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,26 @@ class Verification:
         ε by route: ``dp-accounting`` is an upper bound, ``recheck`` an estimate.
     problems : tuple of str
         What does not hold, in words.
+    groups : mapping of str to (float or None)
+        ε of somebody with so many rows, recomputed; for what the certificate states of them.
+    revoked : tuple of str
+        Those of the problems that are advisories: plans like this one were found to be false.
     """
 
     holds: bool
     claimed: float
     recomputed: Mapping[str, float]
     problems: tuple[str, ...] = ()
+    groups: Mapping[str, float | None] = field(default_factory=dict)
+    revoked: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "holds": self.holds,
             "claimed": self.claimed,
             "recomputed": dict(self.recomputed),
+            "groups": dict(self.groups),
+            "revoked": list(self.revoked),
             "problems": list(self.problems),
         }
 
@@ -104,6 +114,9 @@ class Verification:
 @dataclass(frozen=True)
 class Certificate:
     """An (ε, δ) claim about one fitted model, with everything needed to check it.
+
+    ``groups`` has ε of somebody with 2, 5 or 10 rows at the same δ, or None where nothing is
+    stated; certificates of earlier versions have none. `Certificate.issue` fills it in.
 
     Examples
     --------
@@ -129,6 +142,7 @@ class Certificate:
     plan: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     created: str = ""
+    groups: Mapping[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         budget = Budget(self.epsilon, self.delta)
@@ -146,18 +160,103 @@ class Certificate:
             lines = getattr(self, name)
             if not isinstance(lines, list | tuple) or not all(isinstance(x, str) for x in lines):
                 raise InputError(f"{name} must be a list of texts")
-        for name in ("plan", "versions"):
+        for name in ("plan", "versions", "groups"):
             if not isinstance(getattr(self, name), Mapping):
                 raise InputError(f"{name} must be a mapping")
         if len(self.events) > MOST_EVENTS:
             raise InputError(f"a plan has at most {MOST_EVENTS} events, not {len(self.events)}")
-        for name in ("events", "reasons", "assumptions", "warnings", "plan", "versions"):
+        check_groups(self.groups)
+        for name in ("events", "reasons", "assumptions", "warnings", "plan", "versions", "groups"):
             object.__setattr__(self, name, _freeze(getattr(self, name)))
+
+    @classmethod
+    def issue(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        neighbors: str,
+        spent: Sequence[tuple[str, Event]],
+        assumptions: Sequence[str] = (),
+        **others: Any,
+    ) -> Certificate:
+        """A certificate of what was spent, with all that follows from it filled in.
+
+        Parameters
+        ----------
+        epsilon, delta, neighbors
+            The claim.
+        spent : sequence of (str, Event)
+            All events, by the part of the plan that caused them.
+        assumptions : sequence of str
+            What the claim rests on, besides that every person is one row.
+        **others
+            The other fields.
+
+        Examples
+        --------
+        >>> from tacit.privacy.events import Gaussian
+        >>> claim = {"epsilon": 1.0, "delta": 1e-5, "neighbors": "replace_special"}
+        >>> issued = Certificate.issue(**claim, spent=[("DPGD", Gaussian(37.31, count=100))])
+        >>> {rows: round(value, 1) for rows, value in issued.groups.items()}
+        {'2': 2.2, '5': 6.2, '10': 14.4}
+        """
+        made = cls(
+            epsilon=epsilon,
+            delta=delta,
+            neighbors=neighbors,
+            events=tuple(Expense.weigh(spent, delta, neighbors)),
+            accountant=accountants.accountant_for([event for _, event in spent]),
+            **others,
+        )
+        cost = made._one_row()
+        if cost is not None:  # another machine's grid, in `verify`, may be less exact than this
+            cost = cost[0], 2 * cost[1]
+        stated = {str(rows): _stated(made._group(rows, cost)) for rows in group.ROWS}
+        said = (group.sentence(stated), *assumptions)
+        return replace(made, groups=stated, assumptions=said)
+
+    def _one_row(self) -> tuple[group.Cost, float] | None:
+        """ε of one row as a function of δ, if several rows are counted by it."""
+        events = [expense.event for expense in self.events]
+        if accountants.accountant_for(events) == "gaussian-dp":
+            return None
+        return group.one_row(events, self.neighbors, self._grid)
+
+    @property
+    def _grid(self) -> float:
+        return accountants.FINE_GRID * max(1.0, self.epsilon)
+
+    def _group(self, rows: int, cost: tuple[group.Cost, float] | None = None) -> float:
+        """ε of somebody with so many rows, from the events; infinite if nothing can be said."""
+        return group.group_epsilon(
+            [expense.event for expense in self.events],
+            self.delta,
+            self.neighbors,
+            rows,
+            numerical_delta=self.numerical_delta,
+            test=self._test(),
+            cost=cost,
+        )
+
+    def _test(self) -> Test | None:
+        """The private test of the plan; if it is not said how sure it is, no surer than δ."""
+        noise = [e.event.noise_multiplier for e in self.events if e.stage == TEST]
+        if not noise:
+            return None
+        said = self.plan.get("test")
+        chance = said.get("delta") if isinstance(said, Mapping) else None
+        usual = isinstance(chance, float) and 0 < chance < self.delta
+        deviation = min(noise) / sensitivity(self.neighbors)  # of a margin that changes by one
+        return Test(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             data[item.name] = _thaw(getattr(self, item.name))
+        for name in LATER:
+            if not data[name]:  # as it was issued, digest and all
+                del data[name]
         data["events"] = [expense.to_dict() for expense in self.events]
         data["digest"] = _digest(data)
         return data
@@ -175,7 +274,7 @@ class Certificate:
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise CertificateError(f"this is not a certificate of format {FORMAT}")
         known = {item.name for item in fields(cls)}
-        missing = known - data.keys()
+        missing = known - LATER - data.keys()
         if missing or "digest" not in data:
             lost = ", ".join(sorted(missing | ({"digest"} - data.keys())))
             raise CertificateError(f"the certificate lacks {lost}")
@@ -186,7 +285,7 @@ class Certificate:
         if digest != data["digest"]:
             raise CertificateError("the certificate was changed after it was issued: wrong digest")
         try:
-            values = {name: data[name] for name in known}
+            values = {name: data[name] for name in known & data.keys()}
             values["events"] = tuple(Expense.from_dict(event) for event in data["events"])
             return cls(**values)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -213,7 +312,9 @@ class Certificate:
         dp-accounting's pessimistic loss distributions on the fine grid and
         `tacit.privacy.recheck`, by its own numerics, each give an upper bound:
         one of them must confirm the claim. The lower bound of the second must
-        not contradict it.
+        not contradict it. What is stated of several rows is recomputed as well.
+        A certificate that falls under an advisory does not hold, whatever its
+        events cost (`tacit.privacy.advisories`).
         """
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
@@ -226,7 +327,9 @@ class Certificate:
         if delta <= 0:
             problems.append("the numerical error alone exceeds delta")
         recomputed: dict[str, float] = {}
+        several: dict[str, float | None] = {}
         if not problems:
+            cost = None
             steps = [(e.kind, dict(e.to_dict()["parameters"])) for e in events]
             try:
                 with np.errstate(all="ignore"):
@@ -238,15 +341,51 @@ class Certificate:
                         grid = accountants.FINE_GRID * max(1.0, min(self.epsilon, second.upper))
                         pld = accountants.loss_distribution(events, self.neighbors, grid)
                         recomputed["dp-accounting"] = float(pld.get_epsilon(delta))
+                        if accountants.accountant_for(events) == "pld" and grid == self._grid:
+                            cost = pld.get_epsilon, accountants.PLD_SLACK
                 uppers = (second.upper, recomputed.get("dp-accounting", math.inf))
                 # Written so that a route without an answer, NaN, confirms nothing.
                 if not any(upper <= self.epsilon for upper in uppers):
                     problems.append(_exceeds(*list(recomputed.items())[-1], self.epsilon))
                 if not second.lower <= self.epsilon:
                     problems.append(_exceeds("recheck", recomputed["recheck"], self.epsilon))
+                if not problems and self.groups:
+                    with np.errstate(all="ignore"):
+                        several, wrong = self._verify_groups(steps, cost)
+                    problems += wrong
             except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
-        return Verification(not problems, self.epsilon, recomputed, tuple(dict.fromkeys(problems)))
+        revoked = tuple(str(item) for item in advisories.found(self.plan, self.versions))
+        problems = list(dict.fromkeys((*problems, *revoked)))
+        return Verification(
+            not problems, self.epsilon, recomputed, tuple(problems), several, revoked
+        )
+
+    def _verify_groups(
+        self, steps: recheck.Steps, cost: tuple[group.Cost, float] | None
+    ) -> tuple[dict[str, float | None], list[str]]:
+        """What several rows cost, and which statements about them no route confirms."""
+        cost = cost or self._one_row()
+        found: dict[str, float | None] = {}
+        problems = []
+        for rows, claim in self.groups.items():
+            upper = self._group(int(rows), cost)
+            found[rows] = _stated(upper)
+            if claim is None:
+                continue
+            holds = upper <= claim
+            if (
+                cost is None
+            ):  # all noise is Gaussian; the second route: so much larger a μ is as many more steps
+                many = int(rows) ** 2
+                more = [(k, {**given, "count": given["count"] * many}) for k, given in steps]
+                second = recheck.epsilon(more, self.delta, self.neighbors)
+                holds = holds and second.lower <= claim
+            if not holds:
+                problems.append(
+                    _exceeds(f"for somebody with {rows} rows, recomputing", upper, claim)
+                )
+        return found, problems
 
     def then(self, later: Certificate) -> Certificate:
         """What this and a later certificate about the same people claim together.
@@ -282,16 +421,16 @@ class Certificate:
                 "the later budget must not have been chosen by the earlier result: for sampled "
                 "steps and searches, joint composition is proved for budgets that were fixed before"
             )
-        return Certificate(
+        said = dict.fromkeys((*self.assumptions, *later.assumptions))
+        return Certificate.issue(
             epsilon=epsilon * (1 + 1e-6),  # so that another accountant's rounding confirms it
             delta=delta,
             neighbors=self.neighbors,
-            events=tuple(Expense.weigh(spent, delta, self.neighbors)),
+            spent=spent,
             releasable=self.releasable and later.releasable,
             reasons=tuple(dict.fromkeys((*self.reasons, *later.reasons))),
-            assumptions=tuple(dict.fromkeys((*self.assumptions, *later.assumptions))),
+            assumptions=[text for text in said if not text.startswith(group.UNIT)],
             warnings=tuple(dict.fromkeys(cautions)),
-            accountant=accountants.accountant_for(events),
             numerical_delta=numerical,
             plan={**later.plan, "continues": self.digest},
             versions=later.versions,
@@ -308,6 +447,28 @@ def _number(data: Mapping[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, not {value!r:.80}")
     return float(value)
+
+
+def _stated(value: float) -> float | None:
+    return value if value < math.inf else None
+
+
+def check_groups(given: Mapping[str, Any]) -> None:
+    """Refuse anything but numbers of rows, as text, with ε of somebody who has so many, or None."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"groups must be a mapping, not {given!r:.80}")
+    if len(given) > MOST_GROUPS:
+        raise InputError(f"groups lists at most {MOST_GROUPS} numbers of rows, not {len(given)}")
+    for rows, value in given.items():
+        if not (isinstance(rows, str) and rows.isdecimal() and rows.isascii()) or not (
+            len(rows) <= 4 and 2 <= int(rows) <= group.MOST_ROWS and str(int(rows)) == rows
+        ):
+            raise InputError(
+                f"groups must be by numbers of rows from 2 to {group.MOST_ROWS}, not {rows!r:.80}"
+            )
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (plain and 0 <= value < math.inf):
+            raise InputError(f"groups must hold numbers from 0, or null, not {value!r:.80}")
 
 
 def _exceeds(route: str, found: float, claim: float) -> str:

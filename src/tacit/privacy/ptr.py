@@ -16,6 +16,15 @@ either, all earlier ones hold on both, so its margin changes by at most 1 there,
 one and so at most 1 on the other: both pass with probability at most δ_t. An event O without
 "failed" has P(O) ≤ δ_t. One with it has e^ε·P′(O) ≥ e^ε(1 − δ_t) ≥ 1 ≥ P(O). ∎
 
+**Several rows.** For tables that differ in k rows the same holds with δ_k = Φ((k − t)/σ) in the
+place of δ_t, and with the δ′ of a path of k steps, each of which has the pair D.
+
+*Proof.* Take a path of k neighbouring steps from one table to the other. If all tables on it
+satisfy all conditions, each step has the pair D. Otherwise take the first condition, in the order
+of the stages, that fails on any of them. All earlier ones hold on the whole path, so along it this
+margin changes by at most 1 in each step; it is at most 0 somewhere, hence at most k on both ends,
+which pass with probability at most P(k + N > t) = δ_k. Go on as above. ∎
+
 Paper 004, Theorem 8, shows one of these directions only. See ``docs/drift.md``, section 6.
 """
 
@@ -24,7 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from tacit.exceptions import BudgetError, InputError
 from tacit.privacy.events import Gaussian
@@ -66,6 +75,13 @@ class Test:
     def threshold(self) -> float:
         """t: what the noisy margin must exceed, rounded up."""
         return (1.0 - self.deviation * float(ndtri(self.delta))) * (1 + 1e-12) + 1e-9
+
+    def wrongly(self, rows: int = 1) -> float:
+        """δ_k: most probability to pass within ``rows`` rows of a failing table, rounded up.
+
+        The factor covers the little variance that noise on a lattice has besides.
+        """
+        return min(float(ndtr((rows - self.threshold) / self.deviation)) * (1 + 1e-6), 1.0)
 
     @property
     def event(self) -> Gaussian:

@@ -12,14 +12,22 @@ from statistics import NormalDist
 from typing import Any
 
 from tacit.exceptions import CertificateError, InputError
+from tacit.privacy import advisories
 from tacit.privacy.accountants import total_mu
 from tacit.privacy.budget import Budget
-from tacit.privacy.certificate import FORMAT
+from tacit.privacy.certificate import FORMAT, check_groups
 from tacit.privacy.events import Event, Repeated, sensitivity
 from tacit.privacy.repeated import weight
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
-from tacit.report.words import ACCOUNTANTS, ARITHMETIC, HOW_IT_PAYS, RELATIONS, Relation
+from tacit.report.words import (
+    ACCOUNTANTS,
+    ARITHMETIC,
+    CORRECTED,
+    HOW_IT_PAYS,
+    RELATIONS,
+    Relation,
+)
 
 __all__ = ["Spent", "Step", "Story", "read"]
 
@@ -61,6 +69,7 @@ class Story:
     neighbors: str
     relation: Relation
     releasable: bool
+    revoked: list[str]
     reasons: list[str]
     warnings: list[str]
     assumptions: list[str]
@@ -71,7 +80,8 @@ class Story:
     strength: str
     game: str
     guesses: list[Bar]
-    groups: list[tuple[str, str, str, str]]
+    groups: list[tuple[str, str, str]]  # rows of one person, ε, e^ε; empty if not stated
+    several: str
     spent: list[Spent]
     steps: list[Step]
     small_print: list[tuple[str, str]]
@@ -81,6 +91,7 @@ class Story:
 def read(certificate: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> Story:
     """A certificate and its results in words; a key that the certificate lacks is named."""
     scores = read_results(results or {})
+    advisories.advisories(advisories.PATH)  # if they are damaged, the certificate is not
     try:
         return _read(certificate, scores)
     except KeyError as error:
@@ -105,6 +116,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
     spent = _read_events(certificate["events"])
     times, extra = factor(epsilon), one_in(delta)
     game, guesses = _game(budget, numerical, neighbors, spent)
+    groups = _groups(epsilon, certificate.get("groups", {}))
     return Story(
         epsilon=epsilon,
         delta=delta,
@@ -112,9 +124,10 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
         neighbors=neighbors,
         relation=relation,
         releasable=certificate["releasable"] is True and not reasons,
+        revoked=[str(item) for item in advisories.found(plan, certificate["versions"])],
         reasons=reasons or ["No reason is recorded."],
         warnings=[clean(item) for item in certificate["warnings"]],
-        assumptions=[clean(item) for item in certificate["assumptions"]],
+        assumptions=[clean(CORRECTED.get(item, item)) for item in certificate["assumptions"]],
         subject=_subject(plan, neighbors),
         promise=(
             "Take anyone whose row is in the table, and any conclusion that somebody might draw "
@@ -141,7 +154,8 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
         ),
         game=game,
         guesses=guesses,
-        groups=_groups(epsilon, delta),
+        groups=groups,
+        several=_several(groups, delta),
         spent=spent,
         steps=_read_steps(plan, spent),
         small_print=[
@@ -209,16 +223,31 @@ def _game(
     return text, bars
 
 
-def _groups(epsilon: float, delta: float) -> list[tuple[str, str, str, str]]:
-    """k rows: k·ε, and δ·Σ e^{jε} over j < k (Vadhan 2017, Lemma 2.2, summed exactly)."""
-    rows = []
-    for k in (1, 2, 5, 10):
-        total = math.fsum(math.exp(min(math.log(delta) + j * epsilon, 0)) for j in range(k))
-        times, extra = factor(k * epsilon), number(total, digits=2, up=True)
-        if total >= 1:
-            times, extra = "no limit", "–"
-        rows.append((str(k), number(k * epsilon), times, exact(delta) if k == 1 else extra))
+def _groups(epsilon: float, stated: Mapping[str, float | None]) -> list[tuple[str, str, str]]:
+    """What the certificate states of somebody with one row or several, rounded up."""
+    if not stated:
+        return []
+    check_groups(stated)
+    rows = [("1", exact(epsilon), factor(epsilon))]
+    for many, value in stated.items():
+        known = value is not None
+        rows.append(
+            (
+                many,
+                number(float(value), up=True) if known else "no limit",  # type: ignore[arg-type]
+                factor(float(value)) if known else "no limit",  # type: ignore[arg-type]
+            )
+        )
     return rows
+
+
+def _several(groups: Sequence[tuple[str, str, str]], delta: float) -> str:
+    """What `_groups` says, in a sentence."""
+    if not groups:
+        return "How much less, this certificate does not state."
+    said = ", ".join(f"{rows} rows ε = {value}" for rows, value, _ in groups[1:])
+    same = f"At the same δ = {exact(delta)}, {said}".replace("ε = no limit", "no limit at all")
+    return same + ", by this plan’s own privacy curve."
 
 
 def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:

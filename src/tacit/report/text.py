@@ -33,6 +33,9 @@ def render_text(
     scores = story.scores
     claim = f"ε = {exact(story.epsilon)}, δ = {exact(story.delta)}, {story.relation.short}"
     parts: list[RenderableType] = []
+    if story.revoked:
+        advisories = Text("\n".join(story.revoked))
+        parts.append(Panel(advisories, title=Text("REVOKED"), style="bold white on red"))
     if not story.releasable:
         reasons = Text("\n".join(story.reasons))
         parts.append(Panel(reasons, title=Text("NOT FOR RELEASE"), style="bold white on red"))
@@ -45,12 +48,14 @@ def render_text(
         parts.extend([Text(""), Text(title, style="bold underline"), *body])
 
     paragraphs = (story.promise, story.odds, story.two_guesses, story.strength, story.game)
+    heading = "The promise" if story.releasable else "The promise, were this fit for release"
     section(
-        "The promise" if story.releasable else "The promise, were this fit for release",
+        "The promise, which was found to be false" if story.revoked else heading,
         *(Text(paragraph + "\n") for paragraph in paragraphs),
         _bars(story.guesses),
     )
-    section("What it does not promise", _bullets(" ".join(limit) for limit in LIMITS.items()))
+    first, *others = (" ".join(limit) for limit in LIMITS.items())
+    section("What it does not promise", _bullets([f"{first} {story.several}", *others]))
     if story.spent:
         spent = Table("", "Step", "Noise", "Times", "Drawn", "ε alone", "Share")
         for s in story.spent:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ACCOUNTANTS", "ARITHMETIC", "HOW_IT_PAYS", "LIMITS", "RELATIONS", "Relation"]
+__all__ = [
+    "ACCOUNTANTS",
+    "ARITHMETIC",
+    "CORRECTED",
+    "HOW_IT_PAYS",
+    "LIMITS",
+    "RELATIONS",
+    "Relation",
+]
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,18 @@ ARITHMETIC = {
     "fast": "fast: floating point, assumed to behave like ideal arithmetic",
 }
 
+#: What certificates of earlier versions say and is not so, and what holds instead.
+CORRECTED = {
+    "every person is one row; somebody with k rows has a k-fold weaker guarantee": (
+        "every person is one row; this certificate does not say what somebody with several rows "
+        "is promised (its words, “k-fold weaker”, are true of Gaussian μ, not of ε)"
+    ),
+}
+
 LIMITS = {
     "It is about rows, not people.": (
-        "Somebody with several rows is protected less. With k rows, ε becomes k·ε "
-        "and δ grows as well."
+        "Somebody with several rows is protected less, and ε at the same δ grows faster than the "
+        "number of rows."
     ),
     "It does not hide facts about people in general.": (
         "The model is there to find such facts, and they may tell something about you "
