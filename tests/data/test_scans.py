@@ -368,6 +368,44 @@ def test_a_file_that_changes_between_passes_is_an_error(kind, tmp_path):
         rows.collect()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of change")
+@pytest.mark.parametrize("kind", [*TABLES, "npy"])
+def test_a_file_edited_in_place_is_an_error_even_if_its_time_is_put_back(kind, tmp_path):
+    path = store(kind, tmp_path)
+    rows = as_rows(scan(path) if kind == "npy" else scan(path, target="label"))
+    assert np.array_equal(rows.collect(), ARRAY)
+    file = path / "part-1.parquet" if path.is_dir() else path
+    found, data = os.stat(file), file.read_bytes()
+    after(found.st_ctime_ns, tmp_path)
+    with open(file, "r+b") as whole:
+        whole.write(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert os.stat(file).st_mtime_ns == found.st_mtime_ns
+    with pytest.raises(FileError, match="has changed"):
+        rows.collect()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of change")
+def test_another_mode_or_name_cannot_be_told_from_an_edit(tmp_path):
+    for number, change in enumerate([lambda p: p.chmod(0o600), lambda p: os.link(p, f"{p}.2")]):
+        (tmp_path / str(number)).mkdir()
+        path = store("csv", tmp_path / str(number))
+        rows = as_rows(scan(path, target="label"))
+        after(os.stat(path).st_ctime_ns, tmp_path)
+        change(path)
+        with pytest.raises(FileError, match="has changed"):
+            rows.collect()
+
+
+def after(moment, folder):
+    """Wait until the clock of the file system, which ticks slowly, has moved on."""
+    clock = folder / "clock"
+    while True:
+        clock.touch()
+        if os.stat(clock).st_ctime_ns > moment:
+            return
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_a_file_that_changes_within_a_pass_is_an_error(kind, tmp_path):
     path = store(kind, tmp_path)
