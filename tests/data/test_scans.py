@@ -337,10 +337,32 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
         (np.array([["a", "b"]]), "not numbers"),
         (np.array([[None]]), "damaged"),
         (ARRAY[:0], "no rows"),
+        (ARRAY[:, :0], "no columns"),
     ):
         np.save(path, array)
         with pytest.raises(InputError, match=said):
             scan(path)
+
+
+@pytest.mark.parametrize("shape", [(2**60, 0), (2**62, 1), (2**63, 4), (2**70, 1)])
+def test_an_array_larger_than_integers_are_is_refused(shape, tmp_path):
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    with open(tmp_path / "t.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(FileError, match=r"t\.npy"):
+        scan(tmp_path / "t.npy")
+
+
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).max == np.finfo(np.float64).max, reason="long double is double here"
+)
+def test_a_map_of_numbers_that_float64_cannot_hold_is_refused(tmp_path):
+    np.save(tmp_path / "t.npy", np.array([[1, 2]], dtype=np.longdouble) * np.longdouble("1e400"))
+    for rows in (as_rows(scan(tmp_path / "t.npy")), as_rows(np.load(tmp_path / "t.npy", "r"))):
+        with pytest.raises(InputError, match="NaN or infinity"):
+            rows.collect()
+        with pytest.raises(InputError, match="NaN or infinity"):
+            list(pieces(rows.source, [0, 1]))
 
 
 def test_a_map_whose_file_shrinks_is_an_error_and_not_the_end_of_the_process(tmp_path):

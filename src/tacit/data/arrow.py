@@ -47,6 +47,11 @@ class ArrowColumn:
         self._parts: list[np.ndarray] = []
         inner = stored.value_type if _is(stored, "dictionary") else stored
         self._numbers = _is(inner, "null", "integer", "floating", "decimal")
+        if _is(inner, "decimal") and abs(inner.scale) > 300:  # 0 would become NaN, so missing
+            raise InputError(
+                f"column {name!r} holds {inner}, in units that double precision cannot hold; cast "
+                "it to float64, or to text"
+            )
         if not (self._numbers or is_text(inner) or _is(inner, "boolean", "date", "timestamp")):
             raise InputError(
                 f"column {name!r} holds {inner!s:.80}; Tacit reads numbers and text: drop it"
