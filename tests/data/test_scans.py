@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import os
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from tacit.data import Table, as_rows, read_table, scan, text_files
+from tacit.data import Table, as_rows, read_table, readers, scan, text_files
 from tacit.data import parquet as parquet_module
 from tacit.data.rows import shares_memory
 from tacit.data.streams import Ahead, pieces
@@ -456,14 +457,60 @@ def test_what_cannot_be_asked_of_a_scan_is_said(tmp_path):
 
 def test_small_files_that_unpack_without_end_are_refused(tmp_path, monkeypatch):
     path = store("csv.gz", tmp_path)
-    monkeypatch.setattr(text_files, "FREE", 1000)
-    monkeypatch.setattr(text_files, "TIMES", 1)
-    with pytest.raises(FileError, match="unpack it first"):
-        scan(path)
+    for name in ("FREE", "FREE_TEXT"):
+        monkeypatch.setattr(readers, name, 1000)
+    for name in ("TIMES", "TIMES_TEXT"):
+        monkeypatch.setattr(readers, name, 1)
+    for read in (scan, read_table):
+        with pytest.raises(FileError, match=r"unpacks to more than .* unpack it first"):
+            read(path)
+        assert read(path, limit=1e6).n == N
     pq.write_table(pa.table({"a": np.zeros(200_000)}), tmp_path / "zeros.parquet")
     monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
     with pytest.raises(FileError, match="declares 200000 rows"):
         scan(tmp_path / "zeros.parquet")
+    assert scan(tmp_path / "zeros.parquet", limit=1.6e6).n == 200_000
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), "1 GB", 1j, [1]])
+def test_a_limit_is_a_number_of_bytes(limit, tmp_path):
+    path = store("csv", tmp_path)
+    for read in (scan, read_table):
+        with pytest.raises(InputError, match=r"limit=.* must be a positive number of bytes"):
+            read(path, limit=limit)
+
+
+def test_text_unpacks_to_a_thousand_times_its_size_and_no_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "FREE_TEXT", 1000)
+    text = b"a,b\n" + b"0.00000,1.00000\n" * 10_000
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text))  # some hundred times smaller
+    (tmp_path / "t.csv.bz2").write_bytes(bz2.compress(text))  # thousands of times
+    for read in (scan, read_table):
+        assert read(tmp_path / "t.csv.gz").n == 10_000
+        with pytest.raises(FileError, match=r"0\.\d* MB of text, a line counted as 8 bytes"):
+            read(tmp_path / "t.csv.bz2")
+        assert read(tmp_path / "t.csv.bz2", limit=1 << 20).n == 10_000
+    assert len(as_rows(scan(tmp_path / "t.csv.bz2", limit=1 << 20)).collect()) == 10_000
+
+
+def test_files_of_a_folder_may_declare_as_many_rows_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
+    part = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"a": np.zeros(90_000), "b": np.ones(90_000)}), part)
+    assert scan(tmp_path).n == 90_000
+    os.link(part, tmp_path / "1.parquet")  # takes no bytes, and allows for none
+    with pytest.raises(FileError, match=r"2 files up to .*1\.parquet declares 180000") as no:
+        scan(tmp_path)
+    assert f"in {part.stat().st_size} bytes" in str(no.value)
+    assert scan(tmp_path, limit=2.88e6).n == 180_000
+    with pytest.raises(FileError, match="180000 rows and 180000 cells are allowed"):
+        scan(tmp_path, limit=1.44e6)  # of both columns
+    monkeypatch.setattr(parquet_module, "ROWS_PER_BYTE", 1000)
+    assert scan(tmp_path).n == 180_000
+    monkeypatch.setattr(parquet_module, "MOST_CELLS", 300_000)
+    monkeypatch.setattr(parquet_module, "CELLS_PER_BYTE", 1)
+    with pytest.raises(FileError, match="180000 rows of 2 columns"):
+        scan(tmp_path)
 
 
 # --- reading ahead -------------------------------------------------------------------------------

@@ -253,21 +253,22 @@ def empty_table(kinds: Mapping[str, str]) -> Table:
     return Table(columns, 0)
 
 
-def joined(tables: Sequence[Table]) -> Table:
-    """The rows of tables with the same columns, one after another."""
-    columns: dict[str, Stored] = {}
-    for name in tables[0].column_names:
-        parts = [table._columns[name] for table in tables]
-        coder, arrays = Coder(), []
-        for part in parts:
+def joined(tables: Iterable[Table], n: int) -> Table:
+    """The n rows of tables with the same columns, one after another."""
+    columns: dict[str, np.ndarray] = {}
+    coders: dict[str, Coder] = {}
+    start = 0
+    for table in tables:
+        stop = start + table.n
+        for name, part in table._columns.items():
+            values = part
             if isinstance(part, Text):  # every table has codes of its own
-                again = np.append(coder.encode(part.words), np.int32(ABSENT))
-                arrays.append(again[part.codes])
-            else:
-                arrays.append(part)
-        whole = np.concatenate(arrays)
-        columns[name] = Text(whole, coder.words) if isinstance(parts[0], Text) else whole
-    return Table(columns, sum(table.n for table in tables))
+                coder = coders.setdefault(name, Coder())
+                values = np.append(coder.encode(part.words), np.int32(ABSENT))[part.codes]
+            columns.setdefault(name, np.empty(n, values.dtype))[start:stop] = values
+        start = stop
+    whole = {k: Text(v, coders[k].words) if k in coders else v for k, v in columns.items()}
+    return Table(whole, n)
 
 
 def as_table(data: Any) -> Table:
