@@ -17,6 +17,7 @@ import pytest
 from tacit.data import readers
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import as_rows
+from tacit.data.scans import scan
 from tacit.data.tables import UNSEEN, Table, as_table
 from tacit.exceptions import FileError, InputError
 from tacit.stages import Encode
@@ -383,6 +384,37 @@ def test_damaged_parquet(tmp_path):
     pq.write_table(pa.table({"x": pa.array([], pa.float64())}), path)
     with pytest.raises(FileError, match="has columns and no rows"):
         read_table(path)
+
+
+@pytest.mark.parametrize("words", [["x", "y"], [1.0, 2.0]], ids=["words", "numbers"])
+@pytest.mark.parametrize("index", [[0, 2], [-1, 1], [60, None]])
+def test_codes_that_stand_for_no_word_are_refused(words, index):
+    """Arrow believes them: they would be missing, another word, or whatever lies there."""
+    pa = pytest.importorskip("pyarrow")
+    codes = pa.DictionaryArray.from_arrays(pa.array(index, pa.int8()), words, safe=False)
+    with pytest.raises(InputError, match="column 'a' is damaged"):
+        as_table(pa.table({"a": codes}))
+    right = pa.DictionaryArray.from_arrays(pa.array([1, None], pa.int8()), words)
+    assert as_table(pa.table({"a": right})).column("a")[0] == words[1]
+
+
+def test_parquet_whose_words_or_names_are_no_text(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    names = {"wwww": ["vvvv", "vvvv"], "x": [1.0, 2.0]}
+    pa.parquet.write_table(pa.table(names), path, store_schema=False, write_statistics=False)
+    whole = path.read_bytes()
+
+    def collected(path):
+        return as_rows(scan(path, drop="x").as_table_rows()).read(0, 2)
+
+    assert collected(path).column("wwww").tolist() == ["vvvv", "vvvv"]
+    for old, new in ((b"wwww", b"\xf5www"), (b"vvvv", b"vvv\xeb")):
+        assert old in whole
+        path.write_bytes(whole.replace(old, new))
+        for read in (read_table, collected):
+            with pytest.raises(InputError, match=r"damaged|not text in UTF-8"):
+                read(path)
 
 
 def test_parquet_with_two_columns_of_one_name(tmp_path):

@@ -134,7 +134,8 @@ class _Numbers:
 
     def slice(self, start: int, stop: int) -> Any:
         if self._columns is None:
-            self._columns = [_floats(column) for column in self._batch.columns]
+            named = zip(self._batch.schema.names, self._batch.columns, strict=True)
+            self._columns = [_floats(name, column) for name, column in named]
         if self._by_column:
             self._beside = self._beside or Columns(self._columns, self._gaps)
             return self._beside.slice(start, stop)
@@ -176,14 +177,14 @@ def _take(batch: Any, index: np.ndarray) -> Any:
     return batch.take(pa.array(index))
 
 
-def _floats(array: Any) -> np.ndarray:
+def _floats(name: str, array: Any) -> np.ndarray:
     """Numbers of any type; NaN where one is missing."""
     import pyarrow as pa
 
     plain = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if plain and not array.null_count:
         return array.to_numpy()
-    column = ArrowColumn("", array.type)
+    column = ArrowColumn(name, array.type)
     column.add(array)
     return np.asarray(column.stored())
 
@@ -285,5 +286,5 @@ def _opened(path: Path, words: Set[str] = frozenset(), columns: int = 1) -> Iter
         raise FileError(f"no such file: {path}; check the spelling and the folder") from None
     except PermissionError:
         raise FileError(f"{path} may not be read by this user; ask for read access") from None
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise FileError(f"{path} is damaged or cut short; fetch or write it again") from None

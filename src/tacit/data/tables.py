@@ -261,10 +261,11 @@ def joined(tables: Iterable[Table], n: int) -> Table:
     for table in tables:
         stop = start + table.n
         for name, part in table._columns.items():
-            values = part
             if isinstance(part, Text):  # every table has codes of its own
                 coder = coders.setdefault(name, Coder())
                 values = np.append(coder.encode(part.words), np.int32(ABSENT))[part.codes]
+            else:
+                values = part
             columns.setdefault(name, np.empty(n, values.dtype))[start:stop] = values
         start = stop
     whole = {k: Text(v, coders[k].words) if k in coders else v for k, v in columns.items()}
