@@ -218,6 +218,23 @@ def test_labels_of_numbers(tmp_path):
         scan(tmp_path / "gap.parquet", target="y").labels()
 
 
+def test_labels_that_are_none(tmp_path):
+    """Long words are as long as the longest in an array, and float64 is wider than int64."""
+    long = "x" * 100_000
+    for cells, said in (
+        ([1e300, 1.0], "numbers too large"),
+        ([10**400, 1], "fractions"),
+        ([0.5, 1.0], "fractions"),
+        ([long, *(f"w{i}" for i in range(100))], "too long labels"),
+    ):
+        path = tmp_path / "t.csv"
+        path.write_text("x,y\n" + "".join(f"1,{cell}\n" for cell in cells))
+        with pytest.raises(InputError, match=f"'y' holds .*{said}") as refusal:
+            scan(path, target="y").labels()
+        assert len(str(refusal.value)) < 200
+    assert scan(path, target="y").labels([long, *(f"w{i}" for i in range(100))])[1][0] == 100
+
+
 def test_gaps_pass_if_a_stage_fills_them_and_infinity_never_does(tmp_path):
     cells = ARRAY.copy()
     cells[150, 1] = np.nan

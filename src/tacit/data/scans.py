@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tacit.exceptions import FileError, InputError
 __all__ = ["Scan", "scan"]
 
 BLOCK = 1 << 20  # labels that are matched together
+LONGEST_LABELS = 1 << 23  # characters of all classes, each as long as the longest
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +114,8 @@ class Scan:
     def read(self, names: Sequence[str]) -> Table:
         """Some columns, in memory."""
         rows = Rows(_only(self._whole, names, self.path), d=len(names))
-        try:
+        with _room(self.path):
             return joined((chunk for _, chunk in rows.chunks(1 << 16)), rows.n)
-        except MemoryError:
-            raise too_large_for_memory(self.path) from None
 
     def targets(self) -> Table:
         """The target, as a table of one column."""
@@ -136,16 +136,9 @@ class Scan:
         parts = [table.slice(at, at + BLOCK) for at in range(0, table.n, BLOCK)]
         if any((part.match(name, ()) == ABSENT).any() for part in parts):
             raise InputError(f"the target {name!r} has a missing value; leave such rows out")
-        if classes is None:
-            text = table.kind(name) == "text"
-            found = np.unique(np.concatenate([_words(p) if text else _values(p) for p in parts]))
-            if found.dtype.kind == "f":
-                if not (np.isfinite(found) & (found == np.round(found))).all():
-                    raise InputError(f"the target {name!r} holds fractions; pass classes=")
-                found = found.astype(np.int64)
-        else:
-            found = np.unique(np.asarray(classes))
-        index = np.empty(table.n, np.int64)
+        found = _distinct(parts) if classes is None else np.unique(np.asarray(classes))
+        with _room(self.path):
+            index = np.empty(table.n, np.int64)
         for at, part in zip(range(0, table.n, BLOCK), parts, strict=True):
             index[at : at + BLOCK] = part.match(name, found.tolist())
         if index.min() == UNSEEN:
@@ -275,14 +268,27 @@ def _require_column(whole: Any, name: str, path: Path) -> None:
         raise InputError(f"no column {name!r} in {path}; it has {have}")
 
 
-def _words(table: Table) -> np.ndarray:
-    """The words of the only column that occur."""
-    (name,) = table.column_names
-    values = table.column(name)
-    return np.array(sorted(set(values.tolist())))
+def _distinct(parts: Sequence[Table]) -> np.ndarray:
+    """The labels that occur in tables of one column, sorted."""
+    (name,) = parts[0].column_names
+    if parts[0].kind(name) == "text":
+        words = sorted(set().union(*(part.column(name).tolist() for part in parts)))
+        if len(words) * max(map(len, words)) > LONGEST_LABELS:  # each takes as much as the longest
+            raise InputError(
+                f"the target {name!r} holds too many or too long labels; pass classes="
+            )
+        return np.array(words)
+    found = np.unique(np.concatenate([np.unique(part.column(name)) for part in parts]))
+    if not (np.isfinite(found) & (found == np.round(found))).all():
+        raise InputError(f"the target {name!r} holds fractions; pass classes=")
+    if np.abs(found).max() > 2.0**53:
+        raise InputError(f"the target {name!r} holds numbers too large for labels; pass classes=")
+    return found.astype(np.int64)
 
 
-def _values(table: Table) -> np.ndarray:
-    """The numbers of the only column that occur."""
-    (name,) = table.column_names
-    return np.unique(table.column(name))
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise too_large_for_memory(path) from None
