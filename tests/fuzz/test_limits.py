@@ -106,7 +106,7 @@ def test_tables(tmp_path):
         (folder / f"{i}.parquet").write_bytes((folder / "0.parquet").read_bytes())
     cases["rows"] = f"scan({str(folder)!r}, target='y').labels([0, 1])"
     cases["memory"] = f"scan({str(folder)!r}, target='y', limit=4e9).labels([0, 1])"
-    found = outcomes(cases, megabytes=700, seconds=5)
+    found = outcomes(cases, megabytes=700, seconds=10)
     for name in packed:
         for words in (found[name], found[f"scan {name}"]):
             assert "unpacks to more than 4 MB of text" in words and "limit=" in words
