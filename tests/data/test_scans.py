@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import os
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from tacit.data import Table, as_rows, read_table, scan, text_files
+from tacit.data import Table, as_rows, read_table, readers, scan, text_files
 from tacit.data import parquet as parquet_module
 from tacit.data.rows import shares_memory
 from tacit.data.streams import Ahead, pieces
@@ -217,6 +218,23 @@ def test_labels_of_numbers(tmp_path):
         scan(tmp_path / "gap.parquet", target="y").labels()
 
 
+def test_labels_that_are_none(tmp_path):
+    """Long words are as long as the longest in an array, and float64 is wider than int64."""
+    long = "x" * 100_000
+    for cells, said in (
+        ([1e300, 1.0], "numbers too large"),
+        ([10**400, 1], "fractions"),
+        ([0.5, 1.0], "fractions"),
+        ([long, *(f"w{i}" for i in range(100))], "too long labels"),
+    ):
+        path = tmp_path / "t.csv"
+        path.write_text("x,y\n" + "".join(f"1,{cell}\n" for cell in cells))
+        with pytest.raises(InputError, match=f"'y' holds .*{said}") as refusal:
+            scan(path, target="y").labels()
+        assert len(str(refusal.value)) < 200
+    assert scan(path, target="y").labels([long, *(f"w{i}" for i in range(100))])[1][0] == 100
+
+
 def test_gaps_pass_if_a_stage_fills_them_and_infinity_never_does(tmp_path):
     cells = ARRAY.copy()
     cells[150, 1] = np.nan
@@ -337,10 +355,32 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
         (np.array([["a", "b"]]), "not numbers"),
         (np.array([[None]]), "damaged"),
         (ARRAY[:0], "no rows"),
+        (ARRAY[:, :0], "no columns"),
     ):
         np.save(path, array)
         with pytest.raises(InputError, match=said):
             scan(path)
+
+
+@pytest.mark.parametrize("shape", [(2**60, 0), (2**62, 1), (2**63, 4), (2**70, 1)])
+def test_an_array_larger_than_integers_are_is_refused(shape, tmp_path):
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    with open(tmp_path / "t.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(FileError, match=r"t\.npy"):
+        scan(tmp_path / "t.npy")
+
+
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).max == np.finfo(np.float64).max, reason="long double is double here"
+)
+def test_a_map_of_numbers_that_float64_cannot_hold_is_refused(tmp_path):
+    np.save(tmp_path / "t.npy", np.array([[1, 2]], dtype=np.longdouble) * np.longdouble("1e400"))
+    for rows in (as_rows(scan(tmp_path / "t.npy")), as_rows(np.load(tmp_path / "t.npy", "r"))):
+        with pytest.raises(InputError, match="NaN or infinity"):
+            rows.collect()
+        with pytest.raises(InputError, match="NaN or infinity"):
+            list(pieces(rows.source, [0, 1]))
 
 
 def test_a_map_whose_file_shrinks_is_an_error_and_not_the_end_of_the_process(tmp_path):
@@ -366,6 +406,44 @@ def test_a_file_that_changes_between_passes_is_an_error(kind, tmp_path):
     file.unlink()
     with pytest.raises(FileError, match="no such file"):
         rows.collect()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of change")
+@pytest.mark.parametrize("kind", [*TABLES, "npy"])
+def test_a_file_edited_in_place_is_an_error_even_if_its_time_is_put_back(kind, tmp_path):
+    path = store(kind, tmp_path)
+    rows = as_rows(scan(path) if kind == "npy" else scan(path, target="label"))
+    assert np.array_equal(rows.collect(), ARRAY)
+    file = path / "part-1.parquet" if path.is_dir() else path
+    found, data = os.stat(file), file.read_bytes()
+    after(found.st_ctime_ns, tmp_path)
+    with open(file, "r+b") as whole:
+        whole.write(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert os.stat(file).st_mtime_ns == found.st_mtime_ns
+    with pytest.raises(FileError, match="has changed"):
+        rows.collect()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of change")
+def test_another_mode_or_name_cannot_be_told_from_an_edit(tmp_path):
+    for number, change in enumerate([lambda p: p.chmod(0o600), lambda p: os.link(p, f"{p}.2")]):
+        (tmp_path / str(number)).mkdir()
+        path = store("csv", tmp_path / str(number))
+        rows = as_rows(scan(path, target="label"))
+        after(os.stat(path).st_ctime_ns, tmp_path)
+        change(path)
+        with pytest.raises(FileError, match="has changed"):
+            rows.collect()
+
+
+def after(moment, folder):
+    """Wait until the clock of the file system, which ticks slowly, has moved on."""
+    clock = folder / "clock"
+    while True:
+        clock.touch()
+        if os.stat(clock).st_ctime_ns > moment:
+            return
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -396,14 +474,60 @@ def test_what_cannot_be_asked_of_a_scan_is_said(tmp_path):
 
 def test_small_files_that_unpack_without_end_are_refused(tmp_path, monkeypatch):
     path = store("csv.gz", tmp_path)
-    monkeypatch.setattr(text_files, "FREE", 1000)
-    monkeypatch.setattr(text_files, "TIMES", 1)
-    with pytest.raises(FileError, match="unpack it first"):
-        scan(path)
+    for name in ("FREE", "FREE_TEXT"):
+        monkeypatch.setattr(readers, name, 1000)
+    for name in ("TIMES", "TIMES_TEXT"):
+        monkeypatch.setattr(readers, name, 1)
+    for read in (scan, read_table):
+        with pytest.raises(FileError, match=r"unpacks to more than .* unpack it first"):
+            read(path)
+        assert read(path, limit=1e6).n == N
     pq.write_table(pa.table({"a": np.zeros(200_000)}), tmp_path / "zeros.parquet")
     monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
     with pytest.raises(FileError, match="declares 200000 rows"):
         scan(tmp_path / "zeros.parquet")
+    assert scan(tmp_path / "zeros.parquet", limit=1.6e6).n == 200_000
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), "1 GB", 1j, [1]])
+def test_a_limit_is_a_number_of_bytes(limit, tmp_path):
+    path = store("csv", tmp_path)
+    for read in (scan, read_table):
+        with pytest.raises(InputError, match=r"limit=.* must be a positive number of bytes"):
+            read(path, limit=limit)
+
+
+def test_text_unpacks_to_a_thousand_times_its_size_and_no_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "FREE_TEXT", 1000)
+    text = b"a,b\n" + b"0.00000,1.00000\n" * 10_000
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text))  # some hundred times smaller
+    (tmp_path / "t.csv.bz2").write_bytes(bz2.compress(text))  # thousands of times
+    for read in (scan, read_table):
+        assert read(tmp_path / "t.csv.gz").n == 10_000
+        with pytest.raises(FileError, match=r"0\.\d* MB of text, a line counted as 8 bytes"):
+            read(tmp_path / "t.csv.bz2")
+        assert read(tmp_path / "t.csv.bz2", limit=1 << 20).n == 10_000
+    assert len(as_rows(scan(tmp_path / "t.csv.bz2", limit=1 << 20)).collect()) == 10_000
+
+
+def test_files_of_a_folder_may_declare_as_many_rows_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_module, "MOST_ROWS", 100_000)
+    part = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"a": np.zeros(90_000), "b": np.ones(90_000)}), part)
+    assert scan(tmp_path).n == 90_000
+    os.link(part, tmp_path / "1.parquet")  # takes no bytes, and allows for none
+    with pytest.raises(FileError, match=r"2 files up to .*1\.parquet declares 180000") as no:
+        scan(tmp_path)
+    assert f"in {part.stat().st_size} bytes" in str(no.value)
+    assert scan(tmp_path, limit=2.88e6).n == 180_000
+    with pytest.raises(FileError, match="180000 rows and 180000 cells are allowed"):
+        scan(tmp_path, limit=1.44e6)  # of both columns
+    monkeypatch.setattr(parquet_module, "ROWS_PER_BYTE", 1000)
+    assert scan(tmp_path).n == 180_000
+    monkeypatch.setattr(parquet_module, "MOST_CELLS", 300_000)
+    monkeypatch.setattr(parquet_module, "CELLS_PER_BYTE", 1)
+    with pytest.raises(FileError, match="180000 rows of 2 columns"):
+        scan(tmp_path)
 
 
 # --- reading ahead -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import os
 import sys
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ import pytest
 from tacit.data import readers
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import as_rows
-from tacit.data.tables import Table, as_table
+from tacit.data.scans import scan
+from tacit.data.tables import UNSEEN, Table, as_table
 from tacit.exceptions import FileError, InputError
+from tacit.stages import Encode
 
 CSV = "age,job,pay\n31, cook ,1.5\n?,NA,\n-2,nurse,NaN\n"
 
@@ -118,6 +121,70 @@ def test_columns_of_every_plain_type():
     assert table.column("flag").tolist() == ["true", "false"]
     assert table.column("day").tolist() == table.column("time").tolist() == ["2020-01-02", None]
     assert table.column("bytes").tolist() == ["a", None]
+
+
+HUGE = 10**400
+EXTENDED = np.finfo(np.longdouble).max > np.finfo(np.float64).max
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [HUGE, -HUGE, None],
+        [Fraction(HUGE), Fraction(-HUGE, 3), None],
+        [Decimal(HUGE), Decimal("-1e400"), Decimal("sNaN")],
+        np.array([HUGE, -HUGE, 0.0], dtype=object) * np.array([1, 1, np.nan], dtype=object),
+    ],
+    ids=["integers", "fractions", "decimals", "objects"],
+)
+def test_numbers_beyond_double_precision_are_infinite_as_in_a_file(cells, tmp_path):
+    pd = pytest.importorskip("pandas")
+    (tmp_path / "t.csv").write_text(f"a\n{HUGE}\n-1e400\nNaN\n")
+    spelled = read_table(tmp_path / "t.csv").column("a")
+    assert np.array_equal(spelled, [np.inf, -np.inf, np.nan], equal_nan=True)
+    for table in ({"a": cells}, pd.DataFrame({"a": cells})):
+        found = as_table(table).column("a")
+        assert np.array_equal(found, spelled, equal_nan=True)
+    words = Table.from_columns({"a": [*cells, "x"]}).column("a").tolist()
+    assert words == ["inf", "-inf", None, "x"]
+    schema = {"columns": {"a": {"kind": "number", "low": 0, "high": 10}}}
+    stage = Encode(schema).fit({"a": [1.0]})
+    assert stage.transform({"a": cells}).ravel().tolist() == [1.0, -1.0, 0.0]
+
+
+@pytest.mark.skipif(not EXTENDED, reason="long double is double here")
+def test_numbers_of_extended_precision(tmp_path):
+    cells = np.array([1, -2], dtype=np.longdouble) * np.longdouble("1e400")
+    assert Table.from_columns({"a": cells}).column("a").tolist() == [np.inf, -np.inf]
+    pd = pytest.importorskip("pandas")
+    assert as_table(pd.DataFrame({"a": cells})).column("a").tolist() == [np.inf, -np.inf]
+
+
+def test_categories_beyond_double_precision_match_infinity():
+    numbers, words = Table.from_columns({"a": [1, HUGE], "b": ["x", "1e400"]}), [HUGE, Fraction(1)]
+    assert numbers.match("a", words).tolist() == [1, 0]
+    assert numbers.match("b", words).tolist() == [UNSEEN, 0]
+
+
+def test_arrow_decimals_in_units_beyond_double_precision_are_refused():
+    pa = pytest.importorskip("pyarrow")
+    plain = pa.array([Decimal(7), Decimal(0), None], pa.decimal256(40, 0))
+    for scale, found in ((-5, 7e5), (-290, 7e290), (290, 7e-290), (-380, None), (380, None)):
+        cells = pa.Array.from_buffers(pa.decimal256(40, scale), 3, plain.buffers())
+        if found is None:
+            with pytest.raises(InputError, match=r"'a' holds decimal256.*cast it to float64"):
+                as_table(pa.table({"a": cells}))
+        else:
+            numbers = as_table(pa.table({"a": cells})).column("a")
+            np.testing.assert_allclose(numbers, [found, 0.0, np.nan], rtol=1e-13)
+
+
+def test_polars_integers_that_arrow_cannot_hold():
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match="cast it to float64") as refusal:
+        as_table(pl.DataFrame({"a": pl.Series([10**38], dtype=pl.Int128)}))
+    assert "000" not in str(refusal.value)
 
 
 def test_columns_that_do_not_fit_are_refused():
@@ -317,6 +384,37 @@ def test_damaged_parquet(tmp_path):
     pq.write_table(pa.table({"x": pa.array([], pa.float64())}), path)
     with pytest.raises(FileError, match="has columns and no rows"):
         read_table(path)
+
+
+@pytest.mark.parametrize("words", [["x", "y"], [1.0, 2.0]], ids=["words", "numbers"])
+@pytest.mark.parametrize("index", [[0, 2], [-1, 1], [60, None]])
+def test_codes_that_stand_for_no_word_are_refused(words, index):
+    """Arrow believes them: they would be missing, another word, or whatever lies there."""
+    pa = pytest.importorskip("pyarrow")
+    codes = pa.DictionaryArray.from_arrays(pa.array(index, pa.int8()), words, safe=False)
+    with pytest.raises(InputError, match="column 'a' is damaged"):
+        as_table(pa.table({"a": codes}))
+    right = pa.DictionaryArray.from_arrays(pa.array([1, None], pa.int8()), words)
+    assert as_table(pa.table({"a": right})).column("a")[0] == words[1]
+
+
+def test_parquet_whose_words_or_names_are_no_text(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    names = {"wwww": ["vvvv", "vvvv"], "x": [1.0, 2.0]}
+    pa.parquet.write_table(pa.table(names), path, store_schema=False, write_statistics=False)
+    whole = path.read_bytes()
+
+    def collected(path):
+        return as_rows(scan(path, drop="x").as_table_rows()).read(0, 2)
+
+    assert collected(path).column("wwww").tolist() == ["vvvv", "vvvv"]
+    for old, new in ((b"wwww", b"\xf5www"), (b"vvvv", b"vvv\xeb")):
+        assert old in whole
+        path.write_bytes(whole.replace(old, new))
+        for read in (read_table, collected):
+            with pytest.raises(InputError, match=r"damaged|not text in UTF-8"):
+                read(path)
 
 
 def test_parquet_with_two_columns_of_one_name(tmp_path):

@@ -22,6 +22,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -231,6 +232,27 @@ def parquet_file() -> bytes:
     columns = {"age": [31, None, 1000], "job": ["cook", None, "cook"], "ill": ["no", "yes", "no"]}
     buffer = BytesIO()
     pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
+@cache
+def varied_parquet_file() -> bytes:
+    """Every type that is read, in several row groups."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "byte": pa.array([0, 255, 7], pa.uint8()),
+        "half": pa.array([0.5, None, 2.0], pa.float16()),
+        "money": pa.array([Decimal("1.25"), None, Decimal(-3)], pa.decimal128(20, 2)),
+        "yes": pa.array([True, None, False]),
+        "day": pa.array([0, 1, None], pa.timestamp("us")),
+        "word": pa.array(["x", "y", "x"]).dictionary_encode(),
+        "code": pa.array([1.5, None, 1.5]).dictionary_encode(),
+        "none": pa.nulls(3),
+    }
+    buffer = BytesIO()
+    pq.write_table(pa.table(columns), buffer, row_group_size=2, compression="none")
     return buffer.getvalue()
 
 
@@ -461,9 +483,9 @@ def seeds(kind: str) -> list[bytes]:
         "csv": lambda: [CSV.encode()],
         "gzip": lambda: [gzip.compress(CSV.encode(), mtime=0)],
         "xz": lambda: [lzma.compress(CSV.replace(",", "\t").encode())],
-        "parquet": lambda: [parquet_file()],
+        "parquet": lambda: [parquet_file(), varied_parquet_file()],
         "scanned csv": lambda: [gzip.compress(CSV.encode(), mtime=0)],
-        "scanned parquet": lambda: [parquet_file()],
+        "scanned parquet": lambda: [parquet_file(), varied_parquet_file()],
         "array": lambda: [array_file()],
         "stage": lambda: [text.encode() for text in STAGES],
         "archive": archive_files,

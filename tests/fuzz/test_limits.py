@@ -50,7 +50,7 @@ print(json.dumps(results))
 def outcomes(cases: dict[str, str], *, megabytes: int, seconds: float) -> dict[str, str]:
     """What each expression came to; none may take longer than so many seconds of processor."""
     made = "CASES = {" + ", ".join(f"{k!r}: lambda: {v}" for k, v in cases.items()) + "}\n"
-    imports = "from tacit.data import Schema, read_table\nfrom tacit import Ledger, load\n"
+    imports = "from tacit.data import Schema, read_table, scan\nfrom tacit import Ledger, load\n"
     imports += "from tacit.privacy import Certificate\nfrom tacit.recipes import parse_stage\n"
     found = json.loads(limited(imports + made + RUN, megabytes=megabytes, seconds=300))
     slow = {name: time for name, (_, time) in found.items() if time > seconds}
@@ -78,6 +78,8 @@ def test_tables(tmp_path):
         "row.csv.xz": lzma.compress(b"a\n" + b'"\n",' * (5 << 20), preset=0),
         "header.csv": b",".join(b"c%d" % i for i in range(70_000)) + b"\n",
         "wide.csv.gz": gzip.compress(b"a" + b",a" * (1 << 22), mtime=0),
+        "ones.csv.bz2": bz2.compress(b"a,b\n" + b"1,2\n" * 600_000),
+        "none.csv.bz2": bz2.compress(b"a\n1\n" + b"\n" * 600_000),
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -87,10 +89,29 @@ def test_tables(tmp_path):
     parquet(tmp_path / "cell.parquet", {"w": ["x" * 60_000_000]})
     parquet(tmp_path / "rows.parquet", {"w": pa.nulls(200_000_000)})
     assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1_000_000
+    assert (tmp_path / "ones.csv.bz2").stat().st_size < 1700
     cases = {path.name: f"read_table({str(path)!r})" for path in tmp_path.iterdir()}
     for name in ("numbers.csv.gz", "blank.csv.bz2", "cell.parquet"):
         cases[name] = cases[name].replace(")", ", limit=1 << 22)")
-    found = outcomes(cases, megabytes=700, seconds=30)
+    for name in ("row.csv.xz", "wide.csv.gz"):  # or their text would be too much
+        cases[name] = cases[name].replace(")", ", limit=1 << 30)")
+    packed = [name for name in cases if name in ("ones.csv.bz2", "none.csv.bz2")]
+    cases |= {f"scan {name}": cases[name].replace("read_table", "scan") for name in packed}
+    # Files of a folder, each of which is small enough: 140 million rows in 500 kB.
+    zeros = pa.array(np.zeros(10**7, np.int8))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    parquet(folder / "0.parquet", {"y": zeros, "x": zeros})
+    for i in range(1, 14):
+        (folder / f"{i}.parquet").write_bytes((folder / "0.parquet").read_bytes())
+    cases["rows"] = f"scan({str(folder)!r}, target='y').labels([0, 1])"
+    cases["memory"] = f"scan({str(folder)!r}, target='y', limit=4e9).labels([0, 1])"
+    found = outcomes(cases, megabytes=700, seconds=10)
+    for name in packed:
+        for words in (found[name], found[f"scan {name}"]):
+            assert "unpacks to more than 4 MB of text" in words and "limit=" in words
+    assert "declares 140000000 rows of 2 columns" in found["rows"]
+    assert "does not fit into the memory that is free" in found["memory"]
     assert found["words.parquet"] == "Table(2000000 rows: w.x)"
     for name in ("numbers.csv.gz", "blank.csv.bz2", "cell.parquet", "rows.parquet"):
         assert "more than" in found[name] and "limit=" in found[name]

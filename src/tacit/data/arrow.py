@@ -47,6 +47,11 @@ class ArrowColumn:
         self._parts: list[np.ndarray] = []
         inner = stored.value_type if _is(stored, "dictionary") else stored
         self._numbers = _is(inner, "null", "integer", "floating", "decimal")
+        if _is(inner, "decimal") and abs(inner.scale) > 300:  # 0 would become NaN, so missing
+            raise InputError(
+                f"column {name!r} holds {inner}, in units that double precision cannot hold; cast "
+                "it to float64, or to text"
+            )
         if not (self._numbers or is_text(inner) or _is(inner, "boolean", "date", "timestamp")):
             raise InputError(
                 f"column {name!r} holds {inner!s:.80}; Tacit reads numbers and text: drop it"
@@ -60,21 +65,52 @@ class ArrowColumn:
     def add(self, array: Any) -> None:
         import pyarrow as pa
 
-        if self._numbers:
-            if _is(array.type, "dictionary"):
-                array = array.dictionary_decode()
-            self._parts.append(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-            return
+        try:
+            self._parts.append(self._floats(array) if self._numbers else self._codes(array))
+        except pa.ArrowMemoryError:
+            raise MemoryError from None
+        except (pa.ArrowException, UnicodeDecodeError):
+            raise self._damaged() from None
+
+    def _damaged(self) -> InputError:
+        return InputError(
+            f"column {self.name!r} is damaged: its words, or codes that stand for them, are not "
+            "valid; write the table again"
+        )
+
+    def _floats(self, array: Any) -> np.ndarray:
+        import pyarrow as pa
+
+        if _is(array.type, "dictionary"):
+            self._indices(array)
+            array = array.dictionary_decode()
+        found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return found
+
+    def _codes(self, array: Any) -> np.ndarray:
+        import pyarrow as pa
+
         if not _is(array.type, "dictionary"):
             array = array.dictionary_encode()
-        indices = array.indices.cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
-        words = array.dictionary
+        indices, words = self._indices(array), array.dictionary
         if len(words) > len(indices):  # a slice: most of them may stand elsewhere
             used, indices = np.unique(indices, return_inverse=True)
             words = words.take(pa.array(used[used >= 0]))
             indices -= int(used[0] < 0)
         codes = np.append(self._coder.encode(self._texts(words)), np.int32(ABSENT))
-        self._parts.append(codes[indices])
+        found: np.ndarray = codes[indices]
+        return found
+
+    def _indices(self, array: Any) -> np.ndarray:
+        """Places of cells in their dictionary, `ABSENT` for missing ones; arrow checks none."""
+        import pyarrow as pa
+
+        places = array.indices.cast(pa.int64())
+        found: np.ndarray = places.drop_null().to_numpy(zero_copy_only=False)
+        if found.size and not 0 <= found.min() <= found.max() < len(array.dictionary):
+            raise self._damaged()
+        filled: np.ndarray = places.fill_null(ABSENT).to_numpy(zero_copy_only=False)
+        return filled
 
     def _texts(self, words: Any) -> list[str]:
         import pyarrow as pa

@@ -21,7 +21,7 @@ __all__ = ["Mapped", "open_array"]
 
 # A header is read as a line of Python, so a damaged one may be anything.
 _DAMAGED: tuple[type[Exception], ...] = (OSError, ValueError, EOFError, SyntaxError, TokenError)
-_DAMAGED += (TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError)
+_DAMAGED += (TypeError, KeyError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,9 @@ class Mapped:
             self.stamp.check()  # a page beyond the end of a file that shrank would end the process
         # A copy: what was checked is what is used. In order of rows, as in memory.
         chunk = np.array(self.array[which], order="C")
+        if chunk.dtype.kind == "f" and chunk.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):  # infinite where float64 cannot hold it
+                chunk = chunk.astype(np.float64)
         require_finite(chunk, gaps=self.gaps)
         return chunk
 
@@ -91,13 +94,14 @@ def open_array(path: Path, *, memory: int | None = None) -> Mapped:
     """A memory map of an ``.npy`` file."""
     stamp = Stamp.of(path)
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.errstate(over="raise"):  # a size that no integer holds
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _DAMAGED:
         raise FileError(
             f"{path} is damaged, shorter than it says, or not an array of plain numbers; write it "
             "again with numpy.save"
         ) from None
     found = Mapped.of(array)
-    if not found.n:
-        raise FileError(f"{path} has no rows; a table needs at least one")
+    if not found.n or not found.d:
+        raise FileError(f"{path} has no rows, or no columns; a table needs at least one of each")
     return Mapped(found.array, stamp, memory=memory)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.arrow import ArrowColumn, is_text, load_pyarrow
-from tacit.data.readers import require_width
+from tacit.data.readers import require_width, too_large_for_memory
 from tacit.data.rows import DenseSource, Source, require_finite
 from tacit.data.stamps import Stamp
 from tacit.data.streams import Batch, Columns, Ordered
@@ -25,7 +25,8 @@ from tacit.exceptions import FileError, InputError
 __all__ = ["ParquetFiles", "open_parquet"]
 
 BATCH_CELLS, BATCH_ROWS = 1 << 22, 1 << 16
-MOST_ROWS = 1 << 27  # or 64 for every byte of a file
+MOST_ROWS, ROWS_PER_BYTE = 1 << 27, 8  # of all files together
+MOST_CELLS, CELLS_PER_BYTE = 1 << 30, 1024
 BUFFERS = 1 << 25  # bytes, for all columns together
 
 
@@ -133,7 +134,8 @@ class _Numbers:
 
     def slice(self, start: int, stop: int) -> Any:
         if self._columns is None:
-            self._columns = [_floats(column) for column in self._batch.columns]
+            named = zip(self._batch.schema.names, self._batch.columns, strict=True)
+            self._columns = [_floats(name, column) for name, column in named]
         if self._by_column:
             self._beside = self._beside or Columns(self._columns, self._gaps)
             return self._beside.slice(start, stop)
@@ -175,28 +177,33 @@ def _take(batch: Any, index: np.ndarray) -> Any:
     return batch.take(pa.array(index))
 
 
-def _floats(array: Any) -> np.ndarray:
+def _floats(name: str, array: Any) -> np.ndarray:
     """Numbers of any type; NaN where one is missing."""
     import pyarrow as pa
 
     plain = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if plain and not array.null_count:
         return array.to_numpy()
-    column = ArrowColumn("", array.type)
+    column = ArrowColumn(name, array.type)
     column.add(array)
     return np.asarray(column.stored())
 
 
-def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
-    """Files that hold the same columns; nothing but their footers is read."""
+def open_parquet(paths: Sequence[Path], limit: int | None = None) -> ParquetFiles:
+    """Files that hold the same columns; nothing but their footers is read.
+
+    However many there are, they are one table, and may declare as many rows as one file of
+    their size.
+    """
+    stamps = [Stamp.of(path) for path in paths]
+    size = sum({stamp.identity: stamp.size for stamp in stamps}.values())  # a link adds no bytes
     files: list[_File] = []
     kinds: dict[str, str] = {}
     stored: dict[str, str] = {}
     words: set[str] = set()
     small: set[str] = set()
     total = 0
-    for path in paths:
-        stamp = Stamp.of(path)
+    for path, stamp in zip(paths, stamps, strict=True):
         with _opened(path) as whole:
             metadata = whole.metadata
             require_width(metadata.num_columns)
@@ -205,11 +212,9 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
             groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
             if sum(groups) != metadata.num_rows or min(groups, default=0) < 0:
                 raise FileError(f"{path} is damaged: its row groups do not add up")
-            if sum(groups) > max(MOST_ROWS, 64 * stamp.size):
-                raise FileError(
-                    f"{path} declares {sum(groups)} rows in {stamp.size} bytes: it is damaged, or "
-                    "made to fill memory"
-                )
+            total += sum(groups)
+            what = str(path) if len(paths) == 1 else f"the table of {len(paths)} files up to {path}"
+            _require_few(what, total, metadata.num_columns, size, limit)
             found = {name: _kind(name, stored_type) for name, stored_type in types.items()}
             if files:
                 _require_same(path, found, paths[0], kinds)
@@ -219,11 +224,26 @@ def open_parquet(paths: Sequence[Path]) -> ParquetFiles:
             texts = {entry.name for entry in whole.schema_arrow if is_text(entry.type)}
             tiny = {entry.name for entry in whole.schema_arrow if str(entry.type) == "uint8"}
             words, small = (words & texts, small & tiny) if files else (texts, tiny)
-        files.append(_File(stamp, total, groups))
-        total += sum(groups)
+        files.append(_File(stamp, total - sum(groups), groups))
     if total == 0:
         raise FileError(f"{paths[0]} has columns and no rows; a table needs at least one")
     return ParquetFiles(tuple(files), kinds, stored, frozenset(words), frozenset(small), total)
+
+
+def _require_few(what: str, rows: int, columns: int, size: int, limit: int | None) -> None:
+    """Refuse what declares more than its bytes can hold, before anything is as large."""
+    if limit is None:
+        most_rows = max(MOST_ROWS, ROWS_PER_BYTE * size)
+        most_cells = max(MOST_CELLS, CELLS_PER_BYTE * size)
+    else:
+        most_rows = most_cells = limit // 8
+    if rows > most_rows or rows * columns > most_cells:
+        raise FileError(
+            f"{what} declares {rows} rows of {columns} columns in {size} bytes, where {most_rows} "
+            f"rows and {most_cells} cells are allowed: it is damaged, or made to take up memory "
+            "and time. If you trust it, write it again without compression, or allow more with "
+            "scan(path, limit=...), at 8 bytes a cell"
+        )
 
 
 def _require_same(path: Path, found: dict[str, str], first: Path, kinds: dict[str, str]) -> None:
@@ -261,10 +281,10 @@ def _opened(path: Path, words: Set[str] = frozenset(), columns: int = 1) -> Iter
     except InputError:
         raise
     except (pa.ArrowMemoryError, MemoryError):
-        raise FileError(f"{path} does not fit into memory, or is damaged") from None
+        raise too_large_for_memory(path) from None
     except FileNotFoundError:
         raise FileError(f"no such file: {path}; check the spelling and the folder") from None
     except PermissionError:
         raise FileError(f"{path} may not be read by this user; ask for read access") from None
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise FileError(f"{path} is damaged or cut short; fetch or write it again") from None

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO, TextIOWrapper
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from tacit.data.arrow import ArrowColumn, from_arrow, is_text, load_pyarrow
 from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, shown
 from tacit.files import write_bytes
 
 __all__ = ["parse_table", "read_table", "write_predictions"]
@@ -27,6 +28,8 @@ BATCH_ROWS = 1 << 17  # of one column of Parquet
 LONGEST_ROW = 1 << 24  # characters
 MOST_COLUMNS = 1 << 16
 FREE, TIMES = 1 << 30, 100  # bytes that any table may take, or else so many times its file
+FREE_TEXT, TIMES_TEXT = 1 << 22, 1000  # the same for text below `FREE`, which takes time
+LINE = 8  # bytes that a line of text counts for at least: that much of it stays
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -43,14 +46,17 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
     ----------
     path : str or path
     limit : int, optional
-        Bytes that the table may take in memory: a small file can be made to unpack to more than
-        any machine has. 1 GB unless given, or a hundred times the size of the file.
+        Bytes that the table may take in memory, and that its text may unpack to: a small file
+        can be made to unpack to more than any machine has. 1 GB unless given, or a hundred times
+        the size of the file. The text of a file below 1 MB: a thousand times its size, or 4 MB.
     """
     path = Path(path)
+    require_limit(limit)
     with reading(path):
         if path.is_dir():
             raise FileError(f"{path} is a directory; name one table in it")
         size = path.stat().st_size
+        text_limit = unpacked_limit(size) if limit is None else limit
         limit = max(FREE, TIMES * size) if limit is None else limit
         if not path.is_file():
             raise FileError(f"{path} is not a regular file; write the table to one first")
@@ -62,7 +68,7 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
         if kind == ".parquet":
             return _read_parquet(path, start, limit)
         require_text(path, start)
-        return _read_text(path, opener, SEPARATORS[kind], limit)
+        return _read_text(path, opener, SEPARATORS[kind], limit, text_limit)
 
 
 def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "") -> Table:
@@ -85,7 +91,7 @@ def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "
             from pyarrow import ArrowInvalid, dictionary, int32, string
             from pyarrow import csv as arrow
         except ImportError:
-            return _read_text(Path(name), _opener(data), separator, FREE)
+            return _read_text(Path(name), _opener(data), separator, FREE, FREE)
         first = data.partition(b"\n")[0].decode("utf-8").rstrip("\r")
         names = next(csv.reader([first], delimiter=separator))
         words = {column: dictionary(int32(), string()) for column in names}
@@ -154,10 +160,27 @@ def reading(path: Path) -> Iterator[None]:
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise FileError(f"{path} is damaged or cut short; fetch or compress it again") from None
     except MemoryError:
-        raise FileError(f"{path} does not fit into memory, or is damaged") from None
+        raise too_large_for_memory(path) from None
     except OSError as error:
         reason = error.strerror or "it is damaged; fetch or compress it again"
         raise FileError(f"cannot read {path}: {reason}") from None
+
+
+def too_large_for_memory(path: Path) -> FileError:
+    return FileError(
+        f"{path} does not fit into the memory that is free, or is damaged; free some, open it "
+        "with scan(path), which holds a part at a time, or take fewer rows or columns"
+    )
+
+
+def require_limit(limit: float | None) -> None:
+    if limit is not None and not (isinstance(limit, Real) and limit > 0):
+        raise InputError(f"limit={shown(limit)} must be a positive number of bytes, or None")
+
+
+def unpacked_limit(size: int) -> int:
+    """Bytes to which a file of text may unpack: so that what little there is takes little time."""
+    return max(FREE_TEXT, min(FREE, TIMES_TEXT * size), TIMES * size)
 
 
 class _Lines:
@@ -173,12 +196,13 @@ class _Lines:
 
     def __next__(self) -> str:
         line: str = self._file.readline(LONGEST_ROW + 1)
-        self.total += len(line)
-        self.row += len(line)
+        length = len(line)
+        self.total += length if length > LINE else LINE
+        self.row += length
         if self.row > LONGEST_ROW:
             raise InputError(f"a row has more than {LONGEST_ROW} characters; check its quotes")
         if self.total > self._limit:
-            raise _too_large(self._limit)
+            raise _unpacks_too_far(self._limit)
         if not line:
             raise StopIteration
         return line
@@ -186,10 +210,23 @@ class _Lines:
 
 def _too_large(limit: float) -> InputError:
     return InputError(
-        f"it would take more than {limit / 2**30:.3g} GB of memory. A small file that unpacks to "
+        f"it would take more than {_bytes(limit)} of memory. A small file that unpacks to "
         "so much is damaged, or made to fill memory; if you trust it, unpack it first, or read it "
         "in Python with read_table(path, limit=...)"
     )
+
+
+def _unpacks_too_far(limit: float) -> InputError:
+    return InputError(
+        f"it unpacks to more than {_bytes(limit)} of text, a line counted as {LINE} bytes at "
+        f"least: the limit for its size. A small file that unpacks to so much is damaged, or made "
+        "to take up memory and time; if you trust it, unpack it first, or allow more in Python "
+        "with read_table(path, limit=...) or scan(path, limit=...)"
+    )
+
+
+def _bytes(number: float) -> str:
+    return f"{number / 2**30:.3g} GB" if number >= 2**30 else f"{number / 2**20:.3g} MB"
 
 
 @contextmanager
@@ -204,12 +241,14 @@ def text_blocks(
         yield names, _blocks(reader, lines, len(names), rows or BLOCK_ROWS)
 
 
-def _read_text(path: Path, opener: Callable[..., Any], separator: str, limit: int) -> Table:
+def _read_text(
+    path: Path, opener: Callable[..., Any], separator: str, limit: int, text_limit: int
+) -> Table:
     text: set[int] = set()  # positions of columns known not to be numbers
     again = True
     while again:  # at most twice: again if a column turned out to be text after its first block
         again = False
-        with text_blocks(path, opener, separator, limit) as (names, blocks):
+        with text_blocks(path, opener, separator, text_limit) as (names, blocks):
             coders = [Coder() for _ in names]
             parts: list[list[np.ndarray]] = [[] for _ in names]
             n = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from tacit.data.mapped import Mapped, open_array
 from tacit.data.parquet import ParquetFiles, open_parquet
-from tacit.data.readers import kind_of
+from tacit.data.readers import kind_of, require_limit, too_large_for_memory
 from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
 from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
@@ -20,6 +21,9 @@ from tacit.data.text_files import TextFile, open_text
 from tacit.exceptions import FileError, InputError
 
 __all__ = ["Scan", "scan"]
+
+BLOCK = 1 << 20  # labels that are matched together
+LONGEST_LABELS = 1 << 23  # characters of all classes, each as long as the longest
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +114,8 @@ class Scan:
     def read(self, names: Sequence[str]) -> Table:
         """Some columns, in memory."""
         rows = Rows(_only(self._whole, names, self.path), d=len(names))
-        return joined([chunk for _, chunk in rows.chunks(1 << 16)])
+        with _room(self.path):
+            return joined((chunk for _, chunk in rows.chunks(1 << 16)), rows.n)
 
     def targets(self) -> Table:
         """The target, as a table of one column."""
@@ -128,18 +133,15 @@ class Scan:
         """
         table = self.targets()
         name = str(self.target)
-        if (table.match(name, ()) == ABSENT).any():
+        parts = [table.slice(at, at + BLOCK) for at in range(0, table.n, BLOCK)]
+        if any((part.match(name, ()) == ABSENT).any() for part in parts):
             raise InputError(f"the target {name!r} has a missing value; leave such rows out")
-        if classes is None:
-            found = np.unique(table.column(name) if table.kind(name) == "number" else _words(table))
-            if found.dtype.kind == "f":
-                if not (np.isfinite(found) & (found == np.round(found))).all():
-                    raise InputError(f"the target {name!r} holds fractions; pass classes=")
-                found = found.astype(np.int64)
-        else:
-            found = np.unique(np.asarray(classes))
-        index = table.match(name, found.tolist())
-        if (index == UNSEEN).any():
+        found = _distinct(parts) if classes is None else np.unique(np.asarray(classes))
+        with _room(self.path):
+            index = np.empty(table.n, np.int64)
+        for at, part in zip(range(0, table.n, BLOCK), parts, strict=True):
+            index[at : at + BLOCK] = part.match(name, found.tolist())
+        if index.min() == UNSEEN:
             raise InputError(f"the target {name!r} holds a label that is not among its classes")
         return found, index
 
@@ -158,6 +160,7 @@ def scan(
     target: str | None = None,
     drop: str | Sequence[str] = (),
     memory: float | None = None,
+    limit: float | None = None,
 ) -> Scan:
     """Open a table or an array that may be larger than memory; it is read when it is needed.
 
@@ -174,6 +177,11 @@ def scan(
     memory : float, optional
         Bytes that training may take for rows. A table that is larger, once its numbers are
         rounded to 16 bits, is read again on every pass. A quarter of the machine's unless given.
+    limit : float, optional
+        Bytes that the files may unpack to, as text or at 8 bytes a cell of Parquet: small files
+        can be made to unpack to more than any machine has. Unless given, 1 GB of text, and for
+        small files less, or a hundred times the file; and 2^27 rows of Parquet, or eight for
+        every byte of all files together.
 
     Examples
     --------
@@ -190,19 +198,21 @@ def scan(
     path = Path(path)
     if memory is not None and not memory > 0:
         raise InputError(f"memory={memory!r} must be a positive number of bytes")
-    limit = None if memory is None else int(min(memory, 2**62))
+    room = None if memory is None else int(min(memory, 2**62))
+    require_limit(limit)
+    most = None if limit is None else int(min(limit, 2**62))
     if path.suffix.lower() == ".npy" and not path.is_dir():
         if target is not None or drop:
             raise InputError(f"{path} is an array, without names of columns; give y to fit")
-        array = open_array(path, memory=limit)
+        array = open_array(path, memory=room)
         return Scan(array, None, path, array)
     if path.is_dir():
-        whole: ParquetFiles | TextFile = open_parquet(_inside(path))
+        whole: ParquetFiles | TextFile = open_parquet(_inside(path), most)
     else:
         Stamp.of(path)  # says why it cannot be read, whatever its kind
         _, kind = kind_of(path)
-        whole = open_parquet([path]) if kind == ".parquet" else open_text(path)
-    whole = replace(whole, memory=limit)
+        whole = open_parquet([path], most) if kind == ".parquet" else open_text(path, most)
+    whole = replace(whole, memory=room)
     gone = {drop} if isinstance(drop, str) else set(drop)
     for name in (*gone, *([] if target is None else [target])):
         _require_column(whole, name, path)
@@ -258,8 +268,27 @@ def _require_column(whole: Any, name: str, path: Path) -> None:
         raise InputError(f"no column {name!r} in {path}; it has {have}")
 
 
-def _words(table: Table) -> np.ndarray:
-    """The words of the only column that occur."""
-    (name,) = table.column_names
-    values = table.column(name)
-    return np.array(sorted(set(values.tolist())))
+def _distinct(parts: Sequence[Table]) -> np.ndarray:
+    """The labels that occur in tables of one column, sorted."""
+    (name,) = parts[0].column_names
+    if parts[0].kind(name) == "text":
+        words = sorted(set().union(*(part.column(name).tolist() for part in parts)))
+        if len(words) * max(map(len, words)) > LONGEST_LABELS:  # each takes as much as the longest
+            raise InputError(
+                f"the target {name!r} holds too many or too long labels; pass classes="
+            )
+        return np.array(words)
+    found = np.unique(np.concatenate([np.unique(part.column(name)) for part in parts]))
+    if not (np.isfinite(found) & (found == np.round(found))).all():
+        raise InputError(f"the target {name!r} holds fractions; pass classes=")
+    if np.abs(found).max() > 2.0**53:
+        raise InputError(f"the target {name!r} holds numbers too large for labels; pass classes=")
+    return found.astype(np.int64)
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise too_large_for_memory(path) from None

@@ -16,10 +16,13 @@ __all__ = ["Stamp"]
 
 @dataclass(frozen=True)
 class Stamp:
-    """A file, its size and when it was last written.
+    """A file, its size, and when it was last written and last changed in any way.
 
     Sums over several passes are private only if all passes see the same rows, so a
-    file that changes in between is an error.
+    file that changes in between is an error. The time of writing can be put back by
+    whoever may write; the time of change cannot. It also moves when the file gets another
+    name, owner or mode, which cannot be told from an edit, so that counts as a change, too.
+    (On Windows it is the time of creation, and says nothing more.)
     """
 
     path: Path
@@ -43,8 +46,8 @@ class Stamp:
         """Raise a `FileError` if the file is not as it was."""
         if _facts(self.path) != self.facts:
             raise FileError(
-                f"{self.path} has changed since it was opened; nothing may write to it while it is "
-                "read. Open it again and fit anew"
+                f"{self.path} has changed since it was opened; nothing may write to it, or give it "
+                "another name or mode, while it is read. Open it again and fit anew"
             )
 
     @contextmanager
@@ -68,4 +71,5 @@ def _facts(path: Path) -> tuple[int, ...]:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     if not stat.S_ISREG(found.st_mode):
         raise FileError(f"{path} is not a regular file; write the table to one first")
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return found.st_dev, found.st_ino, found.st_size, *times

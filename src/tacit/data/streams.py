@@ -173,7 +173,9 @@ class Piece:
             first += high - low
         if len(found) == 1:
             return found[0]
-        return joined(found) if isinstance(found[0], Table) else np.concatenate(found)
+        if isinstance(found[0], Table):
+            return joined(found, sum(table.n for table in found))
+        return np.concatenate(found)
 
 
 class Ordered(ABC):

@@ -45,6 +45,16 @@ def as_number(text: str) -> float | None:
         return None
 
 
+def as_float(value: Any) -> float:
+    """A number in double precision; beyond its range infinity, as if the cell spelled it."""
+    if isinstance(value, Decimal) and value.is_nan():
+        return math.nan  # a signalling one, too
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def plain(value: float) -> float | int:
     """A number as a person would write it: whole ones without a point."""
     return int(value) if float(value).is_integer() and abs(value) < 1e16 else float(value)
@@ -53,7 +63,7 @@ def plain(value: float) -> float | int:
 def match_key(value: str | float) -> str | float:
     """What two cells must share to be the same category: 1, ``"1"``, ``"01"``, ``"1.0"`` do."""
     if not isinstance(value, str):
-        return float(value)
+        return as_float(value)
     if value.lower() in ("true", "false"):
         return value.lower()
     number = as_number(value)
@@ -243,21 +253,23 @@ def empty_table(kinds: Mapping[str, str]) -> Table:
     return Table(columns, 0)
 
 
-def joined(tables: Sequence[Table]) -> Table:
-    """The rows of tables with the same columns, one after another."""
-    columns: dict[str, Stored] = {}
-    for name in tables[0].column_names:
-        parts = [table._columns[name] for table in tables]
-        coder, arrays = Coder(), []
-        for part in parts:
+def joined(tables: Iterable[Table], n: int) -> Table:
+    """The n rows of tables with the same columns, one after another."""
+    columns: dict[str, np.ndarray] = {}
+    coders: dict[str, Coder] = {}
+    start = 0
+    for table in tables:
+        stop = start + table.n
+        for name, part in table._columns.items():
             if isinstance(part, Text):  # every table has codes of its own
-                again = np.append(coder.encode(part.words), np.int32(ABSENT))
-                arrays.append(again[part.codes])
+                coder = coders.setdefault(name, Coder())
+                values = np.append(coder.encode(part.words), np.int32(ABSENT))[part.codes]
             else:
-                arrays.append(part)
-        whole = np.concatenate(arrays)
-        columns[name] = Text(whole, coder.words) if isinstance(parts[0], Text) else whole
-    return Table(columns, sum(table.n for table in tables))
+                values = part
+            columns.setdefault(name, np.empty(n, values.dtype))[start:stop] = values
+        start = stop
+    whole = {k: Text(v, coders[k].words) if k in coders else v for k, v in columns.items()}
+    return Table(whole, n)
 
 
 def as_table(data: Any) -> Table:
@@ -272,7 +284,14 @@ def as_table(data: Any) -> Table:
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         from tacit.data.arrow import from_arrow, load_pyarrow
 
-        return from_arrow(load_pyarrow(f"a table of type {type(data).__name__}").table(data))
+        pa = load_pyarrow(f"a table of type {type(data).__name__}")
+        try:
+            return from_arrow(pa.table(data))
+        except pa.ArrowException:
+            raise InputError(
+                f"the {type(data).__name__} has a column that arrow cannot hold, such as one of "
+                "128-bit integers; cast it to float64, or to text"
+            ) from None
     raise InputError(
         f"cannot read a table from {type(data).__name__}; pass a dict of columns, a pandas, "
         "polars or pyarrow table, or the result of read_table(path)"
@@ -292,7 +311,8 @@ def _from_series(series: Any) -> np.ndarray:
     """The values of a pandas column."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf":
-        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        with np.errstate(over="ignore"):  # of extended precision
+            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(series.to_numpy(dtype="datetime64[s]" if kind == "M" else object))
 
 
@@ -304,12 +324,13 @@ def _column(name: str, values: Any) -> Stored:
     if array.ndim != 1:
         raise InputError(f"column {name!r} must have one dimension, not {array.ndim}")
     if array.dtype.kind in "iuf":
-        return array.astype(np.float64, copy=False)
+        with np.errstate(over="ignore"):  # of extended precision
+            return array.astype(np.float64, copy=False)
     if array.dtype.kind == "M":
         array = array.astype("datetime64[s]").astype(object)  # None where not a time
     cells = [None if is_absent(value) else value for value in array.tolist()]
     if all(v is None or (isinstance(v, Real | Decimal) and not isinstance(v, bool)) for v in cells):
-        return np.array([np.nan if v is None else float(v) for v in cells], dtype=np.float64)
+        return np.array([np.nan if v is None else as_float(v) for v in cells], dtype=np.float64)
     coder = Coder()
     return Text(coder.encode([cell_text(name, value) for value in cells]), coder.words)
 
@@ -318,7 +339,9 @@ def is_absent(value: Any) -> bool:
     """Whether a Python value, rather than its text, stands for a missing one."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, float | np.floating | Decimal) and math.isnan(value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def cell_text(name: str, value: Any) -> str:
@@ -330,7 +353,7 @@ def cell_text(name: str, value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, Real | Decimal):
-        return str(plain(float(value)))
+        return str(plain(as_float(value)))
     if isinstance(value, date):  # and datetime
         return value.isoformat().removesuffix("T00:00:00")
     raise InputError(

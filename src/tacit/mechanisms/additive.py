@@ -29,6 +29,7 @@ __all__ = [
     "row_norms",
     "scale_rows",
     "shorten",
+    "squared_norm",
 ]
 
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
@@ -60,6 +61,16 @@ def shorten(chunk: Chunk, radius: float) -> Chunk:
     if tamed is chunk:
         return scale_rows(chunk, factors)
     return _choose(longer, scale_rows(tamed, factors), chunk)
+
+
+def squared_norm(vector: np.ndarray) -> float:
+    """The sum of a vector's squares, added up by NumPy.
+
+    A BLAS would add in an order of its own, which depends on the processor. Where later sums are
+    taken of rows that were moved or scaled by it, these would depend on that, too.
+    """
+    with np.errstate(over="ignore"):
+        return float(np.add.reduce(np.square(vector), axis=None))
 
 
 def normalize(chunk: Chunk, radius: float) -> Chunk:

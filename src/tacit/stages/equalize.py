@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.data.rows import Chunk
-from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten
+from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten, squared_norm
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
 
@@ -132,6 +132,6 @@ def _scales(squares: np.ndarray, deviation: float, strength: float) -> np.ndarra
         return np.ones_like(squares)
     apart = squares - average
     noise = len(squares) * deviation**2
-    kept = max(0.0, 1.0 - noise / max(float(apart @ apart), 1e-300))
+    kept = max(0.0, 1.0 - noise / max(squared_norm(apart), 1e-300))
     relative = np.maximum(1 + kept * apart / average, 0.0)
     return np.sqrt((relative + strength) / (1 + strength))

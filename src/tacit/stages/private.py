@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.rows import Chunk, Rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.additive import lattice_drift, noisy_sum
+from tacit.mechanisms.additive import lattice_drift, noisy_sum, squared_norm
 from tacit.mechanisms.mean import instance_optimal_mean, locating_draws
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
@@ -75,7 +75,7 @@ class PrivateCenter(PrivateStage):
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None:
             return None
-        length = float(np.linalg.norm(self.mean_)) if hasattr(self, "mean_") else radius
+        length = math.sqrt(squared_norm(self.mean_)) if hasattr(self, "mean_") else radius
         return (radius + length) * (1 + 1e-12)
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
@@ -84,7 +84,7 @@ class PrivateCenter(PrivateStage):
     def shown(self, radius: float, d: int) -> float:
         """Of rows of that norm with mean m, √(R² − |m|²) in the mean square."""
         mean = self._require("mean_")
-        left = 1 - float(mean @ mean) / radius**2
+        left = 1 - squared_norm(mean) / radius**2
         return radius * math.sqrt(max(left, SHORTEST**2))
 
     def lipschitz(self, d: int | None = None) -> float:
@@ -94,7 +94,7 @@ class PrivateCenter(PrivateStage):
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
         find = self._gaussian if self.method == "gaussian" else self._located
         mean = find(rows, bound, context, noise_multiplier)
-        length = float(np.linalg.norm(mean))
+        length = math.sqrt(squared_norm(mean))
         self.mean_ = mean * min(1.0, bound / length) if length else mean
         return self
 
@@ -130,7 +130,7 @@ class PrivateCenter(PrivateStage):
         if not self.shrink:
             return mean
         variance = len(mean) * deviation**2
-        return mean * max(0.0, 1.0 - variance / max(float(mean @ mean), 1e-300))
+        return mean * max(0.0, 1.0 - variance / max(squared_norm(mean), 1e-300))
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         return densify(chunk) - self._require("mean_")

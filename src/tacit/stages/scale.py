@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.data.rows import Chunk, Rows
-from tacit.mechanisms.additive import lattice_drift
+from tacit.mechanisms.additive import lattice_drift, squared_norm
 from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
 from tacit.mechanisms.passes import Passes
 from tacit.privacy.events import Gaussian
@@ -87,7 +87,7 @@ class PrivateScale(PrivateStage):
             return None
         if not hasattr(self, "scale_"):
             return (2 if self.centered else 1) * radius / math.sqrt(self.strength) * (1 + 1e-12)
-        length = float(np.linalg.norm(self.mean_))
+        length = math.sqrt(squared_norm(self.mean_))
         return (radius + length) / float(self.scale_.min()) * (1 + 1e-12)
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
@@ -101,7 +101,7 @@ class PrivateScale(PrivateStage):
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
         found = released_moments(rows, context, noise_multiplier)
         mean = found.mean if self.centered else np.zeros(rows.d)
-        length = float(np.linalg.norm(mean))
+        length = math.sqrt(squared_norm(mean))
         self.mean_ = mean * min(1.0, bound / length) if length else mean
         spread = found.variance if self.centered else found.square
         self.scale_ = np.sqrt(spread + self.strength)

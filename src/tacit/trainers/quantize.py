@@ -68,6 +68,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.exceptions import InputError
+from tacit.mechanisms.additive import squared_norm
 
 __all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "compact", "rounding_error"]
 
@@ -170,7 +171,7 @@ class Scale:
         """Units for rows of d columns, the intercept's among them; ``small`` if `compact`."""
         if d > MAX_FEATURES:
             raise InputError(f"rows of {d} features are too wide; at most {MAX_FEATURES}")
-        norm = 0.0 if shift is None else float(np.linalg.norm(shift))
+        norm = 0.0 if shift is None else math.sqrt(squared_norm(shift))
         promised = check_range("the norm bound", bound + norm)
         bound = 2.0 ** ceil_log2(max(promised, intercept))
         unit = math.ldexp(bound, -FEATURE_BITS)
