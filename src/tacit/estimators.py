@@ -645,8 +645,11 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         except (TypeError, ValueError):
             raise InputError(f"target_bounds={self.target_bounds!r} must be two numbers") from None
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        if not 0 < half < np.inf:
-            raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
+        if not 1e-100 <= half <= 1e100:  # coefficients are multiplied by it
+            raise InputError(
+                f"target_bounds={self.target_bounds!r} must be finite, low below high, and from "
+                "1e-100 to 1e100 apart"
+            )
         return middle, half
 
     def fit(self, X: Any, y: Any = None) -> Self:

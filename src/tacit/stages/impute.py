@@ -34,6 +34,7 @@ from tacit.stages.plain import require_share
 __all__ = ["FillGaps", "PlainImpute"]
 
 STRATEGIES = ("shrunk-mean", "mean", "trimmed-mean", "median", "ridge", "regression")
+SINGULAR = 1e-12  # of the squared norm of rows: with less added, a system may have no solution
 #: What each strategy must be told, because it holds only where a test says so.
 NEEDS = {
     "mean": ("rows_with_gaps",),
@@ -200,6 +201,11 @@ class PlainImpute(PlainStage):
         if self.strategy == "shrunk-mean":
             return rules.impute_shrunk_mean(incoming, n, strength, gaps)
         if self.strategy == "ridge":
+            if strength < SINGULAR * incoming.bound**2:
+                raise InputError(
+                    f"PlainImpute(strength={strength:g}): rows of norm {incoming.bound:g} drown so "
+                    "small a penalty in rounding; pass a larger one, or a smaller ClipNorm(radius)"
+                )
             return rules.impute_ridge(incoming, n, strength, gaps)
         if self.strategy == "regression":
             return rules.impute_regression(incoming, n, float(self.floor or 0), gaps)
