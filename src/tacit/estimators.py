@@ -313,9 +313,11 @@ class _DPLinear(BaseEstimator):
         """A figure of scikit-learn, whose own words about targets would quote them."""
         found = self.predict(X)
         truth = column_of(y, len(found))
+        if isinstance(self, RegressorMixin):
+            truth = as_floats(truth, "y")
         if weights is not None:
             weights = as_floats(column_of(weights, len(found), "sample_weight"), "sample_weight")
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             return float(figure(truth, found, sample_weight=weights))
         raise of_rows(
             InputError(

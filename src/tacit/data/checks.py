@@ -77,7 +77,9 @@ def column_of(y: Any, n: int, what: str = "y") -> np.ndarray:
 
 
 def as_floats(values: np.ndarray, what: str) -> np.ndarray:
-    """Any values as float64, missing ones as NaN and numbers beyond the floats as infinite."""
+    """Any real numbers, or words that spell them, as float64; missing ones as NaN."""
+    if values.dtype.kind in "cmMV":
+        raise of_rows(NotNumbers(NEITHER.format(what=what)))
     if values.dtype.kind == "O":
         flat = [np.nan if is_absent(value) else value for value in values.ravel().tolist()]
         cells = np.empty(len(flat), dtype=object)

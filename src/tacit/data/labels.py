@@ -74,8 +74,6 @@ def _positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _scaled(targets: np.ndarray, middle: float, half: float) -> np.ndarray:
-    if targets.dtype.kind in "cmM":
-        raise InputError("the target must be numbers, not complex ones, dates or times")
     targets = as_floats(targets, "the target")
     if not np.isfinite(targets).all():
         raise of_rows(InputError("the target contains NaN or infinity; leave out such rows"))

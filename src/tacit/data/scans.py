@@ -17,7 +17,7 @@ from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
 from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
 from tacit.data.text_files import TextFile, open_text
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, of_rows
 
 __all__ = ["Scan", "scan"]
 
@@ -76,9 +76,12 @@ class Scan:
             return Rows(replace(self.source, gaps=gaps), d=self.d)
         words = [name for name, kind in self.source.kinds.items() if kind == "text"]
         if words:
-            raise InputError(
-                f"column {words[0]!r} of {self.path} holds text; describe the table in a schema "
-                "and start the stages with Encode(schema), or leave the column out with drop="
+            raise of_rows(
+                InputError(
+                    f"column {words[0]!r} of {self.path} holds text; describe the table in a "
+                    "schema and start the stages with Encode(schema), or leave the column out with "
+                    "drop="
+                )
             )
         return Rows(replace(self.source, numbers=True, gaps=gaps), d=self.d)
 
@@ -129,18 +132,22 @@ class Scan:
         table = self.targets()
         name = str(self.target)
         if (table.match(name, ()) == ABSENT).any():
-            raise InputError(f"the target {name!r} has a missing value; leave such rows out")
+            raise of_rows(
+                InputError(f"the target {name!r} has a missing value; leave such rows out")
+            )
         if classes is None:
             found = np.unique(table.column(name) if table.kind(name) == "number" else _words(table))
             if found.dtype.kind == "f":
                 if not (np.isfinite(found) & (found == np.round(found))).all():
-                    raise InputError(f"the target {name!r} holds fractions; pass classes=")
+                    raise of_rows(InputError(f"the target {name!r} holds fractions; pass classes="))
                 found = found.astype(np.int64)
         else:
             found = np.unique(np.asarray(classes))
         index = table.match(name, found.tolist())
         if (index == UNSEEN).any():
-            raise InputError(f"the target {name!r} holds a label that is not among its classes")
+            raise of_rows(
+                InputError(f"the target {name!r} holds a label that is not among its classes")
+            )
         return found, index
 
     def numbers(self) -> np.ndarray:
@@ -148,7 +155,7 @@ class Scan:
         table = self.targets()
         name = str(self.target)
         if table.kind(name) == "text":
-            raise InputError(f"the target {name!r} holds text; the target must be numbers")
+            raise of_rows(InputError(f"the target {name!r} holds text; the target must be numbers"))
         return table.column(name)
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, of_rows, raise_alone
 
 __all__ = ["NAMED", "Extractor", "Probe", "assumed", "open_extractor"]
 
@@ -89,7 +89,8 @@ class Extractor:
         """
         one, other = _probes(self)
         with self.workers(1) as each:
-            first, _, again, later = each(self.alone, [one, other, one, one])
+            probe = partial(self.alone, public=True)
+            first, _, again, later = each(probe, [one, other, one, one])
         if not first.tobytes() == again.tobytes() == later.tobytes():
             raise InputError(
                 f"{self.name} answers the same row differently the next time, so what it says of "
@@ -102,15 +103,17 @@ class Extractor:
     def width(self) -> int:
         return self.probe.width
 
-    def alone(self, row: Any) -> np.ndarray:
+    def alone(self, row: Any, *, public: bool = False) -> np.ndarray:
         """Features of one row, (width,) of float32. Call it in one of the `workers`."""
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(self.answer(row))
         except InputError:
             raise
-        except Exception as error:  # the runtime's own kinds; they speak of shapes and operators
-            raise InputError(f"{self.name} fails on a row of this shape: {error!s:.300}") from error
+        except Exception as error:  # the runtime's own kinds, which may quote what they were given
+            if public:
+                raise InputError(f"{self.name} fails on a row: {error!s:.300}") from error
+            raise_alone(of_rows(InputError(f"{self.name} fails on a row of this shape")))
         if found.dtype.kind not in "fiu" or found.size != max(found.shape, default=0):
             raise InputError(
                 f"{self.name} answers {found.dtype} of shape {found.shape} for a single row; it "

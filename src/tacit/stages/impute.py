@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.data.memory import require_room
 from tacit.data.rows import Chunk, Rows, as_rows
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.mechanisms.additive import shorten
 from tacit.mechanisms.passes import Passes
 from tacit.privacy import drift as rules
@@ -75,10 +75,12 @@ class FillGaps(Stage):
         dense = densify(chunk)
         gaps = np.isnan(dense)
         if self.value is None and gaps.any():
-            raise InputError(
-                "rows to predict have missing cells. What filled them in training was read from "
-                "private rows and is not released: fill them yourself, or fit with "
-                "PlainImpute(at_prediction=value), a public constant"
+            raise of_rows(
+                InputError(
+                    "rows to predict have missing cells. What filled them in training was read "
+                    "from private rows and is not released: fill them yourself, or fit with "
+                    "PlainImpute(at_prediction=value), a public constant"
+                )
             )
         return np.where(gaps, self.value or 0.0, dense)
 
