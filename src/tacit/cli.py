@@ -39,9 +39,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TacitError as error:
-            say(f"error: {line(error)}", err=True)
-            if error.depends_on_rows:
-                say(f"({FOR_CURATORS})", err=True)
+            marked = f" ({FOR_CURATORS})" if error.depends_on_rows else ""
+            say(f"error: {line(error)}{marked}", err=True)
             raise typer.Exit(3 if isinstance(error, BudgetError | TestFailed) else 2) from error
         except KeyboardInterrupt:
             say("interrupted; nothing was written", err=True)

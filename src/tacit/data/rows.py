@@ -28,7 +28,7 @@ T = TypeVar("T")
 CHUNK_ROWS = 4096
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
 #: Kinds of cells in words: a type such as <U6 would tell how long the longest of them is.
-_KINDS = {"U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "times"}
+_KINDS = {"U": "text", "S": "text", "c": "complex type", "M": "dates", "m": "times"}
 
 
 class RowMap(Protocol):
@@ -301,8 +301,8 @@ def require_numbers(dtype: np.dtype) -> None:
     if dtype.kind not in "fiub":
         raise of_rows(
             InputError(
-                f"rows hold {_KINDS.get(dtype.kind, 'objects')} where numbers belong; describe the "
-                "table in a schema and start the stages with Encode(schema)"
+                f"rows of {_KINDS.get(dtype.kind, 'objects')} are not numbers; describe the table "
+                "in a schema and start the stages with Encode(schema)"
             )
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -89,8 +89,13 @@ class Extractor:
         """
         one, other = _probes(self)
         with self.workers(1) as each:
-            probe = partial(self.alone, public=True)
-            first, _, again, later = each(probe, [one, other, one, one])
+            try:
+                first, _, again, later = each(self.alone, [one, other, one, one])
+            except InputError as error:
+                if not error.depends_on_rows:
+                    raise
+                reason = self._reason(one)  # these rows are no secret
+                raise InputError(f"{self.name} fails on a row of this shape: {reason}") from None
         if not first.tobytes() == again.tobytes() == later.tobytes():
             raise InputError(
                 f"{self.name} answers the same row differently the next time, so what it says of "
@@ -103,16 +108,22 @@ class Extractor:
     def width(self) -> int:
         return self.probe.width
 
-    def alone(self, row: Any, *, public: bool = False) -> np.ndarray:
+    def _reason(self, row: Any) -> str:
+        """What the runtime says of a row, which must be public: it may be quoted."""
+        try:
+            self.answer(row)
+        except Exception as error:
+            return f"{error!s:.300}"
+        return "but not the next time"
+
+    def alone(self, row: Any) -> np.ndarray:
         """Features of one row, (width,) of float32. Call it in one of the `workers`."""
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(self.answer(row))
         except InputError:
             raise
-        except Exception as error:  # the runtime's own kinds, which may quote what they were given
-            if public:
-                raise InputError(f"{self.name} fails on a row: {error!s:.300}") from error
+        except Exception:  # the runtime's own kinds, which may quote what they were given
             raise_alone(of_rows(InputError(f"{self.name} fails on a row of this shape")))
         if found.dtype.kind not in "fiu" or found.size != max(found.shape, default=0):
             raise InputError(
