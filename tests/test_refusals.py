@@ -6,6 +6,8 @@ import datetime
 import decimal
 import traceback
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from tests.features import nets
 from typer.testing import CliRunner
 
 from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearchCV, privatize
@@ -22,8 +25,9 @@ from tacit.cli import app
 from tacit.data import as_table, read_table, scan
 from tacit.data.rows import as_rows
 from tacit.exceptions import FOR_CURATORS, InputError, TacitError, of_rows, raise_alone
+from tacit.features.onnx_files import open_onnx
 from tacit.mechanisms import statistics
-from tacit.stages import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter
+from tacit.stages import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter, PublicFeatures
 from tacit.trainers import DPGD
 
 WORD = "S3CR3T"
@@ -407,3 +411,20 @@ def test_the_check_itself_sees_what_is_said():
     except InputError as error:
         with pytest.raises(AssertionError):
             assert_quiet(everything(error))
+
+
+def test_a_network_that_fails_on_a_row_is_not_quoted(refused):
+    network = open_onnx(Path("net.onnx"), nets.of_vectors(D))
+    network.probe  # noqa: B018  (which asks it about rows that are public)
+
+    def answer(row):
+        raise RuntimeError(f"index {row[0]} is out of bounds; {WORD}")
+
+    failing = replace(network, answer=answer)
+    with pytest.raises(InputError, match=WORD):  # opened, it is asked about public rows
+        failing.probe  # noqa: B018
+    failing.__dict__["probe"] = network.probe
+    stage = PublicFeatures(failing, cache=False)
+    stage.fit(as_rows(X).hidden())
+    error = refused(stage.apply, with_cell(NUMBER, float))
+    assert isinstance(error, InputError) and error.depends_on_rows
