@@ -313,7 +313,7 @@ def test_sums_of_moved_rows_are_rounded_once(client):
 
 
 def test_blanked_rows_count_nothing_on_any_worker(client):
-    """No stage can blank rows on a cluster yet; what a row carries goes to its worker all the same."""
+    """No stage blanks rows on a cluster yet; what a row carries goes to its worker all the same."""
     loss = get_loss("softmax")
     blanked = np.arange(len(X)) % 7 == 3
     here = replace(as_rows(X, bound=3.0), blanked=blanked)

@@ -25,6 +25,7 @@ from tacit.stages.public import PublicPrecondition
 from tacit.trainers.auto import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
 from tacit.trainers.movement import Movement
+from tacit.trainers.quantize import LIMIT
 from tacit.trainers.rivals import AdaDPS
 
 __all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
@@ -250,6 +251,11 @@ def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
             "Training",
             "stages that end in rows of bounded norm, such as ClipNorm(radius)",
             "PrivateBounds() as a first stage, which finds bounds through noise",
+        )
+    if not 1 / LIMIT <= typical <= LIMIT:
+        raise InputError(
+            f"rows that reach the trainer have norms of about {typical:g}; that must lie between "
+            "2**-60 and 2**60: scale them, with Normalize(), ClipNorm(radius) or Bound(low, high)"
         )
     return Way(tuple(stages), size, d, typical, draws, tuple(drifts))
 

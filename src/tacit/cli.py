@@ -25,7 +25,7 @@ from tacit.cli_median import attach as attach_median
 from tacit.cli_reproduce import attach as attach_reproduce
 from tacit.cli_theory import attach as attach_theory
 from tacit.console import Json, argument, dump, flag, line, say
-from tacit.exceptions import BudgetError, TacitError, TestFailed
+from tacit.exceptions import FOR_CURATORS, BudgetError, TacitError, TestFailed
 
 __all__ = ["app", "main"]
 
@@ -39,7 +39,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TacitError as error:
-            say(f"error: {line(error)}", err=True)
+            marked = f" ({FOR_CURATORS})" if error.depends_on_rows else ""
+            say(f"error: {line(error)}{marked}", err=True)
             raise typer.Exit(3 if isinstance(error, BudgetError | TestFailed) else 2) from error
         except KeyboardInterrupt:
             say("interrupted; nothing was written", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -18,12 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import chain, starting
+from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of, scaled
 from tacit.data.rows import Rows, each
 from tacit.data.scans import Scan
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.intake import cells_of, rows_of
 from tacit.ledger import Ledger
 from tacit.losses import Loss, Softmax, get_loss
@@ -308,6 +309,22 @@ class _DPLinear(BaseEstimator):
         parts = [np.asarray(chunk @ coef.T) for _, chunk in seen.chunks()]
         return np.concatenate(parts) + self.intercept_
 
+    def _scored(self, figure: Any, X: Any, y: Any, weights: Any) -> float:
+        """A figure of scikit-learn, whose own words about targets would quote them."""
+        found = self.predict(X)
+        truth = column_of(y, len(found))
+        if isinstance(self, RegressorMixin):
+            truth = as_floats(truth, "y")
+        if weights is not None:
+            weights = as_floats(column_of(weights, len(found), "sample_weight"), "sample_weight")
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(figure(truth, found, sample_weight=weights))
+        raise of_rows(
+            InputError(
+                "y cannot be compared with what is predicted: it must hold values of the same kind"
+            )
+        )
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of ``coef_``."""
         check_is_fitted(self, "coef_")
@@ -509,15 +526,15 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
         seen = labels
-        numbers = isinstance(labels, np.ndarray) and labels.dtype.kind == "f"
-        if numbers and not np.isfinite(labels).all():
-            raise InputError("y contains NaN or infinity")
-        try:
+        kinds = "y does not hold labels of one kind; make all of them text, or all numbers"
+        alike = False
+        with suppress(TypeError):  # some of them missing, or of another kind
             if isinstance(labels, Parts):
                 seen = distinct(labels) if given is None else np.asarray(given)
             check_classification_targets(seen)
-        except TypeError as error:  # some of them missing, or of another kind
-            raise InputError(f"y does not hold labels of one kind: {error}") from None
+            alike = True
+        if not alike:
+            raise of_rows(InputError(kinds))
         if given is None:
             classes, index = np.unique(seen, return_inverse=True)
             said = _require_two(classes, given)
@@ -551,6 +568,12 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[index]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Part of these rows whose label is predicted, without noise."""
+        from sklearn.metrics import accuracy_score
+
+        return self._scored(accuracy_score, X, y, sample_weight)
 
     def _has_probabilities(self) -> bool:
         try:
@@ -645,8 +668,11 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         except (TypeError, ValueError):
             raise InputError(f"target_bounds={self.target_bounds!r} must be two numbers") from None
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        if not 0 < half < np.inf:
-            raise InputError(f"target_bounds={self.target_bounds!r} must be finite, low below high")
+        if not 1e-100 <= half <= 1e100:  # coefficients are multiplied by it
+            raise InputError(
+                f"target_bounds={self.target_bounds!r} must be finite, low below high, and from "
+                "1e-100 to 1e100 apart"
+            )
         return middle, half
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -697,6 +723,12 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         """The predicted target."""
         return self._scores(X)[:, 0]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions of these rows, without noise."""
+        from sklearn.metrics import r2_score
+
+        return self._scored(r2_score, X, y, sample_weight)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn asks for a good fit to 200 rows, which are few for a private one.
@@ -711,8 +743,10 @@ def _require_two(classes: np.ndarray, given: Any) -> str:
             raise InputError("classes= must name at least two labels")
         return "the set of labels was given in advance"
     if len(classes) < 2:
-        raise InputError(
-            "Classifier can't train when only one class is present. If others exist, "
-            "pass all of them as classes="
+        raise of_rows(
+            InputError(
+                "Classifier can't train when only one class is present. If others exist, "
+                "pass all of them as classes="
+            )
         )
     return "the set of labels was read from the data and is taken as public"

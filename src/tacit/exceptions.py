@@ -5,9 +5,10 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 __all__ = [
+    "FOR_CURATORS",
     "BudgetError",
     "CertificateError",
     "ClusterError",
@@ -16,15 +17,22 @@ __all__ = [
     "LedgerError",
     "MachineError",
     "MissingBound",
+    "NotNumbers",
     "SchemaError",
     "TacitError",
     "TestFailed",
+    "carried",
     "of_public_facts",
+    "of_rows",
+    "raise_alone",
     "shown",
 ]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound="TacitError")
+
+FOR_CURATORS = "this message depends on private rows: for the curator only"
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
@@ -62,12 +70,56 @@ def of_public_facts(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
+def of_rows(error: E) -> E:
+    """Mark an error that depends on private rows: a note says so beneath it.
+
+    That there is such an error tells something about a row, so only the curator may see it. Its
+    text says what is wrong and, where it can, in which column; never a value, nor in which row.
+
+    >>> of_rows(InputError("rows contain NaN")).depends_on_rows
+    True
+    """
+    if not error.depends_on_rows:
+        error.depends_on_rows = True
+        error.add_note(FOR_CURATORS)
+    return error
+
+
+def carried(error: E, before: BaseException) -> E:
+    """The error, marked as depending on rows if the one that it tells again was."""
+    return of_rows(error) if getattr(before, "depends_on_rows", False) else error
+
+
+def raise_alone(error: BaseException) -> NoReturn:
+    """Raise an error without the one that led to it, which may quote a private cell.
+
+    ``raise ... from None`` only keeps that one from being printed; it would travel along.
+    """
+    try:
+        raise error
+    except BaseException:
+        error.__context__ = None
+        raise
+
+
 class TacitError(Exception):
-    """Every error that Tacit raises on purpose."""
+    """Every error that Tacit raises on purpose.
+
+    Attributes
+    ----------
+    depends_on_rows : bool
+        Whether it was raised because of private rows (`of_rows`), and not of public facts alone.
+    """
+
+    depends_on_rows: bool = False
 
 
 class InputError(TacitError, ValueError):
     """Data or a parameter that cannot be used as given."""
+
+
+class NotNumbers(InputError, TypeError):
+    """Cells that are neither numbers nor text; also a ``TypeError``, as scikit-learn has it."""
 
 
 class MissingBound(InputError):

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from tacit.data.arrays import is_array, readable, to_numpy
+from tacit.data.checks import column_of, matrix_of
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import dask_rows
 from tacit.data.rows import Rows, as_rows
@@ -65,22 +65,15 @@ def rows_of(
         return _in_place(model, readable(X), reset, tables, gaps), y
     if tables:
         return _of_table(model, X, reset), y
-    options: dict[str, Any] = {"accept_sparse": "csr", "reset": reset, "dtype": "numeric"}
-    options["ensure_all_finite"] = False  # `as_rows` checks, and gives better advice
-    try:
-        if isinstance(y, str) and y == NO_TARGETS:
-            X = validate_data(model, X, **options)
-        else:
-            X, y = validate_data(model, X, y, multi_output=False, **options)
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        # That message would quote a private cell.
-        raise InputError(
-            "rows hold text where numbers belong; describe the table in a schema and start "
-            "the stages with Encode(schema)"
-        ) from None
-    return as_rows(sp.csr_array(X) if sp.issparse(X) else X, gaps=gaps), y
+    # scikit-learn looks at the names of columns alone: what it refuses, it prints.
+    validate_data(model, X, y, reset=reset, skip_check_array=True, ensure_2d=False)
+    cells = matrix_of(X)
+    if reset:
+        model.n_features_in_ = cells.shape[1]
+    _require_known(model, cells.shape[1])
+    if not (isinstance(y, str) and y == NO_TARGETS):
+        y = column_of(y, cells.shape[0])
+    return as_rows(cells, gaps=gaps), y
 
 
 def _on_cluster(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows:
@@ -106,11 +99,8 @@ def _in_place(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows
         _learn(model, X.shape[1], names)
     elif isinstance(X, Scan) and names is not None and hasattr(model, "feature_names_in_"):
         X = X.select(model.feature_names_in_)  # the target may be there, or not
-    elif X.shape[1] != model.n_features_in_:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {type(model).__name__} is expecting "
-            f"{model.n_features_in_} features as input"
-        )
+    else:
+        _require_known(model, X.shape[1])
     return X.as_table_rows() if isinstance(X, Scan) and tables else as_rows(X, gaps=gaps)
 
 
@@ -122,6 +112,15 @@ def _of_table(model: Any, X: Any, reset: bool) -> Rows:
     if table.n == 0:
         raise InputError("there are no rows")
     return as_rows(table)
+
+
+def _require_known(model: Any, columns: int) -> None:
+    """Refuse another number of columns than the model was fitted to."""
+    if columns != model.n_features_in_:
+        raise InputError(
+            f"X has {columns} features, but {type(model).__name__} is expecting "
+            f"{model.n_features_in_} features as input"
+        )
 
 
 def _learn(model: Any, columns: int, names: Iterable[str] | None) -> None:

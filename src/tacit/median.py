@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
 from tacit.exceptions import InputError, MissingBound
+from tacit.intake import rows_of
 from tacit.ledger import Ledger, Reservation
-from tacit.mechanisms.additive import noisy_sum, shorten
+from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import gaussian_mu
@@ -116,7 +117,7 @@ class DPGeometricMedian(BaseEstimator):
         """Find the median of private rows, spending the budget."""
         budget = Budget(self.epsilon, self.delta)
         self._check()
-        X = validate_data(self, X, dtype=np.float64)
+        X = self._read(X, reset=True)
         n, d = X.shape
         weights = self._weights(d)
         roots = np.sqrt(weights)
@@ -160,8 +161,17 @@ class DPGeometricMedian(BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Distance of every row to the median, negated; it looks at nothing but these rows."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return -np.sqrt(np.square(X - self.location_) @ self._weights(X.shape[1]))
+        X = self._read(X, reset=False)
+        with np.errstate(over="ignore"):
+            apart = (X - self.location_) * np.sqrt(self._weights(X.shape[1]))
+        return -row_norms(apart)
+
+    def _read(self, X: Any, *, reset: bool) -> np.ndarray:
+        """Rows as numbers, checked."""
+        rows, _ = rows_of(self, X, [], reset=reset)
+        if rows.sparse:
+            raise InputError("rows are sparse: pass X.toarray(), for the median is not")
+        return np.concatenate([chunk for _, chunk in rows.chunks()])
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`: the larger, the nearer."""
@@ -172,8 +182,10 @@ class DPGeometricMedian(BaseEstimator):
             raise MissingBound(
                 "DPGeometricMedian", "radius=, a norm that rows have as a rule, known in advance"
             )
-        if not (_number(self.radius) and 0 < self.radius < math.inf):
-            raise InputError(f"radius={self.radius!r} must be a positive number")
+        if not (_number(self.radius) and 1e-100 <= self.radius <= 1e100):
+            raise InputError(
+                f"radius={self.radius!r} must be a positive number, from 1e-100 to 1e100"
+            )
         if not (_number(self.steps) and self.steps >= 1 and int(self.steps) == self.steps):
             raise InputError(f"steps={self.steps!r} must be a whole number from 1")
         if self.learning_rate is not None and not (
@@ -243,7 +255,7 @@ def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
     size = max(1, CHUNK // max(rows.shape[1], 1))
     for start in range(0, len(rows), size):
         apart = y - rows[start : start + size]
-        lengths = np.sqrt(np.add.reduce(apart * apart, axis=1))
+        lengths = row_norms(apart)
         inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 1e-150)
         yield apart * inverse[:, None]
 

@@ -32,7 +32,14 @@ from tacit.diagnostics import inspect as look_at
 from tacit.diagnostics import inspect_privately as look_privately
 from tacit.diagnostics.page import render_page
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.exceptions import CertificateError, FileError, InputError, SchemaError, TestFailed
+from tacit.exceptions import (
+    CertificateError,
+    FileError,
+    InputError,
+    SchemaError,
+    TestFailed,
+    of_rows,
+)
 from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
 from tacit.losses import get_loss
 from tacit.median import DPGeometricMedian
@@ -729,21 +736,26 @@ def _labels(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.n
     name = str(schema.target)
     values, is_text = table.column(name), table.kind(name) == "text"
     if (table.match(name, ()) == ABSENT).any():
-        raise InputError(f"the target {name!r} has a missing value; leave such rows out")
+        raise of_rows(InputError(f"the target {name!r} has a missing value; leave such rows out"))
     if schema.target_bounds is not None and is_text:
-        raise InputError(f"the target {name!r} has target_bounds, but holds text")
+        raise of_rows(InputError(f"the target {name!r} has target_bounds, but holds text"))
     if schema.target_bounds is not None:
         return values
     if classes:
         codes = table.match(name, classes)
         if (codes == UNSEEN).any():
-            raise InputError(f"the target {name!r} holds a label that is not among its classes")
+            raise of_rows(
+                InputError(f"the target {name!r} holds a label that is not among its classes")
+            )
         return np.asarray(classes)[codes]
     if is_text:
         return values.astype(str)
     if not (np.isfinite(values) & (values == np.round(values))).all():
-        raise InputError(
-            f"the target {name!r} holds fractions; the schema must say its target_bounds or classes"
+        raise of_rows(
+            InputError(
+                f"the target {name!r} holds fractions; the schema must say its target_bounds or "
+                "classes"
+            )
         )
     return values.astype(np.int64)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -239,6 +240,156 @@ def test_sparse_rows_give_what_dense_rows_give(name):
     assert dense(stage.transform(sp.csr_array(rows))) == pytest.approx(
         dense(stage.transform(rows)), rel=1e-12, abs=1e-6
     )
+
+
+# Any finite row
+
+
+LARGEST = sys.float_info.max
+EDGES = [1e308, -1e308, LARGEST, -LARGEST, 5e-324, -5e-324, 1e-310, 0.0, -0.0, 1e200, 1e-200]
+EDGES += [float(np.finfo(np.float32).max), -(2.0**63)]
+
+
+def finite_rows(d=D):
+    """Rows at the edges of the floats: of one size, of two, of one cell, of every size."""
+    rng = np.random.default_rng(12)
+    rows = [np.full(d, edge) for edge in EDGES]
+    rows += [np.where(np.arange(d) % 2, LARGEST, other) for other in (-LARGEST, 5e-324, 1.0)]
+    rows += [np.eye(d)[i] * edge for i, edge in enumerate((LARGEST, -LARGEST, 5e-324, 1e-310))]
+    rows += list(10.0 ** rng.uniform(-323, 308, (20, d)) * rng.choice([-1.0, 1.0], (20, d)))
+    return np.array(rows)
+
+
+LOUD = {"over": "raise", "invalid": "raise", "divide": "raise"}
+
+
+def norms(rows):
+    """Without overflow."""
+    return np.array([math.hypot(*row) for row in dense(rows).tolist()])
+
+
+def assert_total(stage, rows):
+    """Finite, silent, within the bound, and a matter of each row alone."""
+    seen = as_rows(rows)
+    with np.errstate(**LOUD):
+        whole = dense(stage.apply(seen.read(0, seen.n)))
+        alone = [dense(stage.apply(seen.read(i, i + 1))) for i in range(seen.n)]
+    assert np.isfinite(whole).all()
+    assert_same(stage, np.concatenate(alone), whole)
+    bound = stage.bound(None, seen.d)
+    if bound is not None:
+        assert norms(whole).max() <= bound * (1 + 1e-12)
+    return whole
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "sparse"])
+@pytest.mark.parametrize("name", ROW_WISE)
+def test_any_finite_row_gives_a_finite_row_without_a_word(name, layout):
+    assert_total(fitted(name), LAYOUTS[layout](finite_rows()))
+
+
+def edges_of(dtype):
+    info = np.iinfo(dtype) if np.dtype(dtype).kind == "i" else np.finfo(dtype)
+    rows = np.zeros((6, D), dtype=dtype)
+    rows[0], rows[1], rows[2, ::2], rows[3, 1::2] = info.max, info.min, info.max, info.min
+    rows[4] = np.finfo(dtype).tiny if np.dtype(dtype).kind == "f" else 1
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.float32, np.float16])
+@pytest.mark.parametrize("name", ROW_WISE)
+def test_the_edges_of_other_types_are_rows_like_others(name, dtype):
+    rows = edges_of(dtype)
+    assert_total(fitted(name), rows)
+    assert_total(fitted(name), sp.csr_array(rows.astype(np.float32)))
+
+
+AFFINE = ["PrivateCenter", "PrivateScale", "PublicCenter", "PublicScale", "PlainScale"]
+AFFINE += ["PrivateEqualize", "PublicPrecondition"]
+
+
+@pytest.mark.parametrize("layout", ["C", "sparse"])
+@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1.0, 1e300])
+@pytest.mark.parametrize("mean", [1e308, -1e308, 5e-324])
+@pytest.mark.parametrize("name", AFFINE)
+def test_whatever_is_subtracted_and_divided_by_rows_stay_finite(name, mean, scale, layout):
+    stage = fitted(name)
+    for key in {"mean_", "_mean", "scale_", "_scale"} & vars(stage).keys():
+        setattr(stage, key, np.full(D, mean if "mean" in key else scale))
+    stage.bound = lambda radius, d=None: None if radius is None else math.inf  # none to keep
+    seen = assert_total(stage, LAYOUTS[layout](finite_rows()))
+    if name in ("PrivateScale", "PublicScale"):
+        # Saturated twice, not once: a larger cell never comes out smaller, nor by a jump.
+        cells = np.sort(np.concatenate([EDGES, np.linspace(-LARGEST / 2, LARGEST / 2, 50)]))
+        column = stage.apply(np.repeat(cells[:, None], D, axis=1))[:, 0]
+        assert (np.diff(column) >= 0).all()
+        assert np.abs(seen).max() <= LARGEST / max(scale, 1.0)
+
+
+@pytest.mark.parametrize("second", ROW_WISE)
+def test_any_finite_row_passes_any_two_stages(second):
+    rows = finite_rows()
+    for first in ROW_WISE:
+        if MAKERS[first](D).width(D) == D and not MAKERS[second](D).first:
+            given = as_rows(rows)
+            seen = fitted(second).through(fitted(first).through(given))
+            with np.errstate(**LOUD):
+                assert np.isfinite(dense(seen.collect())).all()
+
+
+@pytest.mark.parametrize("name", PRIVATE + PLAIN)
+def test_one_finite_row_never_stops_a_stage_from_being_fitted(name):
+    for row in finite_rows():
+        rows = private_rows()
+        rows[7] = row
+        given = as_rows(rows, bound=RADIUS)  # which the row may break, and is not trusted
+        if name in TOGETHER:
+            given = ClipNorm(RADIUS).through(given)
+        with np.errstate(**LOUD):
+            stage = MAKERS[name](D).fit(given, Context(40, Key.from_seed(0), 3.0))
+            seen = dense(stage.through(given).collect())
+        assert np.isfinite(seen).all()
+        assert norms(np.delete(seen, 7, axis=0)).max() <= stage.bound(RADIUS, D) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Bound(0, 5e-324),
+        lambda: Bound([0, 0], [1, 1e-310]),
+        lambda: Bound(-5e-324, 5e-324),
+        lambda: Bound(0, 1e-310),
+        lambda: ClipNorm(5e-324),
+        lambda: ClipNorm(1e308),
+        lambda: Normalize(5e-324),
+        lambda: Normalize(10**400),
+        lambda: SoftPCA(5e-324),
+        lambda: PrivateScale(strength=1e-310),
+        lambda: PrivateEqualize(strength=1e308),
+        lambda: PublicPrecondition(public_rows(), floor=5e-324),
+        lambda: PlainScale(1e-320),
+    ],
+)
+def test_settings_that_arithmetic_breaks_on_are_refused(make):
+    with pytest.raises(InputError, match=r"too close|must be a positive number"):
+        make()
+
+
+@pytest.mark.parametrize("stage", [PublicScale, PublicCenter, PublicPrecondition])
+def test_public_rows_too_large_to_compute_with_are_refused(stage):
+    rows = public_rows() * 1e160
+    with pytest.raises(InputError, match="beyond 1e\\+100"):
+        stage(rows).fit(as_rows(private_rows(), bound=RADIUS).hidden())
+
+
+def test_a_bound_that_no_arithmetic_can_use_is_none():
+    stage = fitted("PublicScale")
+    stage.scale_ = np.full(D, 1e-200)
+    seen = stage.through(as_rows(private_rows(), bound=RADIUS))
+    assert stage.bound(RADIUS, D) > 1e150 and seen.bound is None
+    assert ClipNorm(1.0).through(seen).bound == 1.0
+    with pytest.raises(InputError, match="needs a public bound"):
+        MAKERS["PrivateCenter"](D).fit(seen)
 
 
 # Shape and bound

@@ -152,7 +152,7 @@ def test_neighbours_lie_no_farther_apart_than_noise_and_drift_allow(sums):
         apart = np.linalg.norm((one - other).astype(float)) * math.ldexp(most, -BITS)
         assert apart <= allowed
     fitted(rows_of(), drift=Drift(BOUND, 0.5, 0.5, 20))
-    assert sums[-1][2] >= 2 * BOUND * 0.5
+    assert sums[-1][2] >= 2 * 0.5 / BOUND  # of squares in units of the bound
 
 
 # Bounds and folding

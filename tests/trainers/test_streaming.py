@@ -8,10 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-
-from dataclasses import replace
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ from tacit import __version__
 from tacit.data.cluster import Cluster
 from tacit.data.rows import CHUNK_ROWS, Chunk, DenseSource, Rows, SparseSource, as_rows
 from tacit.data.tables import Table, Text, as_table
-from tacit.exceptions import ClusterError, InputError
+from tacit.exceptions import ClusterError, InputError, of_rows
 
 __all__ = ["DaskSource", "Parts", "dask_parts", "dask_rows"]
 
@@ -277,9 +277,11 @@ def _checked_values(values: np.ndarray, size: int) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or len(values) != size:
-        raise InputError(
-            "y must hold one value for each row, in partitions like those of X; one of them has "
-            f"shape {values.shape} and {size} rows"
+        raise of_rows(
+            InputError(
+                "y must hold one value for each row, in partitions like those of X; one of them "
+                f"has shape {values.shape} and {size} rows"
+            )
         )
     return values
 

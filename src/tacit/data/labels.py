@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tacit.data.arrays import is_array, readable, to_numpy
+from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import Parts, dask_parts
 from tacit.data.rows import Rows, each
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 
 __all__ = ["distinct", "labels_of", "positions_of", "scaled"]
 
@@ -22,11 +24,7 @@ def labels_of(y: Any, rows: Rows) -> Any:
     """One value for every row: an array, or `Parts` where the rows are on a cluster."""
     if is_dask(y) and rows.spread:
         return dask_parts(y, rows)
-    labels = to_numpy(readable(y, "y")) if is_array(y) else np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or len(labels) != rows.n:
-        raise InputError(f"y must hold one value for each row: {rows.n}, not shape {labels.shape}")
+    labels = column_of(to_numpy(readable(y, "y")) if is_array(y) else y, rows.n)
     return rows.source.alike(labels) if rows.spread else labels
 
 
@@ -54,30 +52,30 @@ def _settled(values: Any) -> Any:
 
 def _few(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InputError("y contains NaN or infinity")
+        raise of_rows(InputError("y contains NaN or infinity; leave out such rows"))
     found = np.unique(labels)
     if len(found) > MOST:
-        raise InputError(f"y has more than {MOST:,} different labels; is it a number to predict?")
+        raise of_rows(
+            InputError(f"y has more than {MOST:,} different labels; is it a number to predict?")
+        )
     return found
 
 
 def _positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    try:
+    known: Any = False
+    with suppress(TypeError, ValueError):
         index = np.clip(np.searchsorted(classes, labels), 0, len(classes) - 1)
         known = classes[index] == labels
-    except TypeError:
-        known = np.zeros(1, dtype=bool)
     if not np.all(known):
-        raise InputError("y holds a label that is not in classes=; add it or drop those rows")
+        raise of_rows(
+            InputError("y holds a label that is not in classes=; add it or drop those rows")
+        )
     return index
 
 
 def _scaled(targets: np.ndarray, middle: float, half: float) -> np.ndarray:
-    try:
-        targets = targets.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError("the target must be numbers") from None
+    targets = as_floats(targets, "the target")
     if not np.isfinite(targets).all():
-        raise InputError("the target contains NaN or infinity")
+        raise of_rows(InputError("the target contains NaN or infinity; leave out such rows"))
     with np.errstate(over="ignore"):  # what lies beyond the bounds is clamped, however far
         return np.clip((targets - middle) / half, -1.0, 1.0)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.data.arrow import ArrowColumn, from_arrow, is_text, load_pyarrow
 from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
-from tacit.exceptions import FileError, InputError, shown
+from tacit.exceptions import FileError, InputError, carried, of_rows, raise_alone, shown
 from tacit.files import write_bytes
 
 __all__ = ["parse_table", "read_table", "write_predictions"]
@@ -100,7 +100,7 @@ def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "
         try:
             found = arrow.read_csv(BytesIO(data), parse_options=parse, convert_options=convert)
         except ArrowInvalid:
-            raise FileError(f"{name} is damaged: it is not the table that it should be") from None
+            raise_alone(FileError(f"{name} is damaged: it is not the table that it should be"))
         table = from_arrow(found)
         return Table({column: _spelled(table, column) for column in table.column_names}, table.n)
 
@@ -137,7 +137,7 @@ def require_text(path: Path, start: bytes) -> None:
     if start.startswith(b"PAR1"):
         raise FileError(f"{path} holds Parquet, not text; rename it to end in .parquet")
     if b"\0" in start:
-        raise FileError(f"{path} is binary, not text; save the table as CSV or Parquet")
+        raise of_rows(FileError(f"{path} is binary, not text; save the table as CSV or Parquet"))
 
 
 @contextmanager
@@ -147,16 +147,16 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileError:
         raise
-    except UnicodeDecodeError:
-        raise FileError(f"{path} is not text in UTF-8; save it again with that encoding") from None
+    except UnicodeDecodeError:  # it holds what it could not decode
+        raise_alone(of_rows(FileError(f"{path} is not text in UTF-8; save it again as that")))
     except InputError as error:
-        raise FileError(f"{path}: {error}") from None
+        raise carried(FileError(f"{path}: {error}"), error) from None
     except FileNotFoundError:
         raise FileError(f"no such file: {path}; check the spelling and the folder") from None
     except PermissionError:
         raise FileError(f"{path} may not be read by this user; ask for read access") from None
     except csv.Error as error:
-        raise FileError(f"{path} is not well-formed: {error}; check its quotes") from None
+        raise_alone(of_rows(FileError(f"{path} is not well-formed: {error}; check its quotes")))
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise FileError(f"{path} is damaged or cut short; fetch or compress it again") from None
     except MemoryError:
@@ -200,7 +200,9 @@ class _Lines:
         self.total += length if length > LINE else LINE
         self.row += length
         if self.row > LONGEST_ROW:
-            raise InputError(f"a row has more than {LONGEST_ROW} characters; check its quotes")
+            raise of_rows(
+                InputError(f"a row has more than {LONGEST_ROW} characters; check its quotes")
+            )
         if self.total > self._limit:
             raise _unpacks_too_far(self._limit)
         if not line:
@@ -308,9 +310,11 @@ def _blocks(reader: Any, lines: _Lines, width: int, rows: int) -> Iterator[list[
                 yield block
                 block, start = [], lines.total
         elif len(row) > 1 or (row and row[0].strip()):  # else a blank line
-            raise InputError(
-                f"line {reader.line_num}: {len(row)} fields where the header has {width}; "
-                "put quotes around fields that contain the separator"
+            raise of_rows(
+                InputError(
+                    f"the header has {width} fields, and a row has another number of them; put "
+                    "quotes around fields that contain the separator"
+                )
             )
     if block:
         yield block
@@ -357,7 +361,7 @@ def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
     except pa.ArrowMemoryError:
         raise MemoryError from None
     except (pa.ArrowException, OSError):
-        raise FileError(f"{path} is damaged or cut short; fetch or write it again") from None
+        raise_alone(FileError(f"{path} is damaged or cut short; fetch or write it again"))
     if rows == 0:
         raise FileError(f"{path} has columns and no rows; a table needs at least one")
     found = {column.name: column.stored() for column in columns}

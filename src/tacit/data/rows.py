@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from tacit.data.arrays import ArraySource, host_view, is_array, overlap
 from tacit.data.cluster import is_dask
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.passes import Passes
 
 __all__ = ["Chunk", "RowMap", "Rows", "as_rows", "each", "shares_memory"]
@@ -27,6 +27,8 @@ Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice
 T = TypeVar("T")
 CHUNK_ROWS = 4096
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
+#: Kinds of cells in words: a type such as <U6 would tell how long the longest of them is.
+_KINDS = {"U": "text", "S": "text", "c": "complex type", "M": "dates", "m": "times"}
 
 
 class RowMap(Protocol):
@@ -233,6 +235,8 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
 
         return Rows(Mapped.of(data, gaps=gaps), d=data.shape[1], bound=bound)
     if sp.issparse(data):
+        if data.ndim != 2:
+            raise InputError(f"rows must be a table of two dimensions, not {data.ndim}")
         require_numbers(data.dtype)
         matrix = sp.csr_array(data)
         if not matrix.has_canonical_format:  # entries stored twice would make a row look shorter
@@ -313,9 +317,11 @@ def _arrays(data: Any) -> list[np.ndarray]:
 
 def require_numbers(dtype: np.dtype) -> None:
     if dtype.kind not in "fiub":
-        raise InputError(
-            f"rows of dtype {dtype} are not numbers; describe the table in a schema "
-            "and start the stages with Encode(schema)"
+        raise of_rows(
+            InputError(
+                f"rows of {_KINDS.get(dtype.kind, 'objects')} are not numbers; describe the table "
+                "in a schema and start the stages with Encode(schema)"
+            )
         )
 
 
@@ -326,10 +332,15 @@ def require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = Fal
     for start in range(0, values.size, block):
         part = flat[start : start + block]
         if gaps and np.isinf(part).any():
-            raise InputError("rows contain infinity; missing cells are NaN, all others numbers")
+            raise of_rows(
+                InputError("rows contain infinity; missing cells are NaN, all others numbers")
+            )
         if not gaps and not np.isfinite(part).all():
-            raise InputError(
-                "rows contain NaN or infinity; let a stage fill the gaps (PlainImpute, or FillGaps "
-                "with a constant), or give a table with a schema that says what a missing cell "
-                "becomes (an imputer outside the plan is not covered by the certificate)"
+            raise of_rows(
+                InputError(
+                    "rows contain NaN or infinity; let a stage fill the gaps (PlainImpute, or "
+                    "FillGaps with a constant), or give a table with a schema that says what a "
+                    "missing cell becomes (an imputer outside the plan is not covered by the "
+                    "certificate)"
+                )
             )

@@ -18,7 +18,7 @@ from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
 from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
 from tacit.data.text_files import TextFile, open_text
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, of_rows
 
 __all__ = ["Scan", "scan"]
 
@@ -80,9 +80,12 @@ class Scan:
             return Rows(replace(self.source, gaps=gaps), d=self.d)
         words = [name for name, kind in self.source.kinds.items() if kind == "text"]
         if words:
-            raise InputError(
-                f"column {words[0]!r} of {self.path} holds text; describe the table in a schema "
-                "and start the stages with Encode(schema), or leave the column out with drop="
+            raise of_rows(
+                InputError(
+                    f"column {words[0]!r} of {self.path} holds text; describe the table in a "
+                    "schema and start the stages with Encode(schema), or leave the column out with "
+                    "drop="
+                )
             )
         return Rows(replace(self.source, numbers=True, gaps=gaps), d=self.d)
 
@@ -135,14 +138,18 @@ class Scan:
         name = str(self.target)
         parts = [table.slice(at, at + BLOCK) for at in range(0, table.n, BLOCK)]
         if any((part.match(name, ()) == ABSENT).any() for part in parts):
-            raise InputError(f"the target {name!r} has a missing value; leave such rows out")
+            raise of_rows(
+                InputError(f"the target {name!r} has a missing value; leave such rows out")
+            )
         found = _distinct(parts) if classes is None else np.unique(np.asarray(classes))
         with _room(self.path):
             index = np.empty(table.n, np.int64)
         for at, part in zip(range(0, table.n, BLOCK), parts, strict=True):
             index[at : at + BLOCK] = part.match(name, found.tolist())
         if index.min() == UNSEEN:
-            raise InputError(f"the target {name!r} holds a label that is not among its classes")
+            raise of_rows(
+                InputError(f"the target {name!r} holds a label that is not among its classes")
+            )
         return found, index
 
     def numbers(self) -> np.ndarray:
@@ -150,7 +157,7 @@ class Scan:
         table = self.targets()
         name = str(self.target)
         if table.kind(name) == "text":
-            raise InputError(f"the target {name!r} holds text; the target must be numbers")
+            raise of_rows(InputError(f"the target {name!r} holds text; the target must be numbers"))
         return table.column(name)
 
 
@@ -274,15 +281,17 @@ def _distinct(parts: Sequence[Table]) -> np.ndarray:
     if parts[0].kind(name) == "text":
         words = sorted(set().union(*(part.column(name).tolist() for part in parts)))
         if len(words) * max(map(len, words)) > LONGEST_LABELS:  # each takes as much as the longest
-            raise InputError(
-                f"the target {name!r} holds too many or too long labels; pass classes="
+            raise of_rows(
+                InputError(f"the target {name!r} holds too many or too long labels; pass classes=")
             )
         return np.array(words)
     found = np.unique(np.concatenate([np.unique(part.column(name)) for part in parts]))
     if not (np.isfinite(found) & (found == np.round(found))).all():
-        raise InputError(f"the target {name!r} holds fractions; pass classes=")
+        raise of_rows(InputError(f"the target {name!r} holds fractions; pass classes="))
     if np.abs(found).max() > 2.0**53:
-        raise InputError(f"the target {name!r} holds numbers too large for labels; pass classes=")
+        raise of_rows(
+            InputError(f"the target {name!r} holds numbers too large for labels; pass classes=")
+        )
     return found.astype(np.int64)
 
 

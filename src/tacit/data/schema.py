@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,10 +65,10 @@ class NumberColumn:
 
     def __post_init__(self) -> None:
         low, high = _finite("low", self.low), _finite("high", self.high)
-        if not low < high or not math.isfinite(high - low):
+        if not low < high or not sys.float_info.min <= high - low < math.inf:
             raise SchemaError(
-                f"low must be less than high, a finite way apart; they are {plain(low)} "
-                f"and {plain(high)}"
+                "low must be less than high, a finite way apart and no less than "
+                f"{sys.float_info.min:.3g}; they are {plain(low)} and {plain(high)}"
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)

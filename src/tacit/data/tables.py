@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 
 __all__ = ["Table", "as_table"]
 
@@ -199,9 +199,11 @@ class Table:
         """All columns as one array (n, d), if none holds text."""
         words = [name for name in self.column_names if self.kind(name) == "text"]
         if words:
-            raise InputError(
-                f"column {words[0]!r} holds text; describe the table in a schema and start the "
-                "stages with Encode(schema)"
+            raise of_rows(
+                InputError(
+                    f"column {words[0]!r} holds text; describe the table in a schema and start the "
+                    "stages with Encode(schema)"
+                )
             )
         return np.column_stack([np.empty((self.n, 0)), *map(self.column, self.column_names)])
 
@@ -356,6 +358,8 @@ def cell_text(name: str, value: Any) -> str:
         return str(plain(as_float(value)))
     if isinstance(value, date):  # and datetime
         return value.isoformat().removesuffix("T00:00:00")
-    raise InputError(
-        f"column {name!r} holds {type(value).__name__} objects; Tacit reads numbers and text"
+    raise of_rows(
+        InputError(
+            f"column {name!r} holds {type(value).__name__} objects; Tacit reads numbers and text"
+        )
     )

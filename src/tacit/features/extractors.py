@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, of_rows, raise_alone
 
 __all__ = ["NAMED", "Extractor", "Probe", "assumed", "open_extractor"]
 
@@ -89,7 +89,13 @@ class Extractor:
         """
         one, other = _probes(self)
         with self.workers(1) as each:
-            first, _, again, later = each(self.alone, [one, other, one, one])
+            try:
+                first, _, again, later = each(self.alone, [one, other, one, one])
+            except InputError as error:
+                if not error.depends_on_rows:
+                    raise
+                reason = self._reason(one)  # these rows are no secret
+                raise InputError(f"{self.name} fails on a row of this shape: {reason}") from None
         if not first.tobytes() == again.tobytes() == later.tobytes():
             raise InputError(
                 f"{self.name} answers the same row differently the next time, so what it says of "
@@ -102,6 +108,14 @@ class Extractor:
     def width(self) -> int:
         return self.probe.width
 
+    def _reason(self, row: Any) -> str:
+        """What the runtime says of a row, which must be public: it may be quoted."""
+        try:
+            self.answer(row)
+        except Exception as error:
+            return f"{error!s:.300}"
+        return "but not the next time"
+
     def alone(self, row: Any) -> np.ndarray:
         """Features of one row, (width,) of float32. Call it in one of the `workers`."""
         try:
@@ -109,8 +123,8 @@ class Extractor:
                 found = np.asarray(self.answer(row))
         except InputError:
             raise
-        except Exception as error:  # the runtime's own kinds; they speak of shapes and operators
-            raise InputError(f"{self.name} fails on a row of this shape: {error!s:.300}") from error
+        except Exception:  # the runtime's own kinds, which may quote what they were given
+            raise_alone(of_rows(InputError(f"{self.name} fails on a row of this shape")))
         if found.dtype.kind not in "fiu" or found.size != max(found.shape, default=0):
             raise InputError(
                 f"{self.name} answers {found.dtype} of shape {found.shape} for a single row; it "

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.exceptions import FileError, InputError
+from tacit.exceptions import FileError, InputError, carried
 from tacit.features.cache import Cache, open_cache
 from tacit.features.extractors import Extractor, assumed, open_extractor
 from tacit.features.sources import Row, is_table, open_source, read_npz
@@ -79,7 +79,8 @@ def compute(
         except FileError:
             raise
         except InputError as error:
-            raise InputError(f"{row.name}: {error}" if row.name else str(error)) from error
+            again = InputError(f"{row.name}: {error}" if row.name else str(error))
+            raise carried(again, error) from error
         if len(values) != extractor.width:
             raise InputError(f"{extractor.name} answers rows of different lengths")
         if cache is not None:

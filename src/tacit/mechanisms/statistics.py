@@ -13,12 +13,13 @@ Every function draws noise for ``noise_multiplier`` contributions of one row and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.additive import Chunk, noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.extent import noisy_bounds, noisy_radius
@@ -130,7 +131,7 @@ def private_quantile(
     if (low is None) != (high is None):
         raise InputError("pass both low and high, or neither")
     grid: Grid = Floats(digits=6) if low is None or high is None else Linear(low, high, bits)
-    column = np.asarray(values, dtype=np.float64).reshape(-1, 1)
+    column = _numbers(values).reshape(-1, 1)
     table, count, key = _prepared(column, noise_multiplier, size, key)
     targets = Targets((fraction,), size=count if size is None else None)
     (cell,) = search(
@@ -267,18 +268,29 @@ def _prepared(
     """A table of finite numbers, what stands for its number of rows, and a key."""
     Gaussian(noise_multiplier)  # which refuses noise that is none
     if sp.issparse(rows):
+        if rows.dtype.kind not in "fiub":
+            raise of_rows(InputError("rows must hold real numbers"))
         table: Any = sp.csr_array(rows).astype(np.float64)
         table.sum_duplicates()  # entries stored twice would make a row look shorter
     else:
-        table = np.asarray(rows, dtype=np.float64)
+        table = _numbers(rows)
     if table.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {table.ndim}")
     if not np.isfinite(table.data if sp.issparse(table) else table).all():
-        raise InputError("rows contain NaN or infinity")
+        raise of_rows(InputError("rows contain NaN or infinity"))
     count = table.shape[0] if size is None else size
     if count < 1:
         raise InputError("there are no rows; under add_or_remove_one, pass a public size= from 1")
     return table, count, key or Key.fresh()
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Values as float64; NumPy's own refusal would quote one of them."""
+    with suppress(ValueError, TypeError, OverflowError), np.errstate(over="ignore"):
+        given = np.asarray(values)
+        if given.dtype.kind in "fiubO":
+            return given.astype(np.float64)
+    raise of_rows(InputError("rows must hold real numbers, in rows that are equally long"))
 
 
 def _chunks(table: Any) -> Iterator[Chunk]:

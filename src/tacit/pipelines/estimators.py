@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 from tacit.ledger import Ledger
 from tacit.pipelines.base import Privatized
 from tacit.pipelines.models import LAST, regression
@@ -42,10 +43,14 @@ median_change, gap, random_state, ledger, arithmetic, verbose
     task = "classification"
 
     def _count_classes(self, labels: np.ndarray) -> int:
-        try:
+        with suppress(TypeError):
             return max(2, len(np.unique(labels if self.classes is None else self.classes)))
-        except TypeError as error:
-            raise InputError(f"y does not hold labels of one kind: {error}") from None
+        raise of_rows(InputError("y does not hold labels of one kind"))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Part of these rows whose label is predicted, without noise."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.score(X, y, sample_weight)
 
     def _estimator(self, **settings: Any) -> DPLinearClassifier:
         return DPLinearClassifier(classes=self.classes, **settings)
@@ -95,6 +100,11 @@ median_change, gap, random_state, ledger, arithmetic, verbose
 
     def _count_classes(self, labels: np.ndarray) -> int:
         return 0
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions of these rows, without noise."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.score(X, y, sample_weight)
 
     def _estimator(self, **settings: Any) -> DPLinearRegressor:
         return DPLinearRegressor(target_bounds=self.target_bounds, **settings)

@@ -31,6 +31,7 @@ __all__ = [
     "PlainStage",
     "PrivateStage",
     "Stage",
+    "affine",
     "around_gaps",
     "block_rows",
     "densify",
@@ -38,11 +39,16 @@ __all__ = [
     "require_count",
     "require_positive",
     "require_unmoved",
+    "saturated",
+    "usable",
 ]
 
 Kind = Literal["free", "public", "private", "plain"]
 
 SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map
+LARGEST = sys.float_info.max
+#: What public settings and norm bounds may be: their squares, sums and ratios are ordinary floats.
+LEAST, MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -228,7 +234,8 @@ class Stage:
 
     def through(self, rows: Rows) -> Rows:
         """``rows`` seen through this stage, with their new width and bound."""
-        return rows.through(self, d=self.width(rows.d), bound=self.bound(rows.bound, rows.d))
+        bound = usable(self.bound(rows.bound, rows.d))
+        return rows.through(self, d=self.width(rows.d), bound=bound)
 
     def transform(self, rows: Any) -> Any:
         """Map rows of any kind; what is given as `Rows` stays lazy."""
@@ -376,8 +383,11 @@ def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
 def require_positive(stage: Stage, name: str) -> None:
     value = getattr(stage, name)
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 < value <= sys.float_info.max:  # whole numbers may be larger
-        raise InputError(f"{stage.name}({name}={value!r:.80}): {name} must be a positive number")
+    if not number or not LEAST <= value <= MOST:  # beyond, arithmetic on rows would break
+        raise InputError(
+            f"{stage.name}({name}={value!r:.80}): {name} must be a positive number, from "
+            f"{LEAST:g} to {MOST:g}"
+        )
 
 
 def require_count(stage: Stage, name: str) -> int:
@@ -411,6 +421,33 @@ def require_columns(stage: Any, d: int | None = None) -> list[int]:
     if d is not None and given and max(given) >= d:
         raise InputError(f"{stage.name}(columns=...) names column {max(given)}; there are {d}")
     return [int(c) for c in given]
+
+
+def usable(bound: float | None) -> float | None:
+    """A norm bound, or None if it is too large or too small to compute with, as good as none."""
+    return bound if bound is not None and LEAST <= bound <= MOST else None
+
+
+def saturated(cells: np.ndarray) -> np.ndarray:
+    """Cells in place, those beyond the floats being the largest float of their sign.
+
+    Clamping is a projection: it brings no two rows farther apart, and makes none longer.
+    """
+    clamped: np.ndarray = np.clip(cells, -LARGEST, LARGEST, out=cells)
+    return clamped
+
+
+def affine(chunk: Chunk, mean: Any, scale: Any = None) -> np.ndarray:
+    """(x − mean) / scale of every cell, finite for whatever is finite, without a word.
+
+    Examples
+    --------
+    >>> affine(np.array([[3.0, 1e308]]), np.array([1.0, -1e308]), np.array([2.0, 1e-300]))
+    array([[1.00000000e+000, 1.79769313e+308]])
+    """
+    with np.errstate(over="ignore"):
+        moved = saturated(densify(chunk) - mean)  # by itself: a division may bring it back
+        return moved if scale is None else saturated(moved / scale)
 
 
 def block_rows(d: int) -> int:

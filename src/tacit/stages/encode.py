@@ -12,7 +12,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.data.schema import CategoryColumn, Column, NumberColumn, Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, as_table
-from tacit.exceptions import InputError, SchemaError
+from tacit.exceptions import InputError, SchemaError, of_rows
 from tacit.stages.base import Kind, Stage
 
 __all__ = ["Encode"]
@@ -153,9 +153,11 @@ def _list(first: Iterable[str], count: int) -> str:
 
 def _require_numbers(table: Table, name: str) -> None:
     if table.kind(name) != "number":
-        raise SchemaError(
-            f"column {name!r} is a number in the schema and holds text in the table; clean it, or "
-            "describe it as a category"
+        raise of_rows(
+            SchemaError(
+                f"column {name!r} is a number in the schema and holds text in the table; clean it, "
+                "or describe it as a category"
+            )
         )
 
 
@@ -171,7 +173,9 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
         encoded, low, high = 2.0 * (share / span) - 1.0, -1.0, 1.0
     if missing.any():
         if column.missing == "error":
-            raise SchemaError(f"column {name!r} has a missing cell; its schema says missing: error")
+            raise of_rows(
+                SchemaError(f"column {name!r} has a missing cell; its schema says missing: error")
+            )
         if column.missing == "indicator":
             out[:, 1] = missing
         fill = {"low": low, "high": high, "middle": (low + high) / 2, "indicator": 0.0}
@@ -192,8 +196,10 @@ def _fill_categories(table: Table, name: str, column: CategoryColumn, out: np.nd
             codes[rows] = level
             level += 1
         elif policy == "error" and rows.any():
-            raise SchemaError(
-                f"column {name!r} has a cell that is {what}; its schema says {what}: error"
+            raise of_rows(
+                SchemaError(
+                    f"column {name!r} has a cell that is {what}; its schema says {what}: error"
+                )
             )
     (rows,) = np.nonzero(codes >= 0)
     out[rows, codes[rows]] = 1.0

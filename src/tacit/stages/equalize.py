@@ -13,7 +13,14 @@ import scipy.sparse as sp
 from tacit.data.rows import Chunk
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten, squared_norm
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
+from tacit.stages.base import (
+    Context,
+    PrivateStage,
+    block_rows,
+    densify,
+    require_positive,
+    saturated,
+)
 
 __all__ = ["PrivateEqualize"]
 
@@ -85,10 +92,11 @@ class PrivateEqualize(PrivateStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
-        # ‖x²‖ ≤ ‖x‖² ≤ R² for any row, so a larger bound would be noise for nothing.
-        most = bound**2 * min(1.0, self.evenness / math.sqrt(rows.d)) * (1 + 1e-12)
-        # ‖x² − y²‖ ≤ 2R‖x − y‖, and clipping brings no two vectors farther apart.
-        moved = 2 * bound * context.drift.total * (1 + 1e-12) if context.drift else 0.0
+        # In units of R, whose square may be no number to compute with: ‖x²‖ ≤ ‖x‖² ≤ 1 for any
+        # row, so a larger bound would be noise for nothing.
+        most = min(1.0, self.evenness / math.sqrt(rows.d)) * (1 + 1e-12)
+        # ‖x² − y²‖ ≤ 2‖x − y‖, and clipping brings no two vectors farther apart.
+        moved = 2 * context.drift.total / bound * (1 + 1e-12) if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, most)
         total = noisy_sum(
             rows.passes(block_rows(rows.d)).map(partial(_squares, bound=bound)),
@@ -104,11 +112,12 @@ class PrivateEqualize(PrivateStage):
 
     def apply(self, chunk: Chunk) -> Chunk:
         scale = self._require("scale_")
-        if not sp.issparse(chunk):
-            return np.asarray(chunk) / scale
-        found = sp.csr_array(chunk, copy=True)
-        found.data = found.data / scale[found.indices]
-        return found
+        with np.errstate(over="ignore"):
+            if not sp.issparse(chunk):
+                return saturated(np.asarray(chunk) / scale)
+            found = sp.csr_array(chunk, copy=True)
+            found.data = saturated(found.data / scale[found.indices])
+            return found
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef / self._require("scale_"), intercept
@@ -121,7 +130,7 @@ class PrivateEqualize(PrivateStage):
 
 
 def _squares(chunk: Chunk, bound: float) -> np.ndarray:
-    dense = shorten(densify(chunk), bound)
+    dense = shorten(densify(chunk), bound) / bound
     return dense * dense
 
 

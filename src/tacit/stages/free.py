@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.additive import normalize, shorten
+from tacit.mechanisms.additive import normalize, row_norms, shorten
 from tacit.mechanisms.noise import Key
 from tacit.stages.base import (
     Context,
@@ -53,7 +54,7 @@ class ClipNorm(Stage):
         return 1.0  # a projection on a convex set
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
-        return np.asarray(np.sqrt(np.nansum(densify(chunk) ** 2, axis=1)) > self.radius)
+        return np.asarray(row_norms(np.nan_to_num(densify(chunk), nan=0.0)) > self.radius)
 
     def apply(self, chunk: Chunk) -> Chunk:
         return around_gaps(lambda cells: shorten(cells, self.radius), chunk)
@@ -166,6 +167,11 @@ class Bound(Stage):
             raise InputError("Bound: low and high must be finite")
         if not (low < high).all():
             raise InputError("Bound: every low must be below its high")
+        if not (high / 2 - low / 2 >= sys.float_info.min).all():
+            raise InputError(
+                "Bound: a low and its high are too close to divide by what is between them, less "
+                f"than {2 * sys.float_info.min:.3g}; take a larger unit, or wider bounds"
+            )
 
     def _limits(self) -> tuple[np.ndarray, np.ndarray]:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.data.memory import require_room
 from tacit.data.rows import Chunk, Rows, as_rows
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.mechanisms.additive import shorten
 from tacit.mechanisms.passes import Passes
 from tacit.privacy import drift as rules
@@ -34,6 +34,7 @@ from tacit.stages.plain import require_share
 __all__ = ["FillGaps", "PlainImpute"]
 
 STRATEGIES = ("shrunk-mean", "mean", "trimmed-mean", "median", "ridge", "regression")
+SINGULAR = 1e-12  # of the squared norm of rows: with less added, a system may have no solution
 #: What each strategy must be told, because it holds only where a test says so.
 NEEDS = {
     "mean": ("rows_with_gaps",),
@@ -74,10 +75,12 @@ class FillGaps(Stage):
         dense = densify(chunk)
         gaps = np.isnan(dense)
         if self.value is None and gaps.any():
-            raise InputError(
-                "rows to predict have missing cells. What filled them in training was read from "
-                "private rows and is not released: fill them yourself, or fit with "
-                "PlainImpute(at_prediction=value), a public constant"
+            raise of_rows(
+                InputError(
+                    "rows to predict have missing cells. What filled them in training was read "
+                    "from private rows and is not released: fill them yourself, or fit with "
+                    "PlainImpute(at_prediction=value), a public constant"
+                )
             )
         return np.where(gaps, self.value or 0.0, dense)
 
@@ -200,6 +203,11 @@ class PlainImpute(PlainStage):
         if self.strategy == "shrunk-mean":
             return rules.impute_shrunk_mean(incoming, n, strength, gaps)
         if self.strategy == "ridge":
+            if strength < SINGULAR * incoming.bound**2:
+                raise InputError(
+                    f"PlainImpute(strength={strength:g}): rows of norm {incoming.bound:g} drown so "
+                    "small a penalty in rounding; pass a larger one, or a smaller ClipNorm(radius)"
+                )
             return rules.impute_ridge(incoming, n, strength, gaps)
         if self.strategy == "regression":
             return rules.impute_regression(incoming, n, float(self.floor or 0), gaps)

@@ -19,7 +19,15 @@ from tacit.mechanisms.additive import shorten
 from tacit.privacy import drift as rules
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PlainStage, Stage, densify, require_count, require_positive
+from tacit.stages.base import (
+    Context,
+    PlainStage,
+    Stage,
+    affine,
+    densify,
+    require_count,
+    require_positive,
+)
 from tacit.stages.scale import PrivateScale, exact_moments
 
 __all__ = ["PlainPCA", "PlainScale", "SoftPCA"]
@@ -40,25 +48,27 @@ def _spectrum(rows: Rows, *, centered: bool) -> tuple[np.ndarray, np.ndarray, np
     Uncentred it is (1/n)Σxxᵀ with mean zero; centred it is the covariance, over n − 1.
     LAPACK's symmetric solver is exact for a matrix within a few d·2^-53 of the given one.
     """
-    mean = np.zeros(rows.d)
+    assert rows.bound is not None
+    radius, mean = rows.bound, np.zeros(rows.d)
     if centered:
-        mean = rows.merged(_sum, mean) / rows.n
+        mean = rows.merged(partial(_sum, radius=radius), mean) / rows.n
     weight = max(rows.n - centered, 1)
     if rows.n < rows.d and not rows.spread:  # wide: the rows themselves are the smaller matrix
-        held = densify(rows.collect()) - mean
+        held = shorten(densify(rows.collect()), radius) - mean
         _, singular, basis = np.linalg.svd(held, full_matrices=False)
         return mean, singular**2 / weight, basis.T
-    moment = rows.merged(partial(_moment, mean=mean), np.zeros((rows.d, rows.d)))
+    moment = rows.merged(partial(_moment, radius=radius, mean=mean), np.zeros((rows.d, rows.d)))
     values, vectors = np.linalg.eigh(moment / weight)
     return mean, np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 
-def _sum(span: slice, chunk: Chunk) -> np.ndarray:
-    return densify(chunk).sum(axis=0)
+def _sum(span: slice, chunk: Chunk, radius: float) -> np.ndarray:
+    total: np.ndarray = shorten(densify(chunk), radius).sum(axis=0)
+    return total
 
 
-def _moment(span: slice, chunk: Chunk, mean: np.ndarray) -> np.ndarray:
-    dense = densify(chunk) - mean
+def _moment(span: slice, chunk: Chunk, radius: float, mean: np.ndarray) -> np.ndarray:
+    dense: np.ndarray = shorten(densify(chunk), radius) - mean
     return dense.T @ dense
 
 
@@ -105,7 +115,8 @@ class SoftPCA(PlainStage):
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         basis = self._require("_basis")
-        return shorten((densify(chunk) @ basis * self._gains) @ basis.T, self._radius)
+        dense = shorten(densify(chunk), self._radius)
+        return shorten((dense @ basis * self._gains) @ basis.T, self._radius)
 
     def note(self) -> str:
         return (
@@ -202,7 +213,8 @@ class PlainPCA(PlainStage):
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         basis = self._require("_basis")
-        inside = ((densify(chunk) - self._mean) @ basis) @ basis.T + self._mean
+        dense = shorten(densify(chunk), self._radius)
+        inside = ((dense - self._mean) @ basis) @ basis.T + self._mean
         return shorten(inside, self._radius)
 
     def note(self) -> str:
@@ -322,7 +334,7 @@ class PlainScale(PlainStage):
         return self
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        scaled = (densify(chunk) - self._require("_mean")) / self._scale
+        scaled = affine(chunk, self._require("_mean"), self._scale)
         return scaled if self._clip is None else shorten(scaled, self._clip)
 
     def release(self, rows: Rows, context: Context) -> Stage:

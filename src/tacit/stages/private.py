@@ -14,7 +14,7 @@ from tacit.mechanisms.additive import lattice_drift, noisy_sum, squared_norm
 from tacit.mechanisms.mean import instance_optimal_mean, locating_draws
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_unmoved
+from tacit.stages.base import Context, PrivateStage, affine, block_rows, require_unmoved
 
 __all__ = ["PrivateCenter"]
 
@@ -133,7 +133,7 @@ class PrivateCenter(PrivateStage):
         return mean * max(0.0, 1.0 - variance / max(squared_norm(mean), 1e-300))
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        return densify(chunk) - self._require("mean_")
+        return affine(chunk, self._require("mean_"))
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef, intercept - coef @ self._require("mean_")

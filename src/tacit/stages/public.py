@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.stages.base import Context, Stage, densify, require_positive
+from tacit.stages.base import Context, Stage, affine, densify, require_positive, saturated
 from tacit.stages.components import Spectrum, rank
 from tacit.stages.free import RandomProjection
 from tacit.stages.linear import Projection, Subspace
@@ -219,9 +219,12 @@ class PublicPrecondition(PublicStage):
 
     def apply(self, chunk: Chunk) -> Chunk:
         inverse = 1.0 / self._require("scale_")
-        if sp.issparse(chunk):
-            return sp.csr_array(chunk.multiply(inverse))
-        return np.asarray(chunk) * inverse
+        with np.errstate(over="ignore"):
+            if not sp.issparse(chunk):
+                return saturated(np.asarray(chunk) * inverse)
+            scaled = sp.csr_array(chunk.multiply(inverse))
+            scaled.data = saturated(scaled.data)
+            return scaled
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef / self._require("scale_"), intercept
@@ -262,7 +265,7 @@ class PublicCenter(PublicStage):
         return 1.0
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        return densify(chunk) - self._require("mean_")
+        return affine(chunk, self._require("mean_"))
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return coef, intercept - coef @ self._require("mean_")
@@ -297,10 +300,11 @@ class PublicScale(PublicStage):
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None or not hasattr(self, "scale_"):
             return None
-        return float((radius + np.linalg.norm(self.mean_)) / self.scale_.min() * (1 + 1e-9))
+        length = float(np.linalg.norm(self.mean_))
+        return (radius + length) / float(self.scale_.min()) * (1 + 1e-9)
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        return (densify(chunk) - self._require("mean_")) / self.scale_
+        return affine(chunk, self._require("mean_"), self.scale_)
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scaled = coef / self._require("scale_")

@@ -16,11 +16,11 @@ import numpy as np
 from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
-from tacit.stages.base import Context, Kind, Stage, densify
+from tacit.stages.base import MOST, Context, Kind, Stage, densify
 
 __all__ = ["Look", "PublicStage", "fingerprint_of"]
 
-MOST = 0.5  # part of the public rows that may lie beyond a bound without a word
+PART = 0.5  # of the public rows that may lie beyond a bound without a word
 TINY = 0.01  # of the bound: rows shorter than that drown in noise made for the bound
 
 
@@ -99,7 +99,8 @@ class Look:
                 chunk = stage.apply(chunk)
             dense = densify(chunk)
             first = dense[0].copy() if first is None else first
-            square += float((dense**2).sum())
+            with np.errstate(over="ignore"):
+                square += float((dense**2).sum())
             varied = varied or bool((dense != first).any())
         rows = given
         for stage in before:
@@ -109,6 +110,11 @@ class Look:
 
     def require_variety(self, stage: Stage) -> None:
         """Refuse rows from which nothing can be learned."""
+        if not self.length <= MOST:
+            raise InputError(
+                f"{stage.name}: the public rows have norms beyond {MOST:g} when they reach it, "
+                "too large to compute with; put ClipNorm(radius) or Normalize() in front"
+            )
         if not self.length > 0:
             raise InputError(f"{stage.name}: the public rows are all zero")
         if not self.varied:
@@ -124,7 +130,7 @@ class Look:
             f"{part:.0%} of the public rows lie beyond what {stage.name} was told to expect, and "
             "are cut there: they are unlike the private rows, or that is too narrow for both"
             for stage, part in self.beyond
-            if part > MOST
+            if part > PART
         ]
         if self.rows.bound is not None and self.length < TINY * self.rows.bound:
             said.append(

@@ -13,7 +13,7 @@ from tacit.mechanisms.additive import lattice_drift, squared_norm
 from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
 from tacit.mechanisms.passes import Passes
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PrivateStage, block_rows, densify, require_positive
+from tacit.stages.base import Context, PrivateStage, affine, block_rows, require_positive
 
 __all__ = ["PrivateScale", "exact_moments", "released_moments"]
 
@@ -108,7 +108,7 @@ class PrivateScale(PrivateStage):
         return self
 
     def apply(self, chunk: Chunk) -> np.ndarray:
-        return (densify(chunk) - self._require("mean_")) / self.scale_
+        return affine(chunk, self._require("mean_"), self.scale_)
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scaled = coef / self._require("scale_")

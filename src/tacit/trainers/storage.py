@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.data.rows import Rows
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.checksum import Residues, segment_sums
 from tacit.progress import Progress
 from tacit.trainers.kernels import FEW_COLUMNS, suited
@@ -394,7 +394,7 @@ def checked_targets(targets: np.ndarray, n: int, arithmetic: str) -> np.ndarray:
             raise InputError("targets of one dimension must be class indices from 0")
         return targets.astype(np.intp)
     if not np.isfinite(targets).all():
-        raise InputError("targets contain NaN or infinity")
+        raise of_rows(InputError("targets contain NaN or infinity"))
     clamped = np.clip(targets.astype(np.float64), -LIMIT, LIMIT)
     return np.ascontiguousarray(clamped, dtype=FLOAT.get(arithmetic, np.float64))
 
