@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ from tacit.privacy.repeated import Profile, Unfolded, unfold
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "loss_distribution",
+    "loss_of_step",
     "selection_mu",
     "total_mu",
     "unfolded",
@@ -337,6 +340,14 @@ _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]
     Gamma: _gamma_loss,
     Iterated: _iterated_loss,
 }
+
+
+def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...]:
+    """The loss of one step, for either order of the neighbours; one, if both are the same."""
+    _drifts([event], neighbors)
+    loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
+    one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
+    return (one,) if one is two else (one, two)
 
 
 def _step_on_drifted_rows(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
