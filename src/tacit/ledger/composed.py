@@ -32,7 +32,7 @@ __all__ = ["LARGEST_KEPT", "Branch", "Composed", "composed_event", "grid_for"]
 
 FORMAT = "tacit-composed/1"  # of the bytes, and of the arithmetic that made them
 LARGEST_KEPT = 1 << 23  # bytes
-POINTS_TO_LIMIT = 2**13  # of the grid, from a loss of zero to the account's ε
+POINTS_TO_LIMIT = 2**12  # of the grid, from a loss of zero to the account's ε
 UP = 1 + 1e-12
 
 Losses = tuple[LossPmf, ...]
@@ -216,27 +216,27 @@ def _least(delta_at: Callable[[float], float], delta: float, low: float, high: f
 
 
 @lru_cache(maxsize=64)
-def composed_event(event: Event, neighbors: str, grid: float) -> Composed:
-    """One event that is not Gaussian, by itself."""
+def composed_event(event: Event, neighbors: str, grid: float, fine: bool = False) -> Composed:
+    """One event that is not Gaussian, by itself; ``fine`` is closer, and takes longer."""
     if not isinstance(event, Repeated):
         failure = event.failure if isinstance(event, PoissonGaussian) else 0.0
-        losses = event_losses(event, neighbors, grid)
+        losses = event_losses(event, neighbors, grid, fine)
         return Composed(neighbors, grid, failure=failure, branches=(Branch(0.0, losses),))
     found = unfolded([replace(event, count=1)], neighbors, max(grid, 1e-4))
     if not found.shift < math.inf:
         raise OverflowError("a search that costs more than any account allows")
-    branches = tuple(_branch(plain, neighbors, grid) for plain in found.events)
+    branches = tuple(_branch(plain, neighbors, grid, fine) for plain in found.events)
     log_weight = math.log(found.weight) * UP
     one = Composed(neighbors, grid, log_weight, found.shift, branches=branches)
     # Not the same trial so many times: two searches may have drawn different settings.
     return power(one, event.count, Composed.beside)
 
 
-def _branch(events: Sequence[Event], neighbors: str, grid: float) -> Branch:
+def _branch(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> Branch:
     gaussian = [event for event in events if event.gaussian]
     square = total_mu(gaussian, neighbors) ** 2 * (1 + 4e-16) if gaussian else 0.0
     whole = Branch(square)
     for event in events:
         if not event.gaussian:
-            whole = whole.beside(Branch(0.0, event_losses(event, neighbors, grid)))
+            whole = whole.beside(Branch(0.0, event_losses(event, neighbors, grid, fine)))
     return whole

@@ -74,6 +74,7 @@ __all__ = ["Limits", "Spending", "Tally", "checked"]
 MOST_EVENTS = 1000  # of one plan
 MOST_KINDS = 10_000  # of sampled steps in an account: to compose them anew takes minutes
 FARTHEST = 1e4  # loss of a step, in multiples of which a grid is laid
+NEAR = 1.02  # times the limit: what a closer look may bring down
 DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
 
 
@@ -162,6 +163,8 @@ class Tally:
         self._others_in_order: list[Event] = []  # all that is not Gaussian
         self._composed: Composed | None = None  # the first so many of them
         self._so_many = 0
+        # What was composed last, and to what: to be done again, closer, where little is missing.
+        self._last: tuple[Composed, tuple[Event, ...]] | None = None
 
     def copy(self) -> Tally:
         other = copy.copy(self)
@@ -249,6 +252,11 @@ class Tally:
         """How many events are not Gaussian."""
         return len(self._others_in_order)
 
+    @property
+    def composed_events(self) -> int:
+        """How many of these were composed already."""
+        return self._so_many
+
     def behind(self, limits: Limits) -> bool:
         """Whether there are events that were not composed yet: it may take long."""
         return self._so_many < self.others or not self._usable(limits)
@@ -263,6 +271,12 @@ class Tally:
         """Use what the first so many events that are not Gaussian were composed to."""
         if self._so_many < so_many <= self.others:
             self._composed, self._so_many = composed, so_many
+
+    def starting_from(self, composed: Composed, so_many: int) -> Tally:
+        """The same, with what its first events were composed to elsewhere."""
+        other = self.copy()
+        other._composed, other._so_many = composed, so_many
+        return other
 
     def composed(self, limits: Limits) -> Composed:
         """All events that are not Gaussian, composed: those that are new to what is kept.
@@ -286,13 +300,16 @@ class Tally:
         events = fresh.events(neighbors, gaussian=False)
         if _hopeless(events, neighbors, limits.epsilon):
             raise OverflowError("hardly any noise")
-        try:
-            made = (composed_event(event, neighbors, grid) for event in events)
-            self._composed = reduce(Composed.beside, made, whole)
-        except MemoryError:
-            raise OverflowError("a grid that does not fit") from None
-        self._so_many = self.others
+        self._composed = _fold(whole, events)
+        self._so_many, self._last = self.others, (whole, events)
         return self._composed
+
+    def _closer(self) -> bool:
+        """Compose what was composed last once more, closer; whether there was anything."""
+        if self._last is None:
+            return False
+        self._composed, self._last = _fold(*self._last, fine=True), None
+        return True
 
     # --- what everything costs -----------------------------------------------------------------
 
@@ -320,11 +337,14 @@ class Tally:
             return math.inf
         if not self.others:
             return gaussian_epsilon(mu, left)
+        square, first = mu**2 * (1 + 4e-16), limits.epsilon
         try:
-            composed = self.composed(limits)
+            found = self.composed(limits).epsilon(left, square, first)
+            if first < found < NEAR * first and self._closer():
+                found = min(found, self.composed(limits).epsilon(left, square, first))
         except OverflowError:
             return math.inf
-        return composed.epsilon(left, mu**2 * (1 + 4e-16), first=limits.epsilon)
+        return found
 
     def room(self, limits: Limits, delta: float, spending: Spending | None = None) -> float:
         """About the largest ε at ``delta`` that one more plan may have, rounded down.
@@ -391,6 +411,14 @@ class Tally:
             return 0.0
         scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(offered)))
         return math.floor(offered * scale) / scale
+
+
+def _fold(whole: Composed, events: Iterable[Event], fine: bool = False) -> Composed:
+    try:
+        made = (composed_event(event, whole.neighbors, whole.grid, fine) for event in events)
+        return reduce(Composed.beside, made, whole)
+    except MemoryError:
+        raise OverflowError("a grid that does not fit") from None
 
 
 def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:

@@ -292,12 +292,18 @@ def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> Privac
     from dp_accounting.pld import privacy_loss_distribution
 
     if neighbors == "replace_one":
-        return _step_on_drifted_rows(event, grid).self_compose(event.count)
-    return privacy_loss_distribution.from_gaussian_mechanism(
+        return _often(_step_on_drifted_rows(event, grid), event.count)
+    step = privacy_loss_distribution.from_gaussian_mechanism(
         event.noise_multiplier,
         value_discretization_interval=grid,
         sampling_prob=event.sampling_probability,
-    ).self_compose(event.count)
+    )
+    return _often(step, event.count)
+
+
+def _often(step: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """So many steps; one stays as it is, without an error of its own."""
+    return step.self_compose(count) if count > 1 else step
 
 
 def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistribution:
@@ -309,7 +315,7 @@ def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistrib
 
     two = common.DifferentialPrivacyParameters(renyi.pure_step(event, neighbors))
     made = privacy_loss_distribution.from_privacy_parameters(two, grid)
-    return made.self_compose(event.count) if event.count > 1 else made
+    return _often(made, event.count)
 
 
 _STOPS = 80  # numbers of steps that are told apart
@@ -331,7 +337,7 @@ def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossD
     shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
     drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
     step = PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift)
-    return _step_on_drifted_rows(step, grid).self_compose(event.count)
+    return _often(_step_on_drifted_rows(step, grid), event.count)
 
 
 _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
