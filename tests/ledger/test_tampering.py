@@ -307,7 +307,7 @@ def test_a_file_begun_anew_is_refused_by_a_process_that_has_seen_the_old_one(pat
     ledger = Ledger(path).create("a", epsilon=1.0, delta=1e-5)
     spend(ledger, 20.0)
     path.unlink()
-    with pytest.raises(LedgerError, match="begun anew.*another address"):
+    with pytest.raises(LedgerError, match=r"begun anew.*another address"):
         Ledger(path).create("a", epsilon=1.0, delta=1e-5)
     # At another address it is another ledger.
     other = Ledger(path.with_name("second.db")).create("a", epsilon=1.0, delta=1e-5)
