@@ -50,9 +50,9 @@ def fill(ledger: Ledger, plans: int, plan: Callable[[int], Spending]) -> None:
     _SEEN.clear()
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def seconds(work: Callable[..., Any], *arguments: Any) -> float:
     start = time.process_time()
-    work()
+    work(*arguments)
     return time.process_time() - start
 
 
@@ -70,7 +70,7 @@ def child(path: str, what: str) -> None:
     found = []
     for k in range(2):
         if what == "reserve":
-            found.append(seconds(lambda: reserve(ledger, 30.0 + k + os.getpid() % 97 / 100)))
+            found.append(seconds(reserve, ledger, 30.0 + k))
         else:
             found.append(seconds(ledger.remaining))
     Path(f"{path}.other").unlink()
@@ -103,7 +103,7 @@ def main() -> None:
             ledger = Ledger(path).create("census", epsilon=2.0, delta=1e-6)
             fill(ledger, plans, plan)
             r: dict[str, Any] = {"plans": name, "number": plans}
-            r["first"] = seconds(lambda: reserve(ledger, 25.0))
+            r["first"] = seconds(reserve, ledger, 25.0)
             for what in ("reserve", "remaining"):
                 r[what], r[f"{what} again"] = measured(path, what)
             r["megabytes"] = os.path.getsize(path) / 1e6

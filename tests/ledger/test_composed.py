@@ -8,9 +8,9 @@ import multiprocessing
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.ledger import racing
 
 from tacit import Ledger
 from tacit.exceptions import BudgetError
@@ -472,23 +472,12 @@ def test_more_kinds_than_are_composed_are_refused(monkeypatch):
     assert total.epsilon(Limits(2.0, 1e-5, SPECIAL)) == math.inf
 
 
-def _race(url, seed, results):
-    chance = np.random.default_rng(seed)
-    ledger = Ledger(url, "a", timeout=60)
-    for _ in range(4):
-        event = PoissonGaussian(float(chance.uniform(8.0, 30.0)), 20, 0.1)
-        try:
-            results.put(("held", ledger.reserve([("x", event)], neighbors=SPECIAL).id))
-        except BudgetError:
-            results.put(("refused", ""))
-
-
 @pytest.mark.slow
 def test_processes_that_reserve_sampled_plans_at_once(url):
     ledger = Ledger(url).create("a", epsilon=0.2, delta=1e-6)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    workers = [context.Process(target=_race, args=(url, k, results)) for k in range(2)]
+    workers = [context.Process(target=racing.race, args=(url, k, results)) for k in range(2)]
     for worker in workers:
         worker.start()
     answers = [results.get(timeout=120) for _ in range(8)]
@@ -506,13 +495,47 @@ def test_processes_that_reserve_sampled_plans_at_once(url):
     assert kept[0] == charges[-1].number
 
 
-def test_a_database_that_lets_nothing_be_kept_loses_speed_only(full, built, monkeypatch):
-    def refused(self, *_):
-        raise sa.exc.ProgrammingError("INSERT", {}, Exception("permission denied"))
+def test_a_role_without_rights_to_what_is_kept_loses_speed_only(server, built, edit):
+    owner = Ledger(server.place()).create("a", epsilon=2.0, delta=1e-6)
+    owner.reserve(kind(0), neighbors=SPECIAL)
+    schema = owner._address.place.rsplit("search_path%3D", 1)[1]
+    role = f"analyst_{schema}"
+    edit(
+        owner,
+        f"CREATE ROLE {role} LOGIN PASSWORD 'secret'",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE ON tacit_ledger, tacit_entries TO {role}",
+    )
+    place = owner._address.place.split("@", 1)[1]
+    analyst = Ledger(f"postgresql://{role}:secret@{place}", "a")
+    for dropped in (False, True):
+        if dropped:  # and no right to make it
+            edit(owner, "DROP TABLE tacit_composed")
+        forget()
+        held = analyst.reserve(kind(1 + dropped), neighbors=SPECIAL)
+        forget()
+        assert analyst.remaining().spent == pytest.approx(held.together, rel=1e-3)
+        assert analyst.check() == []
 
-    monkeypatch.setattr(sa.sql.selectable.TableClause, "delete", refused)
-    held = full.reserve(kind(8), neighbors=SPECIAL)
-    monkeypatch.undo()
-    forget()
-    assert full.remaining().spent == pytest.approx(held.together, rel=1e-3)
-    assert full.check() == []
+
+def test_a_ledger_is_not_read_for_the_first_time_under_the_lock(url, monkeypatch, spend):
+    ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-6)
+    fill(ledger, 20)
+    read, usual = [], store.Journal.rows
+
+    def rows(self, *arguments, **options):
+        found = usual(self, *arguments, **options)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(store.Journal, "rows", rows)
+    for use in (
+        lambda: spend(ledger, 50.0),
+        lambda: ledger.amend(epsilon=3.0, reason="more"),
+        lambda: ledger.create("b", epsilon=2.0, delta=1e-6),
+    ):
+        forget()
+        read.clear()
+        use()
+        assert read[0] >= 20
+        assert sum(read[1:]) == 0

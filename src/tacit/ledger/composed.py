@@ -189,8 +189,8 @@ def _read(head: Any, rest: bytes) -> Composed:
         branches.append(Branch(_number(square), tuple(losses)))
     if at != len(masses) or not 0 < len(branches) <= MOST_COMBINATIONS:
         raise ValueError
-    numbers = (_number(head[name]) for name in ("grid", "log_weight", "shift", "failure"))
-    return Composed(str(head["neighbors"]), *numbers, tuple(branches))
+    numbers = {name: _number(head[name]) for name in ("grid", "log_weight", "shift", "failure")}
+    return Composed(str(head["neighbors"]), **numbers, branches=tuple(branches))
 
 
 def _number(value: Any) -> float:

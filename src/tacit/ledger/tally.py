@@ -38,7 +38,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.exceptions import InputError
 from tacit.ledger.composed import Composed, composed_event, grid_for
@@ -144,6 +144,25 @@ def checked(events: int, draws: Any, failure: Any) -> tuple[int, float]:
     return draws, float(failure)
 
 
+class _Kept(NamedTuple):
+    """What the first so many events that are not Gaussian were composed to.
+
+    ``last`` has those that were composed last, and to what: to be done again, closer, where little
+    is missing.
+    """
+
+    composed: Composed | None = None
+    events: int = 0
+    last: tuple[Composed, tuple[Event, ...]] | None = None
+
+    def usable(self, limits: Limits) -> bool:
+        """Whether it is for these neighbours, on a grid that is fine enough."""
+        if self.composed is None:
+            return True
+        same = self.composed.neighbors == limits.neighbors
+        return same and self.composed.grid <= grid_for(limits.epsilon)
+
+
 class Tally:
     """All that was spent in an account. It only grows.
 
@@ -161,10 +180,7 @@ class Tally:
         self._draws = 0
         self._plans = 0  # with losses that are composed on a grid
         self._others_in_order: list[Event] = []  # all that is not Gaussian
-        self._composed: Composed | None = None  # the first so many of them
-        self._so_many = 0
-        # What was composed last, and to what: to be done again, closer, where little is missing.
-        self._last: tuple[Composed, tuple[Event, ...]] | None = None
+        self._kept = _Kept()  # replaced as a whole: threads may share a tally
 
     def copy(self) -> Tally:
         other = copy.copy(self)
@@ -255,27 +271,21 @@ class Tally:
     @property
     def composed_events(self) -> int:
         """How many of these were composed already."""
-        return self._so_many
+        return self._kept.events
 
     def behind(self, limits: Limits) -> bool:
         """Whether there are events that were not composed yet: it may take long."""
-        return self._so_many < self.others or not self._usable(limits)
+        return self._kept.events < self.others or not self._kept.usable(limits)
 
-    def _usable(self, limits: Limits) -> bool:
-        kept = self._composed
-        if kept is None:
-            return not self.others
-        return kept.neighbors == limits.neighbors and kept.grid <= grid_for(limits.epsilon)
-
-    def adopt(self, composed: Composed, so_many: int) -> None:
+    def adopt(self, composed: Composed, events: int) -> None:
         """Use what the first so many events that are not Gaussian were composed to."""
-        if self._so_many < so_many <= self.others:
-            self._composed, self._so_many = composed, so_many
+        if self._kept.events < events <= self.others:
+            self._kept = _Kept(composed, events)
 
-    def starting_from(self, composed: Composed, so_many: int) -> Tally:
+    def starting_from(self, composed: Composed, events: int) -> Tally:
         """The same, with what its first events were composed to elsewhere."""
         other = self.copy()
-        other._composed, other._so_many = composed, so_many
+        other._kept = _Kept(composed, events)
         return other
 
     def composed(self, limits: Limits) -> Composed:
@@ -286,29 +296,29 @@ class Tally:
         OverflowError
             If they cost so much more than the limits allow that no grid holds them.
         """
-        if not self.behind(limits):
-            return self._composed or Composed(limits.neighbors, grid_for(limits.epsilon))
+        kept, everything = self._kept, self._others_in_order
+        whole, fresh = Composed(limits.neighbors, grid_for(limits.epsilon)), self
+        if kept.usable(limits):
+            whole = kept.composed or whole
+            if kept.events == len(everything):
+                return whole
+            fresh = Tally()
+            fresh.add(everything[kept.events :], 0, 0.0)
         if len(self._sampled) + len(self._others) > MOST_KINDS:
             raise OverflowError("too many kinds of events")
-        neighbors, grid = limits.neighbors, grid_for(limits.epsilon)
-        if self._usable(limits) and self._composed is not None:
-            whole, grid = self._composed, self._composed.grid
-            fresh = Tally()
-            fresh.add(self._others_in_order[self._so_many :], 0, 0.0)
-        else:
-            whole, fresh = Composed(neighbors, grid), self
-        events = fresh.events(neighbors, gaussian=False)
-        if _hopeless(events, neighbors, limits.epsilon):
+        events = fresh.events(limits.neighbors, gaussian=False)
+        if _hopeless(events, limits.neighbors, limits.epsilon):
             raise OverflowError("hardly any noise")
-        self._composed = _fold(whole, events)
-        self._so_many, self._last = self.others, (whole, events)
-        return self._composed
+        found = _fold(whole, events)
+        self._kept = _Kept(found, len(everything), (whole, events))
+        return found
 
     def _closer(self) -> bool:
         """Compose what was composed last once more, closer; whether there was anything."""
-        if self._last is None:
+        _, events, last = self._kept
+        if last is None:
             return False
-        self._composed, self._last = _fold(*self._last, fine=True), None
+        self._kept = _Kept(_fold(*last, fine=True), events)
         return True
 
     # --- what everything costs -----------------------------------------------------------------
