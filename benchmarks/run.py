@@ -171,8 +171,8 @@ def ledger() -> list[str]:
     return [
         "Milliseconds of processor time for one more sampled plan (`reserve`) and for what is left",
         "(`remaining`), beside so many plans in the ledger: all of different kinds. In a new",
-        "process, and again in the same; first, where nothing was kept and all is composed. At most",
-        f"{most} with 1,000 kinds.",
+        "process, and again in the same; first, where nothing was kept and all is composed.",
+        f"At most {most} with 1,000 kinds.",
         "",
         *table(("plans", "number", *names), *rows),
     ]

@@ -77,7 +77,8 @@ class LossPmf:
         first = int(low.min())
         index = (low - first).astype(np.int64)
         size = int(index.max()) + 2
-        made: Array = np.bincount(index, mass * (1 - share), size)
+        made = np.zeros(size)
+        made += np.bincount(index, mass * (1 - share), size)
         made += np.bincount(index + 1, mass * share, size)
         made *= 1 + 4 * UNIT
         return LossPmf(grid, first, made, infinity)
