@@ -454,6 +454,18 @@ def test_a_ledger_from_before_anything_was_kept(url, edit, built):
     assert ledger.check() == []
 
 
+def test_what_is_kept_may_be_longer_than_any_entry(url):
+    ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-6)
+    content = bytes(range(256)) * (1 << 14)  # four megabytes
+
+    def work(journal):
+        journal.keep("a", 1, content)
+        return journal.kept("a")
+
+    assert ledger._store().write(work) == (1, content)
+    assert ledger._store().read(lambda journal: journal.kept("a")) == (1, content)
+
+
 def test_other_limits_keep_or_compose_anew_what_is_spent(full):
     before = full.remaining().spent
     for limit in (8.0, 0.5, 2.0):

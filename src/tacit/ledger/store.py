@@ -62,6 +62,7 @@ _KEPT = sa.Table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 _ROWS = sa.select(*(_ENTRIES.c[name] for name in Row._fields))
+LONGEST_CELL = 4 * LONGEST  # bytes that are read of a file's cell, but for what is kept composed
 _ADVISORY = 0x7461636974  # "tacit": whoever makes the tables holds this lock of PostgreSQL
 
 
@@ -130,7 +131,7 @@ class Journal:
         try:
             if not sa.inspect(self._connection).has_table(_KEPT.name):
                 return None
-            with self._connection.begin_nested():
+            with _long_cells(self._connection), self._connection.begin_nested():
                 found = self._connection.execute(asked).first()
         except sa.exc.ProgrammingError:  # no right to read it
             return None
@@ -143,7 +144,7 @@ class Journal:
         if len(content) > LARGEST_KEPT:
             return
         try:
-            with self._connection.begin_nested():
+            with _long_cells(self._connection), self._connection.begin_nested():
                 _KEPT.create(self._connection, checkfirst=True)
                 self._connection.execute(_KEPT.delete().where(_KEPT.c.dataset == dataset))
                 made = {"dataset": dataset, "number": number, "content": content}
@@ -151,6 +152,20 @@ class Journal:
         except sa.exc.ProgrammingError:
             # No right to make or to write the table: whoever reads composes for themselves.
             return
+
+
+@contextmanager
+def _long_cells(connection: sa.Connection) -> Iterator[None]:
+    """Let SQLite read and write what is kept composed, which is longer than any entry."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LARGEST_KEPT)
+    try:
+        yield
+    finally:
+        driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
 
 
 def _row(number: Any, *texts: Any) -> Row:
@@ -249,7 +264,7 @@ class Store:
                 made.execute("PRAGMA synchronous = EXTRA")
                 made.execute("PRAGMA trusted_schema = OFF")
                 made.execute("PRAGMA cell_size_check = ON")
-                made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LARGEST_KEPT)
+                made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
             except BaseException:
                 made.close()
                 raise
