@@ -160,6 +160,24 @@ def calibration() -> list[str]:
     ]
 
 
+def ledger() -> list[str]:
+    found = run("bench_ledger.py")
+    names = ("first", "reserve", "reserve again", "remaining", "remaining again")
+    rows = [
+        (r["plans"], f"{r['number']:,}", *(f"{r[name] * 1e3:.0f}" for name in names))
+        for r in found["results"]
+    ]
+    most = ", ".join(f"{s * 1e3:.0f} for {name}" for name, s in found["limits"].items())
+    return [
+        "Milliseconds of processor time for one more sampled plan (`reserve`) and for what is left",
+        "(`remaining`), beside so many plans in the ledger: all of different kinds. In a new",
+        "process, and again in the same; first, where nothing was kept and all is composed.",
+        f"At most {most} with 1,000 kinds.",
+        "",
+        *table(("plans", "number", *names), *rows),
+    ]
+
+
 def strict() -> list[str]:
     rows = []
     for features, outputs in ((784, 10), (784, 1), (88, 1)):
@@ -620,6 +638,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "rivals": ("Time beside others", rivals),
     "growth": ("Time as data grow", growth),
     "calibration": ("Time of calibration", calibration),
+    "ledger": ("Time of a ledger", ledger),
     "strict": ("Strict arithmetic", strict),
     "noise": ("Time of noise", noise),
     "accuracy": ("Accuracy", accuracy),

@@ -117,6 +117,7 @@ def test_checking(here):
     known = ["--head", head, "--certificate", "model", "--certificate", "model/certificate.json"]
     run("ledger", "check", "ledger.db", *known)
     (here / "ledger.db").unlink()
+    _SEEN.clear()  # each command is a process of its own
     run(*create())
     said = run("ledger", "check", "ledger.db", *known, code=1).stdout
     assert said.count("problem: no entry has the hash") == 3

@@ -194,10 +194,135 @@ def test_an_older_copy_put_in_place_of_the_file(path, spend):
     shutil.copy(path.with_suffix(".old"), path)
     with pytest.raises(LedgerError, match="older copy"):
         spend(ledger, 20.0)
-    # A file that is begun anew is another ledger, and is used as one.
+
+
+# --- a ledger that is not the one that this process has seen ------------------------------------
+
+
+def write_over(ledger, other, edit):
+    """Put another ledger in the place of this one, hashes and all."""
+    rows, head = other._store().read(lambda journal: (journal.rows(), journal.head))
+    edit(ledger, "DELETE FROM tacit_entries")
+    insert = "INSERT INTO tacit_entries (number, dataset, id, body, hash) VALUES "
+    for row in rows:
+        edit(ledger, insert + "(:number, :dataset, :id, :body, :hash)", **row._asdict())
+    edit(ledger, "UPDATE tacit_ledger SET count = :n, head = :h", n=len(rows), h=head)
+
+
+def all_uses(ledger, held, spend):
+    """Everything that can be asked of a ledger."""
+    return {
+        "reserve": lambda: spend(ledger),
+        "commit": held.commit,
+        "amend": lambda: ledger.amend(epsilon=3.0, reason="more"),
+        "create": lambda: ledger.create("new", epsilon=1.0, delta=1e-5),
+        "remaining": ledger.remaining,
+        "limits": ledger.limits,
+        "charges": ledger.charges,
+        "entries": ledger.entries,
+        "datasets": ledger.datasets,
+        "head": lambda: ledger.head,
+    }
+
+
+@pytest.mark.parametrize("more", [0, 5], ids=["as long", "longer"])
+def test_another_ledger_in_its_place_is_refused_however_long_it_is(
+    url, tmp_path, spend, edit, more
+):
+    ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-5)
+    held = [spend(ledger, 20.0) for _ in range(3)][-1]
+    other = Ledger(tmp_path / "other.db").create("a", epsilon=2.0, delta=1e-5)
+    for _ in range(3 + more):
+        spend(other, 1000.0)
+    write_over(ledger, other, edit)
+    for name, use in all_uses(ledger, held, spend).items():
+        with pytest.raises(LedgerError, match="entry 4 is not the one that this process has seen"):
+            use()
+            pytest.fail(name)
+    (problem, *_) = ledger.check()
+    assert "entry 4 is not the one that this process has seen" in problem
+    # The object is not what has seen it: another one, in the same process, refuses as well.
+    with pytest.raises(LedgerError, match="rewritten, or another one was put in its place"):
+        Ledger(url, "a").remaining()
+    _SEEN.clear()  # a process that has seen nothing cannot know
+    assert ledger.check() == []
+
+
+def test_a_ledger_rewritten_from_some_entry_on_and_longer_than_before(url, tmp_path, spend, edit):
+    ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-5)
+    spend(ledger, 20.0)
+    rows, head = ledger._store().read(lambda journal: (journal.rows(), journal.head))
+    spend(ledger, 3.0)  # this is what somebody wants to be forgotten
+    write_back = "UPDATE tacit_ledger SET count = 2, head = :head"
+    edit(ledger, "DELETE FROM tacit_entries WHERE number > 2", write_back, head=head)
+    seen = dict(_SEEN)
+    _SEEN.clear()
+    for _ in range(4):
+        spend(ledger, 1000.0)  # by another process
+    _SEEN.clear()
+    assert ledger.check() == []
+    _SEEN.update(seen)
+    assert len(rows) == 2
+    with pytest.raises(LedgerError, match="entry 3 is not the one that this process has seen"):
+        spend(ledger, 1000.0)
+    assert any("entry 3" in problem for problem in ledger.check())
+
+
+def test_the_text_of_the_entry_last_seen_is_compared_too(ledger, edit, spend):
+    spend(ledger, 20.0)
+    edit(ledger, "UPDATE tacit_entries SET body = '{}' WHERE number = 2")
+    with pytest.raises(LedgerError, match="entry 2"):
+        spend(ledger, 20.0)
+
+
+def test_another_file_put_in_place_of_the_file(path, tmp_path, spend):
+    ledger = Ledger(path).create("a", epsilon=1.0, delta=1e-5)
+    spend(ledger, 20.0)
+    other = Ledger(tmp_path / "other.db").create("a", epsilon=1.0, delta=1e-5)
+    for _ in range(3):
+        spend(other, 50.0)
+    shutil.copy(tmp_path / "other.db", path)
+    with pytest.raises(LedgerError, match="another one was put in its place"):
+        spend(ledger, 20.0)
+    assert ledger.check()
+
+
+def test_an_older_copy_that_others_have_written_to_since(path, spend):
+    ledger = Ledger(path).create("a", epsilon=1.0, delta=1e-5)
+    spend(ledger, 20.0)
+    shutil.copy(path, path.with_suffix(".old"))
+    spend(ledger, 20.0)
+    shutil.copy(path.with_suffix(".old"), path)
+    seen = dict(_SEEN)
+    _SEEN.clear()
+    for _ in range(3):
+        spend(ledger, 50.0)  # by another process
+    _SEEN.clear()
+    _SEEN.update(seen)
+    with pytest.raises(LedgerError, match="entry 3 is not the one"):
+        spend(ledger, 20.0)
+
+
+def test_a_file_begun_anew_is_refused_by_a_process_that_has_seen_the_old_one(path, spend):
+    ledger = Ledger(path).create("a", epsilon=1.0, delta=1e-5)
+    spend(ledger, 20.0)
     path.unlink()
-    again = Ledger(path).create("a", epsilon=1.0, delta=1e-5)
-    assert again.remaining().plans == 0
+    with pytest.raises(LedgerError, match=r"begun anew.*another address"):
+        Ledger(path).create("a", epsilon=1.0, delta=1e-5)
+    # At another address it is another ledger.
+    other = Ledger(path.with_name("second.db")).create("a", epsilon=1.0, delta=1e-5)
+    assert other.remaining().plans == 0
+
+
+def test_what_others_add_is_no_rewriting(ledger, spend):
+    spend(ledger, 20.0)
+    seen = dict(_SEEN)
+    _SEEN.clear()
+    spend(ledger, 20.0).commit()  # by another process
+    _SEEN.clear()
+    _SEEN.update(seen)
+    assert ledger.remaining().plans == 2
+    assert ledger.check() == []
 
 
 def test_an_entry_slipped_in(book, edit):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.exceptions import BudgetError, LedgerError
-from tacit.ledger.links import ORIGIN, Row, Tampered, follow
+from tacit.ledger.composed import Composed
+from tacit.ledger.links import ORIGIN, Row, Tampered, digest, follow
 from tacit.ledger.tally import Limits, Spending, Tally, checked
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 
-__all__ = ["OUTCOMES", "Account", "Book", "Charge", "Remaining"]
+__all__ = ["OUTCOMES", "Account", "Book", "Charge", "Mark", "Remaining"]
 
 OUTCOMES = ("model", "test failed", "summary")
 UNFINISHED = "not finished"
@@ -112,6 +114,22 @@ class Remaining:
         return {**self.__dict__, "spent": self.spent if math.isfinite(self.spent) else None}
 
 
+class Mark(NamedTuple):
+    """What an entry says of the distribution that is kept beside the entries.
+
+    Attributes
+    ----------
+    number, digest : int, str
+        Of the entry, and of the distribution's bytes.
+    events : int
+        How many events that are not Gaussian were composed to it.
+    """
+
+    number: int
+    digest: str
+    events: int
+
+
 @dataclass
 class Account:
     """The state of a data set's account after its entries so far."""
@@ -122,6 +140,11 @@ class Account:
     reserved: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # entries by id
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     count: int = 0
+    mark: Mark | None = None
+    # Accounts with one more plan, by that plan: what was found before the lock, for under it.
+    _tried: dict[Spending, tuple[Tally, float]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def copy(self) -> Account:
         return replace(
@@ -129,7 +152,28 @@ class Account:
             tally=self.tally.copy(),
             reserved=dict(self.reserved),
             outcomes=dict(self.outcomes),
+            _tried={},
         )
+
+    def adopt(self, kept: tuple[int, bytes] | None) -> None:
+        """Use a distribution that was kept, if it is the one that an entry holds the hash of."""
+        if kept is None or self.mark is None:
+            return
+        number, content = kept
+        if number == self.mark.number and digest(content) == self.mark.digest:
+            found = Composed.from_bytes(content)
+            if found is not None and found.neighbors == self.limits.neighbors:
+                self.tally.adopt(found, self.mark.events)
+
+    @property
+    def wants(self) -> bool:
+        """Whether what is kept in the ledger would spare work."""
+        return self.mark is not None and self.tally.composed_events < self.mark.events
+
+    @property
+    def behind(self) -> bool:
+        """Whether events have to be composed before anything can be said: it may take long."""
+        return self.tally.behind(self.limits)
 
     @property
     def charges(self) -> list[Charge]:
@@ -144,8 +188,8 @@ class Account:
         """ε of everything together, at the account's δ."""
         return self.tally.epsilon(self.limits)
 
-    def together(self, spending: Spending, neighbors: str) -> float:
-        """ε of the account with this spending in it, at the account's δ."""
+    def plus(self, spending: Spending, neighbors: str) -> tuple[Tally, float]:
+        """What is spent with this spending in it, and its ε at the account's δ."""
         limits = self.limits
         if neighbors != limits.neighbors:
             raise LedgerError(
@@ -153,12 +197,25 @@ class Account:
                 f"{self.dataset!r} is kept for {limits.neighbors!r}: the two cannot be added up. "
                 + _advice(neighbors, limits.neighbors)
             )
-        return self.tally.plus(spending).epsilon(limits)
+        found = self._tried.get(spending)
+        if found is None:
+            if self.behind:
+                self.compose()  # here, so that it need not be done again for another plan
+            tally = self.tally.plus(spending)
+            found = tally, tally.epsilon(limits)
+            self._tried.clear()
+            self._tried[spending] = found
+        return found
+
+    def compose(self, limits: Limits | None = None) -> None:
+        """Compose what was not yet: it may take long."""
+        with suppress(OverflowError):  # then it costs more than any limit
+            self.tally.composed(limits or self.limits)
 
     def refusal(self, spending: Spending, budget: Budget | None) -> BudgetError:
         """Why a spending that passes the limit is refused, and what would not be."""
         limits = self.limits
-        together = self.together(spending, limits.neighbors)
+        _, together = self.plus(spending, limits.neighbors)
         spent = self.spent
         delta = limits.delta if budget is None else budget.delta
         room = self.tally.room(limits, delta, spending)
@@ -196,7 +253,10 @@ class Book:
     accounts: dict[str, Account] = field(default_factory=dict)
     number: int = 0  # of the last entry
     hash: str = ORIGIN
-    first: str = ""  # hash of the first entry, by which a ledger is told from its successor
+
+    def holds(self, row: Row | None) -> bool:
+        """Whether this is the last entry of the book, text and all."""
+        return row is not None and row.hash == self.hash == digest(row.body)
 
     def extended(self, rows: Iterable[Row]) -> Book:
         """The book with these entries, which follow its own."""
@@ -214,13 +274,14 @@ class Book:
                 words = f"entry {row.number} cannot be understood: {error!s:.200}"
                 raise Tampered(words) from None
             fresh.add(row.dataset)
-            book.number, book.hash, book.first = row.number, row.hash, book.first or row.hash
+            book.number, book.hash = row.number, row.hash
         return book
 
 
 def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
     """The account after one more entry."""
     kind, nth = body["kind"], 1 if account is None else account.count + 1
+    mark = body.get("composed")
     if (kind == "open") != (account is None) or body["nth"] != nth:
         raise Tampered(
             f"entry {row.number} is not the next one of {row.dataset!r}: entries of this data set "
@@ -253,6 +314,10 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
         if not isinstance(certificate := body["certificate"], str | None):
             raise TypeError("its certificate is not a digest")
         account.outcomes[id] = outcome, certificate
+    if mark is not None:
+        if not isinstance(mark, str):
+            raise TypeError("what it says of composed events is not a digest")
+        account.mark = Mark(row.number, mark, account.tally.others)
     account.count = nth
     return account
 

@@ -7,15 +7,17 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tacit.exceptions import BudgetError, InputError, LedgerError
 from tacit.ledger.account import OUTCOMES, Account, Book, Charge, Remaining
 from tacit.ledger.address import Address
-from tacit.ledger.links import Row, Tampered, broken, canonical, parse
+from tacit.ledger.composed import LARGEST_KEPT, Composed
+from tacit.ledger.links import Row, Tampered, broken, canonical, digest, parse
 from tacit.ledger.tally import Limits, Spending
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
@@ -27,6 +29,10 @@ __all__ = ["Entry", "Ledger", "Reservation"]
 
 LONGEST_NAME = 200
 LONGEST_PLAN = 1 << 14  # characters of JSON
+KEPT_WITHIN = 0.01  # relative: events are grouped otherwise when they are composed anew
+PATIENCE = 5  # times that events of others are composed before the lock, and not under it
+
+T = TypeVar("T")
 
 #: Ledgers as this process last read and checked them, by address.
 _SEEN: dict[str, Book] = {}
@@ -89,6 +95,13 @@ class Reservation:
             "id": self.id,
             "head": self.head,
         }
+
+
+class _Next(NamedTuple):
+    """What to write: the facts of an entry, and what events are composed to with it."""
+
+    facts: Mapping[str, Any]
+    composed: Composed | None = None
 
 
 class Ledger:
@@ -188,13 +201,13 @@ class Ledger:
         """
         name, limits = self._named(dataset), Limits(epsilon, delta, neighbors)
 
-        def decide(account: Account | None) -> Mapping[str, Any]:
+        def decide(account: Account | None, patient: bool) -> _Next:
             if account is not None:
                 raise LedgerError(
                     f"there is an account of {name!r} already; its limits can be changed by an "
                     "amendment, which is recorded"
                 )
-            return {"kind": "open", **limits.__dict__}
+            return _Next({"kind": "open", **limits.__dict__})
 
         self._write(name, decide, make=True)
         return self.at(name)
@@ -221,8 +234,8 @@ class Ledger:
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
             raise InputError("an amendment needs a reason, of up to 1000 characters")
 
-        def decide(account: Account | None) -> Mapping[str, Any]:
-            old = self._there(account, name).limits
+        def wanted(account: Account) -> Limits:
+            old = account.limits
             limits = Limits(
                 old.epsilon if epsilon is None else epsilon,
                 old.delta if delta is None else delta,
@@ -230,7 +243,14 @@ class Ledger:
             )
             if limits == old:
                 raise InputError("these are the limits of the account already")
-            spent = self._there(account, name).tally.epsilon(limits)
+            return limits
+
+        def decide(account: Account | None, patient: bool) -> _Next:
+            account = self._there(account, name)
+            limits = wanted(account)
+            if patient and account.tally.behind(limits):
+                raise _Behind
+            spent = account.tally.epsilon(limits)
             if not spent <= limits.epsilon:
                 raise BudgetError(
                     f"epsilon={spent:.4g} is spent of {name!r} at delta={limits.delta:g}; its "
@@ -238,9 +258,10 @@ class Ledger:
                     remaining=0.0,
                 )
             now = {"epsilon": limits.epsilon, "delta": limits.delta}
-            return {"kind": "amend", "reason": reason, **now}
+            composed = account.tally.composed(limits) if account.tally.others else None
+            return _Next({"kind": "amend", "reason": reason, **now}, composed)
 
-        self._write(name, decide)
+        self._write(name, decide, prepare=lambda account: account.compose(wanted(account)))
 
     def reserve(
         self,
@@ -285,21 +306,29 @@ class Ledger:
         if not fits:
             raise InputError("plan must be a short mapping of plain JSON values")
 
-        def decide(account: Account | None) -> Mapping[str, Any]:
+        sampled = any(not event.gaussian for _, event in spending.events)
+
+        def decide(account: Account | None, patient: bool) -> _Next:
             account = self._there(account, name)
-            together = account.together(spending, neighbors)
+            if patient and account.behind:
+                raise _Behind
+            tally, together = account.plus(spending, neighbors)
             if not together <= account.limits.epsilon:
                 raise _Refused(account)
             asked = None if budget is None else [budget.epsilon, budget.delta]
             facts = {"plan": said, "budget": asked, "together": together}
-            return {"kind": "reserve", **facts, **spending.to_dict()}
+            composed = tally.composed(account.limits) if sampled else None
+            return _Next({"kind": "reserve", **facts, **spending.to_dict()}, composed)
+
+        def prepare(account: Account) -> None:
+            # Loss distributions take a while. What is found here is remembered, and used under
+            # the lock unless somebody else has spent something in between.
+            account.plus(spending, neighbors)
 
         try:
-            if any(not event.gaussian for _, event in spending.events):
-                # Loss distributions take a while. What is found here is remembered, and used
-                # under the lock unless somebody else has spent something in between.
-                decide(self._book().accounts.get(name))
-            row = self._write(name, decide)
+            if sampled:
+                prepare(self._look(name))
+            row = self._write(name, decide, prepare=prepare)
         except _Refused as refused:
             raise refused.account.refusal(spending, budget) from None
         assert row is not None
@@ -313,7 +342,7 @@ class Ledger:
             raise InputError("certificate must be the digest of a certificate")
         name, id = reservation.dataset, reservation.id
 
-        def decide(account: Account | None) -> Mapping[str, Any] | None:
+        def decide(account: Account | None, patient: bool) -> _Next | None:
             account = self._there(account, name)
             if id not in account.reserved:
                 raise LedgerError(f"the ledger has no reservation {id}")
@@ -323,7 +352,7 @@ class Ledger:
                 number = reservation.number
                 raise LedgerError(f"what came of reservation {number} is recorded already")
             facts = {"reservation": id, "outcome": outcome, "certificate": certificate}
-            return {"kind": "commit", **facts}
+            return _Next({"kind": "commit", **facts})
 
         self._write(name, decide)
 
@@ -332,7 +361,7 @@ class Ledger:
     @property
     def head(self) -> str:
         """Hash of the last entry. Written down elsewhere, it shows later whether any is gone."""
-        return self._store().read(lambda journal: journal.head)
+        return self._read_as_seen(lambda journal: journal.head)
 
     def datasets(self) -> list[str]:
         """Names of the accounts."""
@@ -354,7 +383,7 @@ class Ledger:
         """Entries as they were written: of one account, or of all."""
         wanted = self._dataset if dataset is None else _name(dataset)
         found = []
-        for row in self._store().read(lambda journal: journal.rows(wanted)):
+        for row in self._read_as_seen(lambda journal: journal.rows(wanted)):
             facts = parse(row)
             kind, at = facts["kind"], str(facts.get("at", ""))
             found.append(Entry(row.number, row.dataset, kind, row.id, at, row.hash, facts))
@@ -375,12 +404,15 @@ class Ledger:
         list of str
             Problems in words; none if all is as it was written.
         """
-        heads = [head] if isinstance(head, str) else list(head or ())
+        heads, seen = [head] if isinstance(head, str) else list(head or ()), self._seen()
         try:
             rows, count, end = self._store().read(lambda j: (j.rows(), j.count, j.head))
         except Tampered as problem:
             return [str(problem)]
         problems = broken(rows, count, end)
+        if seen is not None:
+            at = next((row for row in rows if row.number == seen.number), None)
+            problems += [] if seen.holds(at) else [_rewritten(seen, at)]
         known = {row.hash for row in rows}
         problems += [
             f"no entry has the hash {wanted!r:.80}: the ledger was cut short, rewritten or replaced"
@@ -394,9 +426,29 @@ class Ledger:
                 spent, limit = account.spent, account.limits.epsilon
                 if not spent <= limit:
                     problems.append(f"{name!r}: epsilon={spent:.4g} is spent, above {limit:g}")
+                problems += self._check_kept(account)
         except (LedgerError, InputError) as problem:
             problems.append(str(problem))
         return problems
+
+    def _check_kept(self, account: Account) -> list[str]:
+        """Compare what is kept beside the entries with what these, composed anew, come to."""
+        kept = self._store().read(lambda journal: journal.kept(account.dataset))
+        if kept is None or account.mark is None or kept[0] != account.mark.number:
+            return []
+        about = f"{account.dataset!r}: what is kept of its composed events"
+        if digest(kept[1]) != account.mark.digest:
+            return [f"{about} was edited; it is not used, and the next plan writes it anew"]
+        found = Composed.from_bytes(kept[1])
+        if found is None:  # of another version
+            return []
+        stated = account.tally.starting_from(found, account.mark.events).epsilon(account.limits)
+        if stated < account.spent * (1 - KEPT_WITHIN) - 1e-9:
+            return [
+                f"{about} says epsilon={stated:.4g}, but the events come to {account.spent:.4g}: "
+                "the ledger was rewritten"
+            ]
+        return []
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -414,7 +466,7 @@ class Ledger:
 
     def _look(self, dataset: str | None) -> Account:
         name = self._named(dataset)
-        return self._there(self._book().accounts.get(name), name)
+        return self._there(self._book(name).accounts.get(name), name)
 
     def _there(self, account: Account | None, name: str) -> Account:
         if account is None:
@@ -426,65 +478,135 @@ class Ledger:
     def _write(
         self,
         name: str,
-        decide: Callable[[Account | None], Mapping[str, Any] | None],
+        decide: Callable[[Account | None, bool], _Next | None],
         *,
+        prepare: Callable[[Account], None] = Account.compose,
         make: bool = False,
     ) -> Row | None:
-        """Write what ``decide`` makes of an account, under the ledger's lock."""
-        id, seen = uuid.uuid4().hex, self._seen()
+        """Write what ``decide`` makes of an account, under the ledger's lock.
+
+        Whatever takes long is done before: reading the ledger for the first time, and composing
+        (``prepare``), which ``decide`` may ask for while it is told to be patient.
+        """
+        if self._seen() is None:
+            with suppress(LedgerError):  # it says the same under the lock
+                self._book(name)
+        for k in range(PATIENCE + 1):
+            try:
+                return self._try_to_write(name, decide, k < PATIENCE, make)
+            except _Behind:
+                prepare(self._look(name))
+        raise AssertionError("without patience nobody is asked to prepare")
+
+    def _try_to_write(
+        self,
+        name: str,
+        decide: Callable[[Account | None, bool], _Next | None],
+        patient: bool,
+        make: bool,
+    ) -> Row | None:
+        id, seen, composed = uuid.uuid4().hex, self._seen(), None
 
         def work(journal: Journal) -> Row | None:
+            nonlocal composed
             row = journal.find(id)
             if row is not None:  # written by a try that seemed to fail
                 return row
-            account = self._read(journal, seen).accounts.get(name)
-            facts = decide(account)
-            if facts is None:
+            account = self._read(journal, seen, name).accounts.get(name)
+            made = decide(account, patient)
+            if made is None:
                 return None
+            facts, content, composed = dict(made.facts), None, made.composed
+            if composed is not None and len(data := composed.to_bytes()) <= LARGEST_KEPT:
+                content, facts["composed"] = data, digest(data)
             nth = 1 if account is None else account.count + 1
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            return journal.append(name, nth, id, at=at, **facts)
+            row = journal.append(name, nth, id, at=at, **facts)
+            if content is not None:
+                journal.keep(name, row.number, content)
+            return row
 
         row = self._store().write(work, make=make)
         now = self._seen()
         if row is not None and now is not None and parse(row)["previous"] == now.hash:
-            self._remember(now.extended([row]))
+            book = now.extended([row])
+            if composed is not None:
+                tally = book.accounts[name].tally
+                tally.adopt(composed, tally.others)
+            self._remember(book)
         return row
 
-    def _book(self) -> Book:
+    def _book(self, name: str | None = None) -> Book:
+        """The ledger, with what is kept for one of its accounts."""
         seen = self._seen()  # before the transaction begins, so that it cannot be ahead of it
-        return self._store().read(lambda journal: self._read(journal, seen))
+        return self._store().read(lambda journal: self._read(journal, seen, name))
+
+    def _read_as_seen(self, work: Callable[[Journal], T]) -> T:
+        """Read entries as they are stored, if the last one that was seen is still there."""
+        seen = self._seen()
+
+        def confirmed(journal: Journal) -> T:
+            if seen is not None:
+                self._confirm(journal, seen)
+            return work(journal)
+
+        return self._store().read(confirmed)
+
+    def _confirm(self, journal: Journal, seen: Book) -> None:
+        at = journal.at(seen.number)
+        if not seen.holds(at):
+            raise Tampered(f"{_rewritten(seen, at)}. {NOTHING}")
 
     def _seen(self) -> Book | None:
         return _SEEN.get(self._address.place)
 
     def _remember(self, book: Book) -> None:
         seen = self._seen()
-        if seen is None or seen.first != book.first or seen.number < book.number:
+        if seen is None or seen.number < book.number:
             _SEEN[self._address.place] = book
 
-    def _read(self, journal: Journal, seen: Book | None) -> Book:
+    def _read(self, journal: Journal, seen: Book | None, name: str | None = None) -> Book:
         """The ledger as the database has it, checked; what was checked is not read again."""
-        book = None
         if seen is not None:
-            rows = journal.rows(start=seen.number)
-            if rows and (rows[0].number, rows[0].hash) == (seen.number, seen.hash):
-                book = seen.extended(rows[1:]) if rows[1:] else seen
+            self._confirm(journal, seen)
         try:
-            book = book or Book().extended(journal.rows())
+            rows = journal.rows(start=None if seen is None else seen.number + 1)
+            book = (seen or Book()).extended(rows) if rows or seen is None else seen
             if (book.number, book.hash) != (journal.count, journal.head):
                 raise Tampered("entries at the end of the ledger were deleted or added")
-            if seen is not None and book.first == seen.first and book.number < seen.number:
-                raise Tampered(
-                    "the ledger has lost entries that were in it before: an older copy was put in "
-                    "its place, or its end was cut off"
-                )
         except Tampered as problem:
-            words = f"{problem}. Nothing can be spent from it. Run: tacit ledger check"
-            raise Tampered(words) from None
+            raise Tampered(f"{problem}. {NOTHING}") from None
+        now = self._seen()  # by another thread, meanwhile
+        if now is not None and now is not seen and now.number <= book.number:
+            self._confirm(journal, now)
         if book.number:
             self._remember(book)
+        account = None if name is None else book.accounts.get(name)
+        if account is not None and account.wants:
+            account.adopt(journal.kept(account.dataset))
         return book
+
+
+NOTHING = "Nothing can be spent from it. Run: tacit ledger check"
+
+
+def _rewritten(seen: Book, at: Row | None) -> str:
+    """What is wrong with a ledger that lacks the entry which was its last."""
+    if at is None:
+        return (
+            f"the ledger has lost entries that were in it before, such as entry {seen.number}, "
+            "which this process has seen: an older copy was put in its place, its end was cut off, "
+            "or it was begun anew. If that is meant, keep the new one at another address"
+        )
+    return (
+        f"entry {seen.number} is not the one that this process has seen, whose hash was "
+        f"{seen.hash}: the ledger was rewritten, or another one was put in its place. If that is "
+        "meant, keep the new one at another address"
+    )
+
+
+class _Behind(Exception):
+    """Events have to be composed first, which takes too long to do it under the lock."""
 
 
 class _Refused(Exception):

@@ -49,8 +49,9 @@ class Row(NamedTuple):
     hash: str
 
 
-def digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+def digest(text: str | bytes) -> str:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
 #: What the first entry follows.

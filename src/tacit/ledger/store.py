@@ -26,6 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from tacit.exceptions import InputError, LedgerError
 from tacit.ledger.address import Address
+from tacit.ledger.composed import LARGEST_KEPT
 from tacit.ledger.links import FORMAT, LONGEST, ORIGIN, Row, Tampered, canonical, digest
 
 __all__ = ["Journal", "Store"]
@@ -51,7 +52,17 @@ _ENTRIES = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
     sa.Index("tacit_entries_by_dataset", "dataset", "number"),
 )
+# What events that are not Gaussian were composed to: one for each account, which an entry of that
+# number holds the hash of. Ledgers from before there was such a table get it when they are written.
+_KEPT = sa.Table(
+    "tacit_composed",
+    _TABLES,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
 _ROWS = sa.select(*(_ENTRIES.c[name] for name in Row._fields))
+LONGEST_CELL = 4 * LONGEST  # bytes that are read of a file's cell, but for what is kept composed
 _ADVISORY = 0x7461636974  # "tacit": whoever makes the tables holds this lock of PostgreSQL
 
 
@@ -70,6 +81,11 @@ class Journal:
         if not (isinstance(count, int) and isinstance(head, str)):
             raise Tampered("the head of the ledger was edited. Run: tacit ledger check")
         self.count, self.head = count, head
+
+    def at(self, number: int) -> Row | None:
+        """The entry with a number, if there is one."""
+        found = self._connection.execute(_ROWS.where(_ENTRIES.c.number == number)).first()
+        return None if found is None else _row(*found)
 
     def rows(self, dataset: str | None = None, start: int | None = None) -> list[Row]:
         """Entries in their order, from a number on: of one data set, or of all."""
@@ -106,6 +122,50 @@ class Journal:
         )
         self.count, self.head = number, row.hash
         return row
+
+    def kept(self, dataset: str) -> tuple[int, bytes] | None:
+        """What was composed for an account, with the number of its entry; if it is of use."""
+        asked = sa.select(_KEPT.c.number, _KEPT.c.content).where(
+            _KEPT.c.dataset == dataset, sa.func.length(_KEPT.c.content) <= LARGEST_KEPT
+        )
+        try:
+            if not sa.inspect(self._connection).has_table(_KEPT.name):
+                return None
+            with _long_cells(self._connection), self._connection.begin_nested():
+                found = self._connection.execute(asked).first()
+        except sa.exc.ProgrammingError:  # no right to read it
+            return None
+        if found is None or not (isinstance(found[0], int) and isinstance(found[1], bytes)):
+            return None
+        return found[0], found[1]
+
+    def keep(self, dataset: str, number: int, content: bytes) -> None:
+        """Keep what was composed for an account, in the place of what was kept before."""
+        if len(content) > LARGEST_KEPT:
+            return
+        try:
+            with _long_cells(self._connection), self._connection.begin_nested():
+                _KEPT.create(self._connection, checkfirst=True)
+                self._connection.execute(_KEPT.delete().where(_KEPT.c.dataset == dataset))
+                made = {"dataset": dataset, "number": number, "content": content}
+                self._connection.execute(_KEPT.insert().values(made))
+        except sa.exc.ProgrammingError:
+            # No right to make or to write the table: whoever reads composes for themselves.
+            return
+
+
+@contextmanager
+def _long_cells(connection: sa.Connection) -> Iterator[None]:
+    """Let SQLite read and write what is kept composed, which is longer than any entry."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LARGEST_KEPT)
+    try:
+        yield
+    finally:
+        driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
 
 
 def _row(number: Any, *texts: Any) -> Row:
@@ -204,7 +264,7 @@ class Store:
                 made.execute("PRAGMA synchronous = EXTRA")
                 made.execute("PRAGMA trusted_schema = OFF")
                 made.execute("PRAGMA cell_size_check = ON")
-                made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * LONGEST)
+                made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
             except BaseException:
                 made.close()
                 raise

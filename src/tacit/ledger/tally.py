@@ -35,25 +35,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 from tacit.exceptions import InputError
+from tacit.ledger.composed import Composed, composed_event, grid_for
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.privacy.accountants import (
-    COARSE_GRID,
-    FINE_GRID,
     MOST_STEPS,
     PLD_SLACK,
     epsilon,
+    gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
-    loss_distribution,
     selection_mu,
-    unfolded,
 )
 from tacit.privacy.budget import Budget
 from tacit.privacy.calibrate import MARGIN
@@ -75,8 +72,9 @@ from tacit.privacy.repeated import weight
 __all__ = ["Limits", "Spending", "Tally", "checked"]
 
 MOST_EVENTS = 1000  # of one plan
-MOST_KINDS = 1000  # of sampled steps in an account: their composition takes minutes
+MOST_KINDS = 10_000  # of sampled steps in an account: to compose them anew takes minutes
 FARTHEST = 1e4  # loss of a step, in multiples of which a grid is laid
+NEAR = 1.02  # times the limit: what a closer look may bring down
 DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
 
 
@@ -146,10 +144,30 @@ def checked(events: int, draws: Any, failure: Any) -> tuple[int, float]:
     return draws, float(failure)
 
 
+class _Kept(NamedTuple):
+    """What the first so many events that are not Gaussian were composed to.
+
+    ``last`` has those that were composed last, and to what: to be done again, closer, where little
+    is missing.
+    """
+
+    composed: Composed | None = None
+    events: int = 0
+    last: tuple[Composed, tuple[Event, ...]] | None = None
+
+    def usable(self, limits: Limits) -> bool:
+        """Whether it is for these neighbours, on a grid that is fine enough."""
+        if self.composed is None:
+            return True
+        same = self.composed.neighbors == limits.neighbors
+        return same and self.composed.grid <= grid_for(limits.epsilon)
+
+
 class Tally:
     """All that was spent in an account. It only grows.
 
-    Gaussian steps become one, exactly; equal sampled ones are counted together.
+    Gaussian steps become one, exactly. The others are composed one after another, and what they
+    came to is kept (`tacit.ledger.composed`).
     """
 
     def __init__(self) -> None:
@@ -161,11 +179,14 @@ class Tally:
         self._failures: list[float] = []
         self._draws = 0
         self._plans = 0  # with losses that are composed on a grid
+        self._others_in_order: list[Event] = []  # all that is not Gaussian
+        self._kept = _Kept()  # replaced as a whole: threads may share a tally
 
     def copy(self) -> Tally:
         other = copy.copy(self)
-        for name in ("_squares", "_selections", "_sampled", "_others", "_failures"):
-            setattr(other, name, getattr(self, name).copy())
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict):
+                setattr(other, name, value.copy())
         return other
 
     def add(self, events: Iterable[Event], draws: int, failure: float) -> None:
@@ -179,6 +200,7 @@ class Tally:
                 self._selections[choice] = self._selections.get(choice, 0) + event.count
                 continue
             sampled = sampled or not all(part.gaussian for part in event.parts)
+            self._others_in_order.append(event)
             if not isinstance(event, PoissonGaussian):
                 one = replace(event, count=1)
                 self._others[one] = self._others.get(one, 0) + event.count
@@ -205,9 +227,9 @@ class Tally:
         )
         return math.sqrt(math.fsum([unit**2 * math.fsum(self._squares), *chosen])) * (1 + 2e-15)
 
-    def events(self, neighbors: str) -> tuple[Event, ...]:
-        """As few events as cost the same."""
-        mu = self.mu(neighbors)
+    def events(self, neighbors: str, *, gaussian: bool = True) -> tuple[Event, ...]:
+        """As few events as cost the same, with those that are Gaussian or without."""
+        mu = self.mu(neighbors) if gaussian else 0.0
         found: list[Event] = [Gaussian(sensitivity(neighbors) / mu)] if mu > 1e-150 else []
         for step, (count, chance) in self._sampled.items():
             while count > 0:
@@ -239,58 +261,122 @@ class Tally:
         """The δ that events may use."""
         return limits.delta - self.slack(limits.epsilon)
 
-    def epsilon(self, limits: Limits) -> float:
-        """ε of everything at the account's δ, never below the truth; infinite if δ is used up.
+    # --- what is not Gaussian ------------------------------------------------------------------
 
-        Sampled steps are composed on a coarse grid first, which errs upwards by about 0.2%:
-        within the limits that is good enough, and beyond them it decides nothing yet.
+    @property
+    def others(self) -> int:
+        """How many events are not Gaussian."""
+        return len(self._others_in_order)
+
+    @property
+    def composed_events(self) -> int:
+        """How many of these were composed already."""
+        return self._kept.events
+
+    def behind(self, limits: Limits) -> bool:
+        """Whether there are events that were not composed yet: it may take long."""
+        return self._kept.events < self.others or not self._kept.usable(limits)
+
+    def adopt(self, composed: Composed, events: int) -> None:
+        """Use what the first so many events that are not Gaussian were composed to."""
+        if self._kept.events < events <= self.others:
+            self._kept = _Kept(composed, events)
+
+    def starting_from(self, composed: Composed, events: int) -> Tally:
+        """The same, with what its first events were composed to elsewhere."""
+        other = self.copy()
+        other._kept = _Kept(composed, events)
+        return other
+
+    def composed(self, limits: Limits) -> Composed:
+        """All events that are not Gaussian, composed: those that are new to what is kept.
+
+        Raises
+        ------
+        OverflowError
+            If they cost so much more than the limits allow that no grid holds them.
         """
+        kept, everything = self._kept, self._others_in_order
+        whole, fresh = Composed(limits.neighbors, grid_for(limits.epsilon)), self
+        if kept.usable(limits):
+            whole = kept.composed or whole
+            if kept.events == len(everything):
+                return whole
+            fresh = Tally()
+            fresh.add(everything[kept.events :], 0, 0.0)
+        if len(self._sampled) + len(self._others) > MOST_KINDS:
+            raise OverflowError("too many kinds of events")
+        events = fresh.events(limits.neighbors, gaussian=False)
+        if _hopeless(events, limits.neighbors, limits.epsilon):
+            raise OverflowError("hardly any noise")
+        found = _fold(whole, events)
+        self._kept = _Kept(found, len(everything), (whole, events))
+        return found
+
+    def _closer(self) -> bool:
+        """Compose what was composed last once more, closer; whether there was anything."""
+        _, events, last = self._kept
+        if last is None:
+            return False
+        self._kept = _Kept(_fold(*last, fine=True), events)
+        return True
+
+    # --- what everything costs -----------------------------------------------------------------
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether all of it lies within the limits."""
         left = self.left_of(limits)
         if not left > 0:
+            return False
+        try:
+            return self._delta(limits, self.mu(limits.neighbors)) <= left
+        except OverflowError:
+            return False
+
+    def _delta(self, limits: Limits, mu: float) -> float:
+        """δ at the account's ε, if the Gaussian events had this μ."""
+        if not self.others:
+            return gaussian_delta(mu, limits.epsilon)
+        return self.composed(limits).delta(limits.epsilon, mu**2 * (1 + 4e-16))
+
+    def epsilon(self, limits: Limits) -> float:
+        """ε of everything at the account's δ, never below the truth; infinite if δ is used up."""
+        left, mu = self.left_of(limits), self.mu(limits.neighbors)
+        # Far beyond the limits no search for the precise ε is needed.
+        if not left > 0 or mu > 1e4:
             return math.inf
-        if not (self._sampled or self._others):
-            mu = self.mu(limits.neighbors)
-            # Far beyond the limits no search for the precise ε is needed.
-            return math.inf if mu > 1e4 else gaussian_epsilon(mu, left)
-        grids = (max(FINE_GRID, limits.epsilon * step) for step in (COARSE_GRID, FINE_GRID))
-        found, events = math.inf, self.events(limits.neighbors)
-        for grid in grids:
-            found = min(found, _composed(events, left, limits.neighbors, grid, limits.epsilon))
-            if found <= limits.epsilon:
-                break
+        if not self.others:
+            return gaussian_epsilon(mu, left)
+        square, first = mu**2 * (1 + 4e-16), limits.epsilon
+        try:
+            found = self.composed(limits).epsilon(left, square, first)
+            if first < found < NEAR * first and self._closer():
+                found = min(found, self.composed(limits).epsilon(left, square, first))
+        except OverflowError:
+            return math.inf
         return found
 
     def room(self, limits: Limits, delta: float, spending: Spending | None = None) -> float:
         """About the largest ε at ``delta`` that one more plan may have, rounded down.
 
-        The plan is taken for one Gaussian mechanism, besides the draws and tests of
-        ``spending``: exact if all events are Gaussian. Otherwise what is spent is taken for one
-        too, and a little less is offered. Whatever is offered was tried, as a Gaussian; a search,
+        The plan is taken for one Gaussian mechanism, besides the draws and tests of ``spending``:
+        exact if its events are Gaussian. Whatever is offered was tried, as a Gaussian; a search,
         as the same search with more noise.
         """
-        unit, spent = sensitivity(limits.neighbors), self.epsilon(limits)
+        unit = sensitivity(limits.neighbors)
         draws, failure, sampled = 0, 0.0, False
         if spending is not None:
             draws, failure = spending.draws, spending.failure
             sampled = any(not event.gaussian for _, event in spending.events)
         left = self.left_of(limits) - failure - numerical_delta(draws, limits.epsilon)
         left -= PLD_SLACK * sampled
-        if not left > 0 or not spent < limits.epsilon:
+        if not left > 0 or not self.fits(limits):
             return 0.0
         if spending is not None and any(isinstance(e, Repeated) for _, e in spending.events):
             return self._room_for_search(limits, delta, spending)
-        estimated = bool(self._sampled or self._others)
-        # Beside searches, what is left has to do with less of both (`tacit.privacy.repeated`).
-        grid = max(COARSE_GRID, limits.epsilon * COARSE_GRID)
-        many, shift, _ = unfolded(self.events(limits.neighbors), limits.neighbors, grid)
-        most = gaussian_mu(limits.epsilon - shift, left / many)
-        used = (
-            gaussian_mu(max(spent - shift, 0.0), left / many)
-            if estimated
-            else self.mu(limits.neighbors)
-        )
-        mu = math.sqrt(max(most**2 - used**2, 0.0))
-        mu *= 0.99 if sampled or estimated else 1 - 1e-9
+        used = self.mu(limits.neighbors)
+        mu = math.sqrt(max(self._most(limits, left) ** 2 - used**2, 0.0))
+        mu *= 0.99 if sampled else 1 - 1e-9
         for _ in range(8):
             whole = gaussian_epsilon(mu, delta)
             if whole < LEAST:
@@ -302,17 +388,31 @@ class Tally:
             mu = gaussian_mu(offered * (1 - MARGIN), max(delta - own, delta / 2))
             tried = self.copy()
             tried.add([Gaussian(unit / mu)], draws, failure + PLD_SLACK * sampled)
-            if tried.epsilon(limits) <= limits.epsilon:
+            if tried.fits(limits):
                 return offered
             mu *= 0.97
         return 0.0
+
+    def _most(self, limits: Limits, left: float) -> float:
+        """The largest μ that Gaussian events may have beside the others, rounded down."""
+        if not self.others:
+            return gaussian_mu(limits.epsilon, left)
+        low, high = self.mu(limits.neighbors), gaussian_mu(limits.epsilon, left)
+        if not self._delta(limits, low) < left:
+            return low
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._delta(limits, middle) <= left else (low, middle)
+            if high - low < 1e-6 * high:
+                break
+        return low
 
     def _room_for_search(self, limits: Limits, delta: float, spending: Spending) -> float:
         low, high, offered = 0.0, math.log(64), 0.0  # log of how many times the noise
         for _ in range(12):
             middle = (low + high) / 2
             more = tuple((name, event.scaled(math.exp(middle))) for name, event in spending.events)
-            if self.plus(replace(spending, events=more)).epsilon(limits) <= limits.epsilon:
+            if self.plus(replace(spending, events=more)).fits(limits):
                 high = middle
                 offered = epsilon([event for _, event in more], delta, limits.neighbors) * 0.99
             else:
@@ -323,32 +423,12 @@ class Tally:
         return math.floor(offered * scale) / scale
 
 
-@lru_cache(maxsize=64)
-def _composed(
-    events: tuple[Event, ...], delta: float, neighbors: str, grid: float, limit: float
-) -> float:
-    """ε by loss distributions; infinite where it is so far beyond the limit that no grid fits."""
-    parts = list(islice(_parts(events), MOST_KINDS + 1))
-    if len(parts) > MOST_KINDS or _hopeless(events, neighbors, limit):
-        return math.inf
+def _fold(whole: Composed, events: Iterable[Event], fine: bool = False) -> Composed:
     try:
-        found = epsilon(parts, delta, neighbors, grid=grid)
-        if any(isinstance(event, Gamma) for event in parts):  # less than by Rényi divergences
-            found = min(found, loss_distribution(parts, neighbors, grid).get_epsilon(delta))
+        made = (composed_event(event, whole.neighbors, whole.grid, fine) for event in events)
+        return reduce(Composed.beside, made, whole)
     except MemoryError:
-        return math.inf
-    return found if found >= 0 else math.inf  # NaN is no answer
-
-
-def _parts(events: Iterable[Event]) -> Iterator[Event]:
-    """Sampled steps in parts of as many as a grid takes."""
-    for event in events:
-        if isinstance(event, PoissonGaussian):
-            while event.count > MOST_STEPS:
-                yield replace(event, count=MOST_STEPS)
-                # What may fail in all of them together was counted in the first part.
-                event = replace(event, count=event.count - MOST_STEPS, failure=0.0)
-        yield event
+        raise OverflowError("a grid that does not fit") from None
 
 
 def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ from tacit.privacy.repeated import Profile, Unfolded, unfold
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "loss_distribution",
+    "loss_of_step",
     "selection_mu",
     "total_mu",
     "unfolded",
@@ -289,12 +292,18 @@ def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> Privac
     from dp_accounting.pld import privacy_loss_distribution
 
     if neighbors == "replace_one":
-        return _step_on_drifted_rows(event, grid).self_compose(event.count)
-    return privacy_loss_distribution.from_gaussian_mechanism(
+        return _often(_step_on_drifted_rows(event, grid), event.count)
+    step = privacy_loss_distribution.from_gaussian_mechanism(
         event.noise_multiplier,
         value_discretization_interval=grid,
         sampling_prob=event.sampling_probability,
-    ).self_compose(event.count)
+    )
+    return _often(step, event.count)
+
+
+def _often(step: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """So many steps; one stays as it is, without an error of its own."""
+    return step.self_compose(count) if count > 1 else step
 
 
 def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistribution:
@@ -306,7 +315,7 @@ def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistrib
 
     two = common.DifferentialPrivacyParameters(renyi.pure_step(event, neighbors))
     made = privacy_loss_distribution.from_privacy_parameters(two, grid)
-    return made.self_compose(event.count) if event.count > 1 else made
+    return _often(made, event.count)
 
 
 _STOPS = 80  # numbers of steps that are told apart
@@ -328,7 +337,7 @@ def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossD
     shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
     drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
     step = PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift)
-    return _step_on_drifted_rows(step, grid).self_compose(event.count)
+    return _often(_step_on_drifted_rows(step, grid), event.count)
 
 
 _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
@@ -337,6 +346,14 @@ _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]
     Gamma: _gamma_loss,
     Iterated: _iterated_loss,
 }
+
+
+def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...]:
+    """The loss of one step, for either order of the neighbours; one, if both are the same."""
+    _drifts([event], neighbors)
+    loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
+    one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
+    return (one,) if one is two else (one, two)
 
 
 def _step_on_drifted_rows(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
