@@ -362,7 +362,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         ``"add_or_remove_one"``.
     arithmetic : {"exact", "strict", "fast"}
         ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
-        step by step, what that proof takes for granted of the machine, in 1.5 to 2.4
+        step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
         times the time; ``"fast"`` uses float32 and writes "ideal arithmetic assumed"
         into the certificate.
     random_state : int, optional
