@@ -2,6 +2,10 @@
 
 A benchmark names its methods, says how to load data and what a fit is worth, and leaves the rest
 to `compare`: every fit is kept in a file, so an interrupted run goes on where it stopped.
+
+A verdict is about these methods on these rows. It says nothing about rivals that are left out, and
+where the data are those by which settings were chosen, it says less than it seems: whoever counts
+verdicts says so beside the count (``CAVEAT`` in ``run.py``).
 """
 
 from __future__ import annotations

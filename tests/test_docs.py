@@ -1,13 +1,27 @@
-"""The documentation: its Python runs, its links lead somewhere, and it names what is public."""
+"""The documentation: its Python runs, its links lead somewhere, and it names what is public.
+
+And its figures are those of the program: what a comment says of a value, what a page shows as
+output, and what it repeats of `benchmarks/RESULTS.md` and of the records of the reproduction.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import shlex
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from tacit import DPLinearClassifier, DPSearchCV
+from tacit.cli import app
+from tacit.diagnostics import power_law_fit
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -54,16 +68,73 @@ def what_readers_have() -> dict[str, object]:
     return {"X": rows[:400], "y": y, "X_public": rows[400:]}
 
 
+#: Output that a page shows, by its first words, and the command that prints it, if it is one.
+SHOWN = {
+    "docs/plain-stages.md": [("Stage 2, SoftPCA", None)],
+    "docs/tutorial.md": [
+        ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
+        (
+            "                    noise",
+            "tacit plan --schema people.yaml --rows 32561 --epsilon 1 --delta 1e-5",
+        ),
+    ],
+}
+#: A number in a comment behind an expression: ``print(score)  # about 0.84, of all rows``.
+REMARK = re.compile(r"  # (about )?(\d+(?:\.\d+)?)(?:[,;]| %|$)")
+
+
+class Remarked(ast.NodeTransformer):
+    """Has every value that stands or is printed on a line of its own pass by `said`."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        call = node.value
+        printed = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "print"
+        value = call.args[0] if printed else call
+        line = ast.Constant(node.end_lineno)
+        seen = ast.Call(ast.Name("said", ast.Load()), [line, value], [])
+        if printed:
+            call.args[0] = seen
+        else:
+            node.value = seen
+        return node
+
+
 @pytest.mark.parametrize("name", RUNNABLE)
-def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch):
+def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, capsys):
+    """And give what their comments say, and print what the page shows."""
     text = (ROOT / name).read_text(encoding="utf-8")
     blocks = [match for match in FENCE.finditer(text) if match[1] == "python"]
     assert blocks
     monkeypatch.chdir(tmp_path)
     scope = what_readers_have() if name == "README.md" else {}
+    values: dict[int, Any] = {}
+    scope["said"] = values.setdefault
     for block in blocks:
         above = text.count("\n", 0, block.start(2))  # so that an error names the line of the page
-        exec(compile("\n" * above + block[2], name, "exec"), scope)
+        tree = Remarked().visit(ast.parse("\n" * above + block[2], name))
+        exec(compile(ast.fix_missing_locations(tree), name, "exec"), scope)
+    lines = text.splitlines()
+    for line, value in values.items():
+        remark = REMARK.search(lines[line - 1])
+        if remark is not None and isinstance(value, int | float | np.number):
+            assert agree(remark[2], value, units=2.5 if remark[1] else 0.5), lines[line - 1]
+    printed = capsys.readouterr().out
+    for first, command in SHOWN.get(name, []):
+        (fence,) = (f[2] for f in FENCE.finditer(text) if f[2].startswith(first))
+        if command is not None:
+            assert command in text
+            done = CliRunner().invoke(app, shlex.split(command)[1:])
+            assert done.exit_code == 0, done.output
+            written = [path.read_text("utf-8") for path in tmp_path.glob("draft.yaml")]
+            printed = "".join([done.output, *written])
+        for part in fence.split("..."):
+            assert part.strip("\n") in printed
+
+
+def agree(shown: str, value: float, units: float = 0.5) -> bool:
+    """Whether a number as shown is ``value``, to so many units of its last digit."""
+    digits = len(shown.partition(".")[2])
+    return abs(float(shown.replace(",", "")) - value) <= units * 10.0**-digits + 1e-9
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -96,3 +167,377 @@ def test_public_names_are_documented(module):
     code += [span for text in texts for span in SPAN.findall(FENCE.sub("", text))]
     words = {word for piece in code for word in re.findall(r"\w+", piece)}
     assert not set(import_module(module).__all__) - words
+
+
+NUMBER = re.compile(r"(?<![\w.^])\d[\d,]*(?:\.\d+)?")
+RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """What RESULTS.md says under a title."""
+    (found,) = re.findall(rf"^## {title}\n\n(.*?)(?=\n+## |\Z)", RESULTS, re.M | re.S)
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
+def measured(title: str, *first: str, under: str = "") -> list[float]:
+    """Numbers of the row of RESULTS.md that begins with these cells; of the table under a head."""
+    start = "".join(f"| {cell} " for cell in first) + "|"
+    tables = section(title).split("\n\n")
+    lines = [line for text in tables if f"| {under}" in text for line in text.splitlines()]
+    (line,) = (line for line in lines if line.startswith(start))
+    return numbers(line[len(start) :])
+
+
+def record(claim: str) -> dict[str, Any]:
+    return json.loads((ROOT / "docs" / "reproduction" / f"{claim}.json").read_text("utf-8"))
+
+
+def recorded(claim: str, label: str, *columns: str, table: str | int = 0) -> list[float]:
+    """Cells of a row in the record of a claim, a measured one with its spread."""
+    tables = record(claim)["tables"]
+    named = {found["title"]: found for found in tables}
+    chosen = named[table] if isinstance(table, str) else tables[table]
+    (cells,) = (row for row in chosen["rows"] if row[0] == label)
+    found = [cells[chosen["columns"].index(column)] for column in columns]
+    pairs = [(c["mean"], c["spread"]) if isinstance(c, dict) else (c,) for c in found]
+    return [number for pair in pairs for number in pair]
+
+
+def accuracies(data: str) -> list[float]:
+    rows = [measured("Accuracy", data, at) for at in ("0.1", "1", "without privacy")]
+    return [row[0] for row in rows]
+
+
+def oracle(data: str) -> list[float]:
+    """Default and best, by budget."""
+    lines = [line.split(" | ") for line in section("The rule beside an oracle").splitlines()]
+    found = [cells for cells in lines if cells[0] == f"| {data}"]
+    return [number for cells in found for cell in cells[4:6] for number in numbers(cell)[:1]]
+
+
+def methods(method: str, *sets: str) -> list[float]:
+    here = ("ε = 0.1, here", "ε = 0.7, here")
+    return [n for one in sets for n in recorded("pinto-methods", method, *here, table=one)]
+
+
+def public_rows(data: str, epsilon: str) -> list[float]:
+    ways = ("DP-SGD", "PILLAR about zero", "PILLAR", "Tacit's recipe, not searched")
+    column = f"ε = {epsilon}, here"
+    return [n for way in ways for n in recorded("pinto-methods", way, column, table=data)]
+
+
+def spectrum() -> list[float]:
+    """Of li-spectrum: the power by both fits, what ten directions carry, and the first alone."""
+    found = record("li-spectrum")
+    values = np.array(found["figures"][0]["curves"]["gradients"][1])
+    slope = -np.polyfit(np.log(np.arange(1, len(values) + 1)), np.log(values), 1)[0]
+    (share,) = (c["found"] for c in found["checks"] if c["text"].startswith("the first 10"))
+    ten = float(share.rstrip("%"))
+    return [slope, power_law_fit(values).decay, ten, ten * values[0] ** 2 / sum(values[:10] ** 2)]
+
+
+def slowdowns(trials: int) -> list[float]:
+    """What a trial's noise is in that of a single fit, by how the number of trials is drawn."""
+    grid = {"trainer__clip": [0.01, 0.1, 1.0]}
+    base = DPLinearClassifier(1.0, 1e-5)
+    searches = [
+        DPSearchCV(base, grid, trials=trials, distribution=law)
+        for law in ("logarithmic", "geometric", "poisson")
+    ]
+    return [search.plan(size=32_561, columns=88).slowdown for search in searches]
+
+
+def minutes() -> list[float]:
+    records = (ROOT / "docs" / "reproduction").glob("*.json")
+    return [sum(json.loads(path.read_text("utf-8"))["seconds"] for path in records) / 60]
+
+
+STEP, TIME, STRICT = "Time of one step", "Time beside others", "Strict arithmetic"
+FULL = "full batch, exact arithmetic (default)"
+BATCH = "Poisson batch of 4,096, exact arithmetic (default)"
+LOWRANK, STATISTICS, TUNING = "Projections on low-rank rows", "Private statistics", "Private tuning"
+SETS = {"Adult", "MNIST", "Fashion-MNIST"}
+ORACLE = "The rule beside an oracle"
+RIVALS = {
+    "`dpsgd`": "DP-SGD",
+    "`dp-pca`": "DP-PCA",
+    "`jl`": "JL",
+    "`gep`": "GEP",
+    "`adadps`": "AdaDPS",
+    "`pillar` about zero": "PILLAR about zero",
+    "`pillar`": "PILLAR",
+    "`pillar`, not searched": "Tacit's recipe, not searched",
+}
+PUBLIC = {
+    "CIFAR-10 features": "CIFAR-10",
+    "CIFAR-100 features": "CIFAR-100",
+    "Fashion-MNIST pixels": "Fashion-MNIST pixels",
+    "chest X-ray features": "chest X-rays (Pneumonia)",
+    "w8a (area under the curve)": "w8a (area under the curve)",
+}
+TUNED = {
+    'the rule of public facts (`"auto"`, the default)': "rule",
+    "a guess out of the grid": "guess",
+    "`DPSearchCV`, 5 trials expected, geometric": "geometric 5",
+    "`DPSearchCV`, 10 trials, geometric": "geometric 10",
+    "`DPSearchCV`, 10 trials, logarithmic": "logarithmic 10",
+    "the best of the grid in hindsight, which no budget covers": "hindsight",
+}
+
+
+def cells(*first: str, then: int = 0) -> str:
+    """The numbers of a page's row that begins so; no more than ``then`` cells, if given."""
+    start = "".join(re.escape(f"| {cell} ") for cell in first)
+    rest = r"[^|]*\|" * then or ".*"
+    return rf"^{start}\| (?=\d)({rest})"
+
+
+#: What pages repeat: the page, where (the numbers in the groups count), and what they must be.
+REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
+    ("README.md", cells("Adult (bundled census table)"), lambda: accuracies("Adult")),
+    ("README.md", cells("MNIST"), lambda: accuracies("MNIST")),
+    ("README.md", cells("Fashion-MNIST"), lambda: accuracies("Fashion-MNIST")),
+    (
+        "README.md",
+        r"the default, takes ([\d.]+ to [\d.]+) times .*4,096 rows ([\d.]+ to [\d.]+) times",
+        lambda: [*sorted(measured(STEP, FULL)[:2]), *sorted(measured(STEP, BATCH)[:2])],
+    ),
+    (
+        "README.md",
+        r"Opacus with ghost clipping takes (\d+) times .* two cores, and (\d+) times with one",
+        lambda: measured(TIME, "Opacus, ghost clipping")[::-1],
+    ),
+    (
+        "README.md",
+        r"checks every sum while it trains, takes ([\d.]+ to [\d.]+) times",
+        lambda: sorted(measured(STRICT, "784", "10")),
+    ),
+    (
+        "docs/exact-noise.md",
+        r"a step takes \[([\d.]+ to [\d.]+) times .*; ([\d.]+ to [\d.]+) times with one output",
+        lambda: [
+            *sorted(measured(STRICT, "784", "10")),
+            *sorted([*measured(STRICT, "784", "1"), *measured(STRICT, "88", "1")])[::3],
+        ],
+    ),
+    (
+        "docs/speed.md",
+        cells("full batch", then=2),
+        lambda: [measured(STEP, which)[0] for which in (FULL, "full batch, float32")],
+    ),
+    (
+        "docs/speed.md",
+        cells("Poisson batch of 4,096", then=2),
+        lambda: [measured(STEP, which)[0] for which in (BATCH, "Poisson batch of 4,096, float32")],
+    ),
+    ("docs/speed.md", cells("exact"), lambda: measured(STEP, "exact")),
+    ("docs/speed.md", cells("float32"), lambda: measured(STEP, "fast")),
+    (
+        "docs/speed.md",
+        cells("bare float32 products, 16 against 1"),
+        lambda: measured(STEP, "bare"),
+    ),
+    (
+        "docs/speed.md",
+        r"Opacus takes ([\d.]+) times .* ghost clipping, and (\d+) times by default; on one thread"
+        r" ([\d.]+ and \d+) times",
+        lambda: [
+            measured(TIME, f"Opacus, {way}")[thread]
+            for thread in (1, 0)
+            for way in ("ghost clipping", "default")
+        ],
+    ),
+    (
+        "docs/speed.md",
+        r"sixteen settings cost ([\d.]+) times one with two classes, and ([\d.]+) times",
+        lambda: numbers(section("Data larger than memory").rpartition("million rows cost")[2]),
+    ),
+    (
+        "docs/accelerators.md",
+        r"exact sums of a step take ([\d.]+ to [\d.]+) times",
+        lambda: sorted(measured("Other array libraries", "PyTorch, processor")),
+    ),
+    (
+        "docs/cluster.md",
+        r"\[(\d+ to \d+) ms a step\]",
+        lambda: [
+            measured("Steps on a cluster", rows)[2] for rows in ("2,000 × 20", "60,000 × 784")
+        ],
+    ),
+    *(
+        ("docs/tuning.md", cells(str(trials), then=3), lambda trials=trials: slowdowns(trials))
+        for trials in (3, 10, 30)
+    ),
+    *(
+        ("docs/tuning.md", cells(label), lambda name=name: measured(TUNING, name)[:6])
+        for label, name in TUNED.items()
+    ),
+    *(
+        ("docs/tuning.md", cells(data, measure), lambda data=data: oracle(data))
+        for data, measure in (
+            ("Adult", "accuracy"),
+            ("Bank", "area"),
+            ("Census-KDD", "area"),
+            ("Cod-RNA", "accuracy"),
+            ("w8a", "area"),
+            ("Chest X-ray", "accuracy"),
+            ("MNIST", "accuracy"),
+            ("Fashion-MNIST", "accuracy"),
+            ("CIFAR-10 features", "accuracy"),
+        )
+    ),
+    (
+        "docs/tuning.md",
+        r"On average ([\d.]+) points are lost to the best of 200, at most ([\d.]+) ",
+        lambda: numbers(re.findall("Mean gap.*", section(ORACLE))[0].rstrip(".")),
+    ),
+    (
+        "docs/tuning.md",
+        r"nothing was chosen\].*? ([\d.]+) are lost on average; ([\d.]+) and",
+        lambda: numbers(re.findall("Mean gap.*", section(ORACLE))[1].rstrip(".")),
+    ),
+    *(
+        ("docs/plain-stages.md", cells(label), lambda label=label: measured(LOWRANK, label))
+        for label in (
+            "no preprocessing",
+            "soft PCA, strength 0.05",
+            "soft PCA, strength 0.5",
+            "DP-PCA, half of the budget",
+        )
+    ),
+    *(
+        (
+            "docs/private-statistics.md",
+            cells(at),
+            lambda at=at: measured(STATISTICS, at, under="μ")[::3],
+        )
+        for at in ("0.01", "1", "100")
+    ),
+    *(
+        (
+            "docs/private-statistics.md",
+            cells(label),
+            lambda i=i: [
+                measured(STATISTICS, at, under="distance")[i]
+                for at in ("0", "1", "10", "100", "1000", "1e+06")
+            ],
+        )
+        for i, label in enumerate(("Gaussian", "instance-optimal"))
+    ),
+    (
+        "docs/diagnostics.md",
+        r"with 100 classes took (\d+) s on two cores and ([\d.]+) GB",
+        lambda: [
+            measured("Diagnoses", "CIFAR-100 features")[2],
+            measured("Diagnoses", "CIFAR-100 features")[4] / 1000,
+        ],
+    ),
+    (
+        "docs/trainers.md",
+        r"(?s)stays at ([\d.]+)% up to 50,000 columns; with gamma noise it falls from"
+        r" ([\d.]+)% to ([\d.]+)%",
+        lambda: [
+            recorded("song-dimension", label, column)[0]
+            for label, column in (
+                ("50,000 columns", "Gaussian noise"),
+                ("9 columns", "gamma noise"),
+                ("50,000 columns", "gamma noise"),
+            )
+        ],
+    ),
+    *(
+        (
+            "docs/trajectory.md",
+            cells(label),
+            lambda name=name: recorded("li-spectrum", name, "test accuracy, %"),
+        )
+        for label, name in (
+            ("(untrained)", "untrained"),
+            ("10 directions", "10"),
+            ("20 directions", "20"),
+            ("100 directions", "100"),
+            ("all 589,824", "all"),
+        )
+    ),
+    (
+        "docs/trajectory.md",
+        r"values fall as k\^-([\d.]+) by .* fall as k\^-([\d.]+): .* carry (\d+)% of the square,"
+        r" the first alone (\d+)%",
+        spectrum,
+    ),
+    (
+        "docs/trajectory.md",
+        r"(\d+) s of processor time",
+        lambda: [record("li-spectrum")["seconds"]],
+    ),
+    ("docs/reproduction.md", r"(\d+) minutes of processor time", minutes),
+    *(
+        ("docs/rivals.md", cells(label), lambda name=name: methods(name, "CIFAR-10", "CIFAR-100"))
+        for label, name in RIVALS.items()
+    ),
+    *(
+        (
+            "docs/rivals.md",
+            cells(label, "–", "–"),
+            lambda name=name: recorded("pinto-raft", name, "ε = 0.1, here", "ε = 0.7, here"),
+        )
+        for label, name in (("`dp-raft`", "DP-RAFT"), ("`dp-raft+pillar`", "DP-RAFT + PILLAR"))
+    ),
+    *(
+        (
+            "docs/public-rows.md",
+            cells(label, epsilon),
+            lambda name=name, epsilon=epsilon: public_rows(name, epsilon),
+        )
+        for label, name in PUBLIC.items()
+        for epsilon in ("0.1", "0.7")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "where", "source"),
+    REPEATED,
+    ids=[f"{page}-{i}" for i, (page, *_) in enumerate(REPEATED)],
+)
+def test_figures_that_a_page_repeats_are_those_of_the_record(page, where, source):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (match,) = re.finditer(where, text, re.MULTILINE)
+    shown = [number for group in match.groups() for number in NUMBER.findall(group)]
+    wanted = source()
+    assert len(shown) == len(wanted), (shown, wanted)
+    wrong = [pair for pair in zip(shown, wanted, strict=True) if not agree(*pair, units=0.55)]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("field", "Accuracy beside others"), ("regression", "Regression beside others")],
+)
+def test_comparisons_with_others_are_those_of_the_results(name, title):
+    text = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- end", text, re.DOTALL)
+    assert shown.strip() == section(title).strip()
+
+
+def test_a_count_of_verdicts_says_beside_it_what_it_rests_on():
+    said = section("Accuracy beside others").replace("\n", " ")
+    (beside,) = re.findall(r"Of \d+ comparisons Tacit is ahead in \d+\.(.*?)  ", said)
+    assert "chosen on these data sets" in beside
+    assert "runs were added where results were close" in beside
+    assert "DP-EBM" in beside
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    assert not [text for text in (RESULTS, *pages) if re.search(r"Tacit is \d+ times", text)]
+
+
+def test_a_private_model_is_not_better_than_the_same_without_privacy():
+    """If it were, the two would not stand behind the same stages."""
+    lines = [re.split(r" \| | ± ", line.strip("| ")) for line in section("Accuracy").splitlines()]
+    found = [(row[0], row[1], float(row[2])) for row in lines if row[0] in SETS]
+    limits = {data: score for data, epsilon, score in found if epsilon == "without privacy"}
+    assert set(limits) == SETS
+    assert all(score <= limits[data] for data, _, score in found)

@@ -379,7 +379,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         ``"add_or_remove_one"``.
     arithmetic : {"exact", "strict", "fast"}
         ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
-        step by step, what that proof takes for granted of the machine, in 1.2 to 2.3
+        step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
         times the time; ``"fast"`` uses float32 and writes "ideal arithmetic assumed"
         into the certificate.
     random_state : int, optional
@@ -397,9 +397,11 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     Attributes
     ----------
     coef_, intercept_ : ndarray
-        In the original feature space: scores are ``stages_(row) @ coef_.T +
-        intercept_``, where ``stages_`` holds only what works row by row, such as
-        scaling to a norm. Shapes as in scikit-learn.
+        Scores are ``stages_(row) @ coef_.T + intercept_``, where ``stages_`` holds what
+        is not affine and what comes before it; affine stages behind that are folded in.
+        Behind `Normalize`, as by default, coefficients are for rows of norm one and not
+        for rows as passed: the effect of a column then depends on the rest of its row.
+        Shapes as in scikit-learn.
     classes_ : ndarray
         Labels.
     certificate_ : Certificate

@@ -27,7 +27,8 @@ _TOP = """\
 # Fill in every blank from public knowledge: a code book, a form, the law, common sense.
 # Do not look the answers up in the table. The largest income or a rare category can belong
 # to one person, and a model fitted with it would give that person away.
-# Generous round bounds are fine: values outside them are moved to the nearest bound.
+# Round bounds are fine, but choose them tight: values outside are moved to the nearest bound,
+# and a column that fills a tenth of its bounds has a tenth of its say.
 #
 # number    low, high   public bounds
 #           scale       linear (default), or log for amounts, mostly small and a few large
