@@ -91,8 +91,8 @@ class _DPLinear(BaseEstimator):
         start = None if before is None else (before.coef, before.intercept)
         if before is None:
             start = self._start(problem, loss)
-        if isinstance(self.trainer, str) and start is None and not problem.rows.spread:
-            plan = replace(plan, trainer=self._default_trainer(plan))
+        if start is None and not problem.rows.spread:
+            plan = self._from_zero(plan)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -104,6 +104,11 @@ class _DPLinear(BaseEstimator):
         )
         self._keep(fit, problem)
         return self
+
+    def _from_zero(self, plan: Plan) -> Plan:
+        """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
+        auto = isinstance(self.trainer, str)
+        return replace(plan, trainer=self._default_trainer(plan)) if auto else plan
 
     def _default_trainer(self, plan: Plan) -> GradientTrainer:
         """What ``"auto"`` stands for, where training begins at zero and rows are at hand."""
