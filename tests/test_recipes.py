@@ -7,6 +7,7 @@ import pytest
 
 from tacit import DPLinearClassifier, DPLinearRegressor, recipe
 from tacit.exceptions import InputError
+from tacit.losses import get_loss
 from tacit.recipes import RECIPES, TRAINERS
 from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
@@ -155,3 +156,44 @@ def test_mistakes_are_named():
             DPLinearClassifier(**recipe(name, n_components=3)).fit(X, LABELS)
     with pytest.raises(InputError, match="needs public="):
         DPLinearClassifier(**recipe("adadps")).fit(X, LABELS)
+
+
+TOO_FEW = {"ptr-pca": "keeping all of them is no projection", "gep": "two columns or more"}
+
+
+@pytest.mark.parametrize("width", [1, 2, 30])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_recipe_fits_rows_of_any_width(name, width):
+    """Components that nobody asked for are as many as there can be."""
+    # The last column is small, so that there is a gap for the test of ptr-pca.
+    rows = RNG.normal(size=(2000, width)) * np.r_[np.ones(width - 1), 0.01]
+    labels = (rows[:, 0] > 0).astype(int)
+    needs = {"dpsgd-f-theory": {"radius": 100.0}, "ptr-pca": {"gap": 1e-4}}
+    for own in ("pillar", "gep", "adadps", "dp-raft+pillar"):
+        needs[own] = {"public": rows[:60].copy()}
+    model = DPLinearClassifier(epsilon=50.0, **recipe(name, steps=2, **needs.get(name, {})))
+    if width == 1 and name in TOO_FEW:
+        with pytest.raises(InputError, match=TOO_FEW[name]):
+            model.fit(rows, labels)
+        return
+    assert model.fit(rows, labels).coef_.shape == (1, width)
+    asked = [stage["parameters"].get("n_components") for stage in model.certificate_.plan["stages"]]
+    assert all(isinstance(k, int) and 1 <= k <= width for k in asked if k is not None)
+
+
+@pytest.mark.parametrize("name", ["jl", "dp-pca", "ptr-pca"])
+def test_components_that_nobody_asked_for_are_forty_where_columns_are_many(name):
+    made = recipe(name, steps=2, **({"gap": 1e-4} if name == "ptr-pca" else {}))
+    plan = DPLinearClassifier(epsilon=1.0, **made)._plan(get_loss("logistic"))
+    for columns, most in ((500, 40), (41, 40), (40, 40 - (name == "ptr-pca")), (3, 3)):
+        found = plan.calibrate(size=1000, columns=columns, classes=2).plan.stages[1].n_components
+        assert found == min(most, columns - (name == "ptr-pca"))
+
+
+@pytest.mark.parametrize("name", ["dp-pca", "ptr-pca", "pillar", "gep", "dp-raft+pillar"])
+def test_components_that_somebody_asked_for_stay_or_are_refused(name):
+    needs = {"public": X[:50].copy()} if name in ("pillar", "gep", "dp-raft+pillar") else {}
+    needs |= {"gap": 1e-4} if name == "ptr-pca" else {}
+    made = recipe(name, steps=2, n_components=7, **needs)
+    with pytest.raises(InputError, match="7"):
+        DPLinearClassifier(**made).fit(X, LABELS)

@@ -124,11 +124,16 @@ def suits(
         )
 
 
-def settle(stages: Sequence[Stage], *, size: int, outputs: int, mu: float) -> tuple[Stage, ...]:
+def settle(
+    stages: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+) -> tuple[Stage, ...]:
     """Stages with every ``"auto"`` replaced, by public facts and public rows."""
     settled: list[Stage] = []
+    d = columns
     for stage in stages:
-        settled.append(stage.settle(tuple(settled), size=size, outputs=outputs, mu=mu))
+        facts = {"columns": d, "size": size, "outputs": outputs}
+        settled.append(stage.settle(tuple(settled), **facts, mu=mu))
+        d = settled[-1].width(d)
     return tuple(settled)
 
 

@@ -95,8 +95,8 @@ PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-KEPT = """Components to keep, for recipes that project (for pillar also: auto); for gep, those of
-its subspace."""
+KEPT = """Components to keep, for recipes that project; auto, or nothing: what suits the columns,
+and for pillar the public rows. For gep, those of its subspace."""
 Components = Annotated[str | None, flag(KEPT)]
 Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")

@@ -160,7 +160,7 @@ class Plan:
                 remaining=0.0,
             )
         free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
-        stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
+        stages = chain.settle(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
         last = way.drifts[-1]

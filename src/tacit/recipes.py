@@ -152,7 +152,7 @@ def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Gradient
 
 
 def _dp_raft_pillar(
-    public: Any = None, n_components: int = 40, radius: float = 1.0, **trainer: Any
+    public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
     stages, probe = _dp_raft(radius, **trainer)
@@ -160,14 +160,14 @@ def _dp_raft_pillar(
 
 
 def _jl(
-    n_components: int = 40, radius: float = 1.0, seed: int | None = None, **trainer: Any
+    n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Random projection, then private training: paper 003's baseline "JL"."""
     return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
-    n_components: int = 40, radius: float = 1.0, share: float = 0.5, **trainer: Any
+    n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
     from tacit.stages import PrivatePCA
@@ -184,7 +184,7 @@ def _plain_pca(
 
 
 def _ptr_pca(
-    n_components: int = 40, gap: float | None = None, radius: float = 1.0, **trainer: Any
+    n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
     return [Normalize(radius), PlainPCA(n_components, gap)], _trained(DPGD, trainer)

@@ -181,13 +181,17 @@ class Stage:
             )
         return incoming.lipschitz(factor, bound)
 
-    def settle(self, before: Sequence[Stage], *, size: int, outputs: int, mu: float) -> Self:
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
         """The same stage with every ``"auto"`` replaced, by public facts only.
 
         Parameters
         ----------
         before : sequence of Stage
             The stages in front, settled and not yet fitted.
+        columns : int
+            Columns of the rows in.
         size, outputs : int
             Number of rows, or the public stand-in for it; columns of scores.
         mu : float
