@@ -46,7 +46,7 @@ from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.arrays import ArrayEngine, require_device
-from tacit.trainers.auto import Facts, noise_left, outlook
+from tacit.trainers.auto import Facts, noise_left, outlook, prospect
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
@@ -704,7 +704,8 @@ class CalibratedPlan:
     @property
     def outlook(self) -> str:
         """What the model cannot be expected to do, from public facts; empty as a rule."""
-        return outlook(self.trainer.signal(self.facts), self.facts.size, self.classes)
+        trainer, facts = self.trainer, self.facts
+        return outlook(trainer.signal(facts), facts.size, self.classes, trainer.rows_for)
 
     @of_public_facts
     def explain(self) -> str:
@@ -746,7 +747,8 @@ class CalibratedPlan:
                 f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
                 "the noise follows the weights."
             )
-        lines += [f"Outlook: {self.outlook}"] if self.outlook else []
+        expected = self.outlook or prospect(trainer.signal(facts), self.classes)
+        lines += [f"Outlook: {expected}"] if expected else []
         return "\n".join(lines)
 
     def _why(self) -> str:

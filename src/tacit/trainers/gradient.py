@@ -180,6 +180,10 @@ class GradientTrainer:
         """What all rows together can say in a score, in units of the noise of all steps."""
         return facts.size * facts.mu
 
+    def rows_for(self, times: float) -> float:
+        """How many times as many rows bring so many times the `signal`."""
+        return times
+
     def sampled(self, facts: Facts) -> str:
         """Which rows a step looks at, in words."""
         q = self.sampling_probability(facts)
