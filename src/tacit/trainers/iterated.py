@@ -99,9 +99,11 @@ class IteratedSGD(GradientTrainer):
                 )
 
     def _largest_rate(self, loss: Loss, facts: Facts, steps: int, bias: Any) -> float:
-        """2/β of a step's mean loss and pull; groups differ by a row, the normaliser does not."""
+        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
-        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(self.pull)
+        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(
+            self.alpha + self.anchor
+        )
         return 2 / beta * (1 - 1e-9)
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
