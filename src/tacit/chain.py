@@ -124,6 +124,20 @@ def suits(
         )
 
 
+def expand(
+    stages: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+) -> tuple[tuple[Stage, ...], list[str]]:
+    """Stages in place of those that stand for several, by public facts, and why."""
+    found: list[Stage] = []
+    said: list[str] = []
+    for stage in stages:
+        facts: dict[str, Any] = {"columns": columns, "size": size, "intercept": intercept}
+        own, why = stage.expand(tuple(found), **facts, mu=mu)
+        found += own
+        said += [why] if why else []
+    return tuple(found), said
+
+
 def settle(
     stages: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
 ) -> tuple[Stage, ...]:

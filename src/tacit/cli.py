@@ -74,10 +74,10 @@ rows."""
 RECIPE = """auto: what the estimators of Python take by themselves: dpsgd-f, and for a target of
 numbers with few columns the trainer statistics. dpsgd-f: rows of unit norm, a private mean, descent
 on all rows; with --option equalize=0.1, columns of one size. dpsgd-f-theory: rows as long as they
-are, a private mean and a private scale. dp-gd: no mean. dpsgd: on sampled rows. local: rows
-randomise themselves. pillar: public PCA first. gep: gradients in and outside a public subspace.
-adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
-public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
+are, a private mean and a private scale, if rows are enough for these. dp-gd: no mean. dpsgd: on
+sampled rows. local: rows randomise themselves. pillar: public PCA first. gep: gradients in and
+outside a public subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped;
+dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
 themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:

@@ -257,8 +257,8 @@ class _DPLinear(BaseEstimator):
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
         assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
-        if calibrated.outlook and start is None:
-            logging.getLogger("tacit").warning(calibrated.outlook)  # before anything is spent
+        if warning := calibrated.outlook if start is None else calibrated.shortage:
+            logging.getLogger("tacit").warning(warning)  # before anything is spent
         key, whole = self._key(), None
         if before is not None:  # composed before anything is spent, since it may be refused
             whole = before.certificate.then(calibrated.certify(key, plan.stages, assumptions))

@@ -177,6 +177,12 @@ class Search:
     def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedSearch:
         """Fix every setting and all noise from public facts, as `Plan.calibrate` does."""
         facts = {"size": size, "columns": columns, "classes": classes}
+        first = self.plans[0].expanded(size=size, columns=columns)
+        if self.shared and first is not self.plans[0]:  # the same stages for all, as they were
+            plans = (
+                replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
+            )
+            return replace(self, plans=tuple(plans)).calibrate(**facts)
         grid = any(isinstance(plan.trainer, DPSGD) for plan in self.plans)
         found = self._calibrated(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):

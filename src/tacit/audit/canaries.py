@@ -144,9 +144,8 @@ def _evidence(
                 total += held @ value[: held.shape[1]] / variance
         seen = stage.through(seen)
     held = np.asarray(seen.collect())
-    bias = float(plan.trainer.bias) * plan.facts.bound if plan.plan.fit_intercept else 0.0
-    if bias:
-        held = np.hstack([held, np.full((len(held), 1), bias)])
+    if plan.bias:
+        held = np.hstack([held, np.full((len(held), 1), plan.bias)])
     for release in tape:
         if release.kind == "step":
             value = release.value[0]
