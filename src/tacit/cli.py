@@ -77,8 +77,8 @@ on all rows; with --option equalize=0.1, columns of one size. dpsgd-f-theory: ro
 are, a private mean and a private scale, if rows are enough for these. dp-gd: no mean. dpsgd: on
 sampled rows. local: rows randomise themselves. pillar: public PCA first. gep: gradients in and
 outside a public subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped;
-dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
-themselves. ptr-pca: their PCA, behind a test."""
+dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca:
+soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
 replace_one if a stage looks at the rows without noise, replace_special otherwise."""
