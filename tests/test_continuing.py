@@ -43,6 +43,21 @@ def fitted(y=KIND, **options):
     return DPLinearClassifier(**given).fit(X, y)
 
 
+def test_an_anchor_holds_a_model_at_its_start_and_alpha_draws_it_to_zero():
+    """The same strength, the same start: of no use to each other."""
+    start = (np.full((1, X.shape[1]), 3.0), np.array([-1.0]))
+    given = {"steps": 30, "learning_rate": 0.5, "momentum": 0.0, "clip": 1e-3}
+
+    def apart(**pull):
+        clf = DPLinearClassifier(
+            8.0, 1e-5, stages=[ClipNorm(1.0)], trainer=DPGD(**given, **pull), start=start
+        )
+        return np.linalg.norm(clf.fit(X, KIND[0] == KIND).coef_ - start[0])
+
+    assert apart(anchor=1.0) < 0.1 < apart(alpha=1.0) / 10
+    assert apart(anchor=1.0, alpha=1.0) == pytest.approx(apart(alpha=1.0) / 2, rel=0.05)
+
+
 # Certificates
 
 

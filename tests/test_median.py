@@ -89,7 +89,7 @@ def test_what_is_missing_or_wrong_is_named():
         ({"radius": -1.0}, "radius=-1.0"),
         ({"steps": 0}, "steps=0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0"),
-        ({"pull": -1.0}, "pull=-1.0"),
+        ({"anchor": -1.0}, "anchor=-1.0"),
         ({"neighbors": "add_or_remove_one"}, "neighbors="),
         ({"weights": [1.0, 2.0]}, "weights must be 3 positive numbers"),
         ({"weights": [1.0, 0.0, 1.0]}, "weights must be 3 positive numbers"),

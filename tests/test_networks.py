@@ -244,6 +244,8 @@ def test_what_is_refused():
         fit(trainer=GammaSGD())
     with pytest.raises(InputError, match="flat"):
         fit(trainer=DPGD(steps=2, learning_rate=1.0, clip=1.0, clipping="per-class"))
+    with pytest.raises(InputError, match="pass anchor="):
+        fit(trainer=DPGD(steps=2, learning_rate=1.0, clip=1.0, alpha=0.1))
     with pytest.raises(InputError, match="exact or fast"):
         fit(arithmetic="strict")
     with pytest.raises(MissingBound, match="size="):

@@ -383,8 +383,8 @@ def test_private_rows_have_no_say_in_the_choice(n, d, settings):
 # --- the last step -----------------------------------------------------------------------------
 
 
-def pull(model):
-    return model.plan_.plan.trainer.pull
+def alpha(model):
+    return model.plan_.plan.trainer.alpha
 
 
 @pytest.mark.parametrize(
@@ -403,14 +403,14 @@ def pull(model):
 def test_classifiers(last, loss, expected):
     model = fitted(last=last)
     assert is_classifier(model)
-    assert (model.plan_.plan.loss.name, pull(model)) == (loss, pytest.approx(expected))
+    assert (model.plan_.plan.loss.name, alpha(model)) == (loss, pytest.approx(expected))
     assert model.score(*blobs()) > 0.8
     assert hasattr(model, "predict_proba") == (loss == "logistic")
     assert hasattr(clone(model), "predict_proba") == (loss == "logistic")
 
 
 def test_a_penalty_of_none_is_none():
-    assert pull(fitted(last=LogisticRegression(penalty=None))) == 0.0
+    assert alpha(fitted(last=LogisticRegression(penalty=None))) == 0.0
 
 
 def test_a_kinked_loss_is_smoothed_behind_a_plain_stage():
@@ -438,7 +438,7 @@ def test_intercepts_follow_the_last_step():
 def test_a_strong_penalty_does_not_throw_training_off():
     model = fitted(last=LogisticRegression(C=1e-6))
     assert np.linalg.norm(model.coef_) < 0.1
-    assert float(model.plan_.trainer.learning_rate) * pull(model) <= 0.5
+    assert float(model.plan_.trainer.learning_rate) * alpha(model) <= 0.5
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_regressors(last, loss, expected):
     assert is_regressor(model)
     model.fit(X, y)
     assert isinstance(model, PrivatizedRegressor)
-    assert (model.plan_.plan.loss.name, pull(model)) == (loss, pytest.approx(expected))
+    assert (model.plan_.plan.loss.name, alpha(model)) == (loss, pytest.approx(expected))
     assert model.score(X, y) > 0.8
     assert model.certificate_.verify().holds
     assert isinstance(model.intercept_, float)
@@ -730,7 +730,7 @@ def test_parameters_are_kept_and_can_be_set():
     assert parameters["epsilon"] == 2.0
     assert parameters["pipeline__logisticregression__C"] == 1.0
     model.set_params(bounds=(-6, 6), pipeline__logisticregression__C=0.1, random_state=0)
-    assert pull(model.fit(*blobs())) == pytest.approx(1 / 400)
+    assert alpha(model.fit(*blobs())) == pytest.approx(1 / 400)
     again = clone(model)
     assert not hasattr(again, "estimator_")
     assert again.get_params()["bounds"] == (-6, 6)

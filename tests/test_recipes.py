@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit import DPLinearClassifier, DPLinearRegressor, recipe
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
 from tacit.exceptions import InputError
+from tacit.losses import get_loss
+from tacit.mechanisms.mean import locating_rows
 from tacit.recipes import RECIPES, TRAINERS
 from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
@@ -25,7 +27,7 @@ NEEDS = {
 }
 PARTS = {
     "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
-    "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),
+    "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),  # once it has chosen
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "local": (["Normalize"], LocalDPGD),
@@ -51,7 +53,8 @@ def test_a_recipe_is_stages_and_a_trainer(name):
     made = recipe(name, steps=4, **NEEDS.get(name, {}))
     stages, trainer = PARTS[name]
     assert made.keys() == {"stages", "trainer"}
-    assert [stage.name for stage in made["stages"]] == stages
+    chosen = stages if name != "dpsgd-f-theory" else ["ClipNorm", "Preprocess"]
+    assert [stage.name for stage in made["stages"]] == chosen
     assert type(made["trainer"]) is trainer
     assert made["trainer"].steps == 4  # what is no setting of a stage goes to the trainer
 
@@ -155,3 +158,125 @@ def test_mistakes_are_named():
             DPLinearClassifier(**recipe(name, n_components=3)).fit(X, LABELS)
     with pytest.raises(InputError, match="needs public="):
         DPLinearClassifier(**recipe("adadps")).fit(X, LABELS)
+
+
+TOO_FEW = {"ptr-pca": "keeping all of them is no projection", "gep": "two columns or more"}
+
+
+@pytest.mark.parametrize("width", [1, 2, 30])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_recipe_fits_rows_of_any_width(name, width):
+    """Components that nobody asked for are as many as there can be."""
+    # The last column is small, so that there is a gap for the test of ptr-pca.
+    rows = RNG.normal(size=(2000, width)) * np.r_[np.ones(width - 1), 0.01]
+    labels = (rows[:, 0] > 0).astype(int)
+    needs = {"dpsgd-f-theory": {"radius": 100.0}, "ptr-pca": {"gap": 1e-4}}
+    for own in ("pillar", "gep", "adadps", "dp-raft+pillar"):
+        needs[own] = {"public": rows[:60].copy()}
+    model = DPLinearClassifier(epsilon=50.0, **recipe(name, steps=2, **needs.get(name, {})))
+    if width == 1 and name in TOO_FEW:
+        with pytest.raises(InputError, match=TOO_FEW[name]):
+            model.fit(rows, labels)
+        return
+    assert model.fit(rows, labels).coef_.shape == (1, width)
+    asked = [stage["parameters"].get("n_components") for stage in model.certificate_.plan["stages"]]
+    assert all(isinstance(k, int) and 1 <= k <= width for k in asked if k is not None)
+
+
+@pytest.mark.parametrize("name", ["jl", "dp-pca", "ptr-pca"])
+def test_components_that_nobody_asked_for_are_forty_where_columns_are_many(name):
+    made = recipe(name, steps=2, **({"gap": 1e-4} if name == "ptr-pca" else {}))
+    plan = DPLinearClassifier(epsilon=1.0, **made)._plan(get_loss("logistic"))
+    for columns, most in ((500, 40), (41, 40), (40, 40 - (name == "ptr-pca")), (3, 3)):
+        found = plan.calibrate(size=1000, columns=columns, classes=2).plan.stages[1].n_components
+        assert found == min(most, columns - (name == "ptr-pca"))
+
+
+@pytest.mark.parametrize("name", ["dp-pca", "ptr-pca", "pillar", "gep", "dp-raft+pillar"])
+def test_components_that_somebody_asked_for_stay_or_are_refused(name):
+    needs = {"public": X[:50].copy()} if name in ("pillar", "gep", "dp-raft+pillar") else {}
+    needs |= {"gap": 1e-4} if name == "ptr-pca" else {}
+    made = recipe(name, steps=2, n_components=7, **needs)
+    with pytest.raises(InputError, match="7"):
+        DPLinearClassifier(**made).fit(X, LABELS)
+
+
+# --- Algorithms 2 and 3 of Sun, Suresh & Menon ---------------------------------------------------
+
+
+def theory(size, columns, epsilon=1.0, neighbors="replace_special", **options):
+    made = recipe("dpsgd-f-theory", radius=100.0, **options)
+    plan = DPLinearClassifier(epsilon, 1e-5, neighbors=neighbors, **made)._plan(
+        get_loss("logistic")
+    )
+    return plan.calibrate(size=size, columns=columns, classes=2)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])
+@pytest.mark.parametrize(("columns", "epsilon"), [(2, 1.0), (64, 1.0), (64, 4.0), (65, 0.2)])
+def test_the_theory_takes_algorithm_2_with_rows_enough_and_3_with_fewer(
+    columns, epsilon, neighbors
+):
+    """The edge is where the mean of Algorithm 2 has the rows that it needs, at its own noise."""
+    few = theory(10, columns, epsilon, neighbors)
+    assert [stage.name for stage in few.plan.stages] == ["ClipNorm", "Normalize", "PrivateCenter"]
+    assert "Algorithm 3" in few.explain() and few.shortage == ""
+    needed = int(few.explain().split("needs about ")[1].split(" rows")[0])
+    many = theory(needed, columns, epsilon, neighbors)
+    names = [stage.name for stage in many.plan.stages]
+    assert names == ["ClipNorm", "PrivateCenter", "PrivateClip"]
+    assert many.plan.stages[1].method == "instance-optimal" and many.plan.stages[2].constant
+    assert "Recipe: Algorithm 2 of paper 000" in many.explain() and many.shortage == ""
+    assert needed == locating_rows(columns, many.stage_noise[1])
+    assert "Algorithm 3" in theory(needed - 1, columns, epsilon, neighbors).explain()
+    assert [name for name, _ in few.spent] == ["PrivateCenter", "DPGD"]
+    assert [name for name, _ in many.spent] == ["PrivateCenter", "PrivateClip", "DPGD"]
+
+
+def test_the_theory_takes_what_it_is_told_and_says_what_that_lacks(caplog):
+    asked = theory(2000, 64, algorithm=2)
+    assert [stage.name for stage in asked.plan.stages][1:] == ["PrivateCenter", "PrivateClip"]
+    assert "needs about 5671 rows of 64 columns" in asked.outlook
+    assert theory(10**6, 64, algorithm=3).plan.stages[1].name == "Normalize"
+    with pytest.raises(InputError, match="algorithm=4 must be 2, 3 or 'auto'"):
+        theory(100, 3, algorithm=4)
+    rows = RNG.normal(size=(2000, 64)) + 1000
+    labels = (rows[:, 0] > 1000).astype(int)
+    with caplog.at_level("WARNING", logger="tacit"):
+        DPLinearClassifier(1.0, **recipe("dpsgd-f-theory", radius=1e6, algorithm=2)).fit(
+            rows, labels
+        )
+    assert "needs about 5671 rows" in caplog.text and "there are 2000" in caplog.text
+
+
+def test_few_rows_that_the_theory_could_not_place_are_learned_from():
+    """2,000 rows of 64 columns near the origin, in units that nobody knows: 0.5 by Algorithm 2."""
+    rows = 1e-3 * RNG.normal(size=(2000, 64))
+    rows[:, 0] += np.where(np.arange(2000) % 2, 3e-3, -3e-3)
+    labels = np.arange(2000) % 2
+    found = {}
+    for algorithm in ("auto", 2):
+        made = recipe("dpsgd-f-theory", radius=1e6, algorithm=algorithm)
+        found[algorithm] = DPLinearClassifier(1.0, random_state=0, **made).fit(rows, labels)
+    assert found[2].score(rows, labels) < 0.7
+    assert found["auto"].score(rows, labels) > 0.9
+
+
+def test_the_theory_without_an_intercept_has_no_constant():
+    made = recipe("dpsgd-f-theory", radius=100.0, steps=3)
+    model = DPLinearClassifier(20.0, fit_intercept=False, **made).fit(X, LABELS)
+    assert not model.plan_.plan.stages[2].constant
+    assert model.plan_.facts.features == 6 and model.plan_.bias == 0.0
+
+
+def test_trials_of_the_theory_share_what_it_chose():
+    made = recipe("dpsgd-f-theory", radius=100.0, steps=3)
+    model = DPLinearClassifier(20.0, 1e-5, **made)
+    search = DPSearchCV(model, {"trainer__clip": [0.1, 1.0]})
+    search.fit(np.tile(X, (4, 1)), np.tile(LABELS, 4))
+    assert [e.stage for e in search.certificate_.events] == [
+        "PrivateCenter",
+        "PrivateClip",
+        "Search",
+    ]
+    assert search.certificate_.verify().holds

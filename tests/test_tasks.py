@@ -342,12 +342,51 @@ def test_a_plan_lists_what_a_fit_then_spends(tmp_path, facts, settings):
     assert tasks.events(calibrated) == certificate["events"]
     planned = calibrated.to_dict()
     ran = certificate["plan"]["trainer"]["parameters"]
-    if settings.recipe == "dpsgd-f" and schema.classes:  # they follow the length of centred rows
+    if settings.recipe == "auto" and schema.classes:  # they follow the length of centred rows
         told = planned["trainer"]["parameters"]
         told |= {name: ran[name] for name in ("clip", "learning_rate", "bias", "average")}
     assert planned["trainer"] == certificate["plan"]["trainer"]
     assert planned["columns"] == certificate["plan"]["columns"]
     assert calibrated.numerical_delta == certificate["numerical_delta"]
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("columns", [2, 40])
+def test_defaults_are_those_of_the_estimators(classes, columns):
+    """Of few columns least squares take sums, on the command line as in Python: one rule."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(12_000, columns))
+    labels = np.arange(12_000) % classes if classes else np.clip(rows[:, 0], -1, 1)
+    model = DPLinearClassifier if classes else DPLinearRegressor
+    own = {"classes": range(classes)} if classes else {"target_bounds": (-1, 1)}
+    plan = model(8.0, 1e-5, **own).fit(rows, labels).plan_.plan
+    fitted = plan.calibrate(size=12_000, columns=columns, classes=classes)
+    planned = tasks.plan(Settings(8.0, 1e-5), 12_000, columns=columns, classes=classes)
+    assert planned.to_dict() == fitted.to_dict()
+    assert planned.spent == fitted.spent
+    name = "SufficientStatistics" if (classes, columns) == (0, 2) else "DPGD"
+    assert planned.trainer.name == name
+
+
+def test_a_table_of_numbers_is_fitted_with_the_default_of_python(tmp_path):
+    few = {"columns": {"age": COLUMNS["age"]}, "ignore": ["id", "hours", "job"]}
+    schema, settings = Schema.from_dict({**AMOUNT, **few}), Settings(20.0, 1e-5)
+    fitted = tasks.fit(table(2_000, drop=("rich",)), settings, schema=schema, out=tmp_path / "m")
+    plan = fitted.estimator.certificate_.plan
+    assert plan["trainer"]["name"] == "SufficientStatistics"
+    assert plan["trainer"] == tasks.plan(settings, 2_000, schema=schema).to_dict()["trainer"]
+
+
+def test_a_recipe_or_a_setting_that_is_asked_for_is_what_runs():
+    facts = {"columns": 2, "classes": 0}
+    for asked in (
+        Settings(8.0, 1e-5, "dpsgd-f"),
+        Settings(8.0, 1e-5, steps=7),
+        Settings(8.0, 1e-5, trainer="dp-gd", options=("clip=0.5",)),
+    ):
+        assert tasks.plan(asked, 12_000, **facts).trainer.name == "DPGD"
+    tried = tasks.tuning(Settings(8.0, 1e-5, tune=("radius=1,2",)), 12_000, **facts)
+    assert {plan.trainer.name for plan in tried.plans} == {"DPGD"}  # trials are of descent
 
 
 def test_a_plan_needs_columns_from_one_source():

@@ -69,8 +69,9 @@ def test_one_plan_counts_all_of_it():
     assert [e.stage for e in certificate.events] == ["PrivateCenter", "PrivateClip", "DPGD"]
     assert certificate.accountant == "gaussian-dp" and certificate.verify().holds
     trainer = model.plan_.trainer
-    assert trainer.bias == 1.0 and trainer.clip == pytest.approx(math.sqrt(2))
-    assert model.plan_.facts.bound == 1.0
+    assert trainer.clip == pytest.approx(math.sqrt(2))
+    assert model.plan_.facts.bound == pytest.approx(math.sqrt(2))  # a row and its constant
+    assert model.plan_.bias == 0.0  # the trainer adds no other
 
 
 def test_the_way_back_is_that_of_algorithm_2_with_its_intercept_corrected(monkeypatch):

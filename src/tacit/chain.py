@@ -125,11 +125,30 @@ def suits(
         )
 
 
-def settle(stages: Sequence[Stage], *, size: int, outputs: int, mu: float) -> tuple[Stage, ...]:
+def expand(
+    stages: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+) -> tuple[tuple[Stage, ...], list[str]]:
+    """Stages in place of those that stand for several, by public facts, and why."""
+    found: list[Stage] = []
+    said: list[str] = []
+    for stage in stages:
+        facts: dict[str, Any] = {"columns": columns, "size": size, "intercept": intercept}
+        own, why = stage.expand(tuple(found), **facts, mu=mu)
+        found += own
+        said += [why] if why else []
+    return tuple(found), said
+
+
+def settle(
+    stages: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+) -> tuple[Stage, ...]:
     """Stages with every ``"auto"`` replaced, by public facts and public rows."""
     settled: list[Stage] = []
+    d = columns
     for stage in stages:
-        settled.append(stage.settle(tuple(settled), size=size, outputs=outputs, mu=mu))
+        facts = {"columns": d, "size": size, "outputs": outputs}
+        settled.append(stage.settle(tuple(settled), **facts, mu=mu))
+        d = settled[-1].width(d)
     return tuple(settled)
 
 

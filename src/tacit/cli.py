@@ -72,13 +72,14 @@ EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a 
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
 DELTA = """The small probability with which that may fail: well below one over the number of
 rows."""
-RECIPE = """dpsgd-f: rows of unit norm, a private mean, descent on all rows; with --option
-equalize=0.1, columns of one size. dpsgd-f-theory: rows as long as they are, a private mean and a
-private scale. dp-gd: no mean. dpsgd: on sampled rows. local:
-rows randomise themselves. pillar: public PCA first. gep: gradients in and outside a public
-subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped; dp-raft+pillar: after
-public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca: soft PCA of the rows
-themselves. ptr-pca: their PCA, behind a test."""
+RECIPE = """auto: what the estimators of Python take by themselves: dpsgd-f, and for a target of
+numbers with few columns the trainer statistics. dpsgd-f: rows of unit norm, a private mean, descent
+on all rows; with --option equalize=0.1, columns of one size. dpsgd-f-theory: rows as long as they
+are, a private mean and a private scale, if rows are enough for these. dp-gd: no mean. dpsgd: on
+sampled rows. local: rows randomise themselves. pillar: public PCA first. gep: gradients in and
+outside a public subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped;
+dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca:
+soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
 replace_one if a stage looks at the rows without noise, replace_special otherwise."""
@@ -95,8 +96,8 @@ PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
 Recipe = Annotated[str, flag(RECIPE)]
-KEPT = """Components to keep, for recipes that project (for pillar also: auto); for gep, those of
-its subspace."""
+KEPT = """Components to keep, for recipes that project; auto, or nothing: what suits the columns,
+and for pillar the public rows. For gep, those of its subspace."""
 Components = Annotated[str | None, flag(KEPT)]
 Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
@@ -176,7 +177,7 @@ def fit(
     delta: Delta,
     out: Out,
     target: Annotated[str | None, flag("Column to predict, unless the schema names it.")] = None,
-    recipe: Recipe = "dpsgd-f",
+    recipe: Recipe = "auto",
     public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",
@@ -268,7 +269,7 @@ def plan(
     schema: Annotated[Path | None, flag("The schema to be fitted with;")] = None,
     columns: Annotated[int | None, flag("or the number of columns.")] = None,
     classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,
-    recipe: Recipe = "dpsgd-f",
+    recipe: Recipe = "auto",
     public: Public = None,
     components: Components = None,
     neighbors: Neighbors = "auto",

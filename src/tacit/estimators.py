@@ -92,8 +92,8 @@ class _DPLinear(BaseEstimator):
         start = None if before is None else (before.coef, before.intercept)
         if before is None:
             start = self._start(problem, loss)
-        if isinstance(self.trainer, str) and start is None and not problem.rows.spread:
-            plan = replace(plan, trainer=self._default_trainer(plan))
+        if start is None and not problem.rows.spread:
+            plan = self._from_zero(plan)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -105,6 +105,11 @@ class _DPLinear(BaseEstimator):
         )
         self._keep(fit, problem)
         return self
+
+    def _from_zero(self, plan: Plan) -> Plan:
+        """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
+        auto = isinstance(self.trainer, str)
+        return replace(plan, trainer=self._default_trainer(plan)) if auto else plan
 
     def _default_trainer(self, plan: Plan) -> GradientTrainer:
         """What ``"auto"`` stands for, where training begins at zero and rows are at hand."""
@@ -253,8 +258,8 @@ class _DPLinear(BaseEstimator):
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
         assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
-        if calibrated.outlook and start is None:
-            logging.getLogger("tacit").warning(calibrated.outlook)  # before anything is spent
+        if warning := calibrated.outlook if start is None else calibrated.shortage:
+            logging.getLogger("tacit").warning(warning)  # before anything is spent
         key, whole = self._key(), None
         if before is not None:  # composed before anything is spent, since it may be refused
             whole = before.certificate.then(calibrated.certify(key, plan.stages, assumptions))

@@ -54,8 +54,8 @@ class DPGeometricMedian(BaseEstimator):
     learning_rate : float, optional
         Of columns times √aₖ. If not given, the rate that balances the way to go, ``radius``
         times √max aₖ, against gradients and the noise.
-    pull : float
-        Strength of the pull towards zero.
+    anchor : float
+        Strength of the pull towards zero, where it begins.
     neighbors : {"replace_special", "replace_one"}
         What differing in one row means.
     random_state : int, optional
@@ -97,7 +97,7 @@ class DPGeometricMedian(BaseEstimator):
         weights: Any = None,
         steps: int = STEPS,
         learning_rate: float | None = None,
-        pull: float = 0.0,
+        anchor: float = 0.0,
         neighbors: str = "replace_special",
         random_state: int | None = None,
         ledger: Ledger | None = None,
@@ -108,7 +108,7 @@ class DPGeometricMedian(BaseEstimator):
         self.weights = weights
         self.steps = steps
         self.learning_rate = learning_rate
-        self.pull = pull
+        self.anchor = anchor
         self.neighbors = neighbors
         self.random_state = random_state
         self.ledger = ledger
@@ -138,7 +138,7 @@ class DPGeometricMedian(BaseEstimator):
                 spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
             )
         rows = shorten(X, float(self.radius or 0.0)) * roots
-        held = 1 + rate * float(self.pull) / weights  # the pull's own step, solved for its end
+        held = 1 + rate * float(self.anchor) / weights  # the anchor's own step, solved for its end
         y, burn = np.zeros(d), steps // 2
         third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
         turn = burn + (steps - burn) // 2
@@ -192,8 +192,8 @@ class DPGeometricMedian(BaseEstimator):
             _number(self.learning_rate) and 0 < self.learning_rate < math.inf
         ):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
-        if not (_number(self.pull) and 0 <= self.pull < math.inf):
-            raise InputError(f"pull={self.pull!r} must be 0 or a positive number")
+        if not (_number(self.anchor) and 0 <= self.anchor < math.inf):
+            raise InputError(f"anchor={self.anchor!r} must be 0 or a positive number")
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise InputError(
                 f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
@@ -226,7 +226,7 @@ class DPGeometricMedian(BaseEstimator):
     ) -> Certificate:
         seeded = self.random_state is not None
         spent = [("DPGeometricMedian", Gaussian(z, int(self.steps)))]
-        settings = {"steps": int(self.steps), "learning_rate": rate, "pull": float(self.pull)}
+        settings = {"steps": int(self.steps), "learning_rate": rate, "anchor": float(self.anchor)}
         settings |= {"radius": float(self.radius or 0.0)}
         return Certificate.issue(
             epsilon=float(self.epsilon),

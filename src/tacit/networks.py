@@ -54,6 +54,11 @@ def settled(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
     trainer.check(facts)
     if trainer.clipping != "flat" or getattr(trainer, "norm", None) is not None:
         raise InputError("for a module, clipping must be flat, and norm is not known")
+    if trainer.alpha:
+        raise InputError(
+            f"{trainer.name}(alpha={trainer.alpha!r}) pulls towards zero, and a module begins at "
+            "its own parameters: pass anchor=, which pulls towards those"
+        )
     trainer = replace(trainer, **{k: v for k, v in PLAIN.items() if is_auto(getattr(trainer, k))})
     lost = [name for name, value in trainer.parameters().items() if is_auto(value)]
     if lost:
@@ -96,8 +101,8 @@ def fit_module(
         Of the module's outputs and the targets, for a batch of one row.
     trainer : DPGD or DPSGD
         With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``); by default no momentum,
-        a constant rate, and the last iterate. ``pull`` and ``radius`` are around the module's
-        own parameters.
+        a constant rate, and the last iterate. ``anchor`` and ``radius`` are around the
+        module's own parameters.
     epsilon, delta : float
         The budget.
     parameters : callable or sequence of str, optional

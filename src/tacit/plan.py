@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ from tacit.stages.base import Context, PlainStage, PrivateStage, Stage
 from tacit.stages.private import PrivateCenter
 from tacit.stages.public import PublicPrecondition
 from tacit.trainers.arrays import ArrayEngine, require_device
-from tacit.trainers.auto import Facts, noise_left, outlook
+from tacit.trainers.auto import Facts, noise_left, outlook, prospect
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
@@ -72,6 +73,7 @@ class Plan:
     fit_intercept: bool = True
     arithmetic: str = "exact"
     fitted: bool = False  # the stages are: what they released before is not released again
+    remarks: tuple[str, ...] = ()  # what public facts chose in place of a stage, in words
 
     def __post_init__(self) -> None:
         sensitivity(self.neighbors)
@@ -92,6 +94,11 @@ class Plan:
                 "what a plain stage has learned is private, so nothing can go on from it: fit "
                 "anew, or use stages that release what they learn"
             )
+        if not self.fit_intercept and any(stage.carries_constant for stage in self.stages):
+            raise InputError(
+                "a stage appends the constant feature that carries the intercept: leave out its "
+                "constant, or fit an intercept"
+            )
         chain.check(self.stages, self.neighbors)
         chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
         if self.plain and self.arithmetic == "strict":
@@ -109,6 +116,20 @@ class Plan:
     def plain(self) -> bool:
         """Whether any stage looks at the rows without noise, so that they drift."""
         return any(isinstance(stage, PlainStage) for stage in self.stages)
+
+    @property
+    def adds_constant(self) -> bool:
+        """Whether the trainer adds the feature that carries the intercept; a stage may have."""
+        return self.fit_intercept and not any(stage.carries_constant for stage in self.stages)
+
+    def expanded(self, *, size: int, columns: int) -> Plan:
+        """The same plan with the stages that public facts choose, where one stands for several."""
+        mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
+        facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
+        stages, remarks = chain.expand(self.stages, columns=columns, **facts)
+        if len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages)):
+            return self
+        return replace(self, stages=stages, remarks=(*self.remarks, *remarks))
 
     def stage_noise(self) -> dict[int, float]:
         """Noise multiplier of every stage that pays, by position."""
@@ -146,6 +167,11 @@ class Plan:
             raise InputError("there are no rows to learn from")
         if max(size, columns, classes) > MOST:
             raise InputError(f"rows, columns and classes must be at most 10**{len(str(MOST)) - 1}")
+        expanded = self.expanded(size=size, columns=columns)
+        if expanded is not self:
+            return expanded.calibrate(
+                size=size, columns=columns, classes=classes, training=training
+            )
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
@@ -160,7 +186,7 @@ class Plan:
                 remaining=0.0,
             )
         free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
-        stages = chain.settle(self.stages, size=size, outputs=outputs, mu=free)
+        stages = chain.settle(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         way = chain.walk(stages, size, columns)
         drift, factor = way.settings()
         last = way.drifts[-1]
@@ -177,7 +203,7 @@ class Plan:
             lean=_lean(stages, noise, way),
         )
         trainer = self.trainer.resolve(facts)
-        draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
+        draws = way.draws + trainer.draws(way.d + self.adds_constant, outputs)
         slack = 0.0
         if self.arithmetic != "fast":
             draws += bool(test_share)
@@ -200,7 +226,7 @@ class Plan:
             fixed.append((TEST, test.event))
         moves = None
         if self.plain:
-            bias = float(trainer.bias) * way.typical if self.fit_intercept else 0.0
+            bias = float(trainer.bias) * way.typical if self.adds_constant else 0.0
             moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = chain.sampled(facts, trainer, moves, left_over)
 
@@ -491,7 +517,7 @@ class CalibratedPlan:
     def bias(self) -> float:
         """Size of the constant feature that carries the intercept; 0 for none."""
         size = float(self.trainer.bias) * self.facts.bound
-        return size if self.plan.fit_intercept else 0.0
+        return size if self.plan.adds_constant else 0.0
 
     def engine(self, prepared: Prepared, targets: Any) -> Any:
         """Sums over the prepared rows, wherever they are."""
@@ -553,7 +579,7 @@ class CalibratedPlan:
     ) -> Fit:
         """The model of these weights, and its certificate, of now or of an earlier time."""
         coef = weights[: self.facts.features].T.copy()
-        intercept = weights[-1] * self.bias if self.plan.fit_intercept else np.zeros(len(coef))
+        intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
         certificate = self.certify(key, prepared.told, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:
@@ -704,7 +730,19 @@ class CalibratedPlan:
     @property
     def outlook(self) -> str:
         """What the model cannot be expected to do, from public facts; empty as a rule."""
-        return outlook(self.trainer.signal(self.facts), self.facts.size, self.classes)
+        trainer, facts = self.trainer, self.facts
+        weak = outlook(trainer.signal(facts), facts.size, self.classes, trainer.rows_for)
+        return " ".join(text for text in (self.shortage, weak) if text)
+
+    @property
+    def shortage(self) -> str:
+        """Which stages have too few rows for their noise, from public facts; empty as a rule."""
+        d, said = self.columns, []
+        for i, stage in enumerate(self.plan.stages):
+            if i in self.stage_noise:
+                said.append(stage.shortage(self.facts.size, d, self.stage_noise[i]))
+            d = stage.width(d)
+        return " ".join(text for text in said if text)
 
     @of_public_facts
     def explain(self) -> str:
@@ -717,6 +755,7 @@ class CalibratedPlan:
             f"Rows: {facts.size} of {self.columns} columns; {facts.features} features reach the "
             f"trainer, scores of width {facts.outputs} come out.",
         ]
+        lines += plan.remarks
         for i, stage in enumerate(plan.stages):
             lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {self._cost(i)}.")
         if self.test is not None:
@@ -746,7 +785,8 @@ class CalibratedPlan:
                 f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
                 "the noise follows the weights."
             )
-        lines += [f"Outlook: {self.outlook}"] if self.outlook else []
+        expected = self.outlook or prospect(trainer.signal(facts), self.classes)
+        lines += [f"Outlook: {expected}"] if expected else []
         return "\n".join(lines)
 
     def _why(self) -> str:
@@ -761,7 +801,7 @@ class CalibratedPlan:
         elif facts.lean and facts.task == "classification" and is_auto(told.bias):
             length = "and less once a mean is released"
         left = noise_left(trainer, facts)
-        constant = f", the constant feature {float(trainer.bias):.3g}" * self.plan.fit_intercept
+        constant = f", the constant feature {float(trainer.bias):.3g}" * self.plan.adds_constant
         return (
             f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
             f"the noise. A typical row has norm {facts.bound:.3g}, {length}. The clip is "

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tacit import stages as every
 from tacit.exceptions import InputError
+from tacit.mechanisms.mean import locating_rows
+from tacit.privacy.events import Event
 from tacit.stages import (
     ClipNorm,
     Normalize,
@@ -28,6 +31,7 @@ from tacit.stages import (
     SoftPCA,
     Stage,
 )
+from tacit.stages.base import PrivateStage
 from tacit.trainers import (
     DPGD,
     DPRAFT,
@@ -91,18 +95,74 @@ def _dpsgd_f(
     return [Normalize(radius), PrivateCenter(share), *even], _trained(DPGD, trainer)
 
 
+@dataclass
+class Preprocess(PrivateStage):
+    """What Sun, Suresh & Menon (paper 000) do to rows before they train: Algorithm 2, or 3.
+
+    It stands for the stages of Algorithm 2, if there are rows enough for its mean at the share of
+    the budget that it has, and else for those of Algorithm 3. Both are public facts, so a plan
+    knows which before any row is read.
+
+    Parameters
+    ----------
+    share, clip_share : float
+        Parts of μ for the mean, and for the scale that Algorithm 2 clips to.
+    """
+
+    share: float = 0.3
+    clip_share: float = 0.2
+
+    def expand(
+        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    ) -> tuple[tuple[Stage, ...], str]:
+        d = columns
+        for stage in before:
+            d = stage.width(d)
+        needed = locating_rows(d, 1 / (self.share * mu))
+        mean = f"its mean needs about {needed} rows of {d} columns at this budget, and there are "
+        if size >= needed:
+            chosen = _algorithm_2(self.share, self.clip_share, intercept)
+            return chosen, f"Recipe: Algorithm 2 of paper 000; {mean}{size}."
+        return _algorithm_3(self.share), (
+            f"Recipe: Algorithm 3 of paper 000 in place of Algorithm 2: {mean}{size}. So rows are "
+            "scaled to one norm, and no scale is sought; algorithm=2 asks for it all the same."
+        )
+
+    def event(self, noise_multiplier: float) -> Event:
+        raise InputError("what is done to the rows is not chosen yet: calibrate the plan first")
+
+
+def _algorithm_2(share: float, clip_share: float, intercept: bool = True) -> tuple[Stage, ...]:
+    center = PrivateCenter(share, method="instance-optimal")
+    return center, PrivateClip(clip_share, constant=intercept)
+
+
+def _algorithm_3(share: float, radius: float = 1.0) -> tuple[Stage, ...]:
+    return Normalize(radius), PrivateCenter(share)
+
+
 def _dpsgd_f_theory(
     radius: float | None = None,
-    share: float = 0.3,
-    clip_share: float = 0.2,
+    share: float = Preprocess.share,
+    clip_share: float = Preprocess.clip_share,
+    algorithm: int | str = "auto",
     **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent."""
+    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent.
+
+    With too few rows for that mean, Algorithm 3 instead; ``algorithm`` 2 or 3 leaves no choice.
+    """
+    chosen: dict[Any, tuple[Stage, ...]] = {
+        "auto": (Preprocess(share, clip_share=clip_share),),
+        2: _algorithm_2(share, clip_share),
+        3: _algorithm_3(share),
+    }
+    if algorithm not in chosen:
+        raise InputError(f"algorithm={algorithm!r} must be 2, 3 or 'auto'")
     first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
-    center = PrivateCenter(share, method="instance-optimal")
-    # Rows of norm one after the division by τ, and a bias feature of the same size: √2 together.
+    # Rows of norm one after the division by τ, and a constant of the same size: √2 together.
     settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
-    return [*first, center, PrivateClip(clip_share)], _trained(DPGD, settings)
+    return [*first, *chosen[algorithm]], _trained(DPGD, settings)
 
 
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
@@ -152,7 +212,7 @@ def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Gradient
 
 
 def _dp_raft_pillar(
-    public: Any = None, n_components: int = 40, radius: float = 1.0, **trainer: Any
+    public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
     stages, probe = _dp_raft(radius, **trainer)
@@ -160,14 +220,14 @@ def _dp_raft_pillar(
 
 
 def _jl(
-    n_components: int = 40, radius: float = 1.0, seed: int | None = None, **trainer: Any
+    n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Random projection, then private training: paper 003's baseline "JL"."""
     return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
-    n_components: int = 40, radius: float = 1.0, share: float = 0.5, **trainer: Any
+    n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
     from tacit.stages import PrivatePCA
@@ -184,7 +244,7 @@ def _plain_pca(
 
 
 def _ptr_pca(
-    n_components: int = 40, gap: float | None = None, radius: float = 1.0, **trainer: Any
+    n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
     return [Normalize(radius), PlainPCA(n_components, gap)], _trained(DPGD, trainer)

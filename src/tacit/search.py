@@ -21,7 +21,7 @@ from tacit.exceptions import BudgetError, InputError, of_public_facts
 from tacit.ledger import Ledger
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import numerical_delta, sigma_for
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.trials import chances, draw_setting, draw_trials
 from tacit.plan import CalibratedPlan, Fit, Plan, Prepared
 from tacit.privacy.accountants import (
@@ -177,6 +177,12 @@ class Search:
     def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedSearch:
         """Fix every setting and all noise from public facts, as `Plan.calibrate` does."""
         facts = {"size": size, "columns": columns, "classes": classes}
+        first = self.plans[0].expanded(size=size, columns=columns)
+        if self.shared and first is not self.plans[0]:  # the same stages for all, as they were
+            plans = (
+                replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
+            )
+            return replace(self, plans=tuple(plans)).calibrate(**facts)
         grid = any(isinstance(plan.trainer, DPSGD) for plan in self.plans)
         found = self._calibrated(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):
@@ -444,9 +450,8 @@ class CalibratedSearch:
     ) -> list[int]:
         """How well weights do on the rows, through the noise that every trial pays for."""
         sums = engine.row_sum(weights, _SCORES[task])
-        sigma = sigma_for(self.score_noise * LOSS_UNIT)
         return [
-            int(total) + int(key.stream("search score", trial).discrete_gaussian(sigma, 1)[0])
+            _noisy_score(int(total), self.score_noise, key.stream("search score", trial))
             for total, trial in zip(sums, group, strict=True)
         ]
 
@@ -500,6 +505,11 @@ class CalibratedSearch:
     def chances(self, most: int) -> list[tuple[int, float]]:
         """Numbers of trials up to ``most``, with their probabilities."""
         return [(k + 1, chance) for k, chance in enumerate(chances(self.event, most))]
+
+
+def _noisy_score(total: int, noise_multiplier: float, stream: Stream) -> int:
+    """The one place where scores meet their noise; in units of which a row has `LOSS_UNIT`."""
+    return total + int(stream.discrete_gaussian(sigma_for(noise_multiplier * LOSS_UNIT), 1)[0])
 
 
 # --- trials that share arithmetic -------------------------------------------------------------

@@ -53,9 +53,10 @@ from tacit.progress import Progress, silent
 from tacit.recipes import RECIPES, parse_stage, recipe
 from tacit.report import render_html
 from tacit.report.price import plot_price
-from tacit.search import CalibratedSearch, Search, Trials
+from tacit.search import CalibratedSearch, Trials
 from tacit.stages import Encode, FillGaps, Normalize, PlainImpute, Stage
-from tacit.tuning import choose
+from tacit.trainers import DPGD
+from tacit.tuning import choose, planned
 
 __all__ = [
     "CERTIFICATE",
@@ -89,6 +90,7 @@ TAKERS = {
     "gap": ("eigengaps", "ptr-pca"),
     "strength": ("strengths", "plain-pca"),
 }
+AUTO, DEFAULT = "auto", "dpsgd-f"  # the recipe whose trainer is left to the estimator
 LARGE = 1 << 28  # bytes of a file from which on a table is not read into memory
 MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
 
@@ -102,7 +104,7 @@ class Settings:
 
     epsilon: float
     delta: float
-    recipe: str = "dpsgd-f"
+    recipe: str = "auto"
     components: int | str | None = None
     neighbors: str = "auto"
     loss: str | None = None
@@ -138,13 +140,14 @@ class Settings:
                 raise InputError(f"{name} is given twice")
             options[name] = value
         for name, (words, *takers) in TAKERS.items():
-            if name in options and self.recipe in RECIPES and self.recipe not in takers:
+            if name in options and self.recipe in (AUTO, *RECIPES) and self.recipe not in takers:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
-        if not self.stages:
-            return recipe(self.recipe, **options)
-        if options.keys() & TAKERS.keys():
+        if self.stages and options.keys() & TAKERS.keys():
             raise InputError("stages of your own take their settings themselves, in brackets")
-        return recipe(self.recipe, **options) | {"stages": [parse_stage(s) for s in self.stages]}
+        parts = recipe(DEFAULT if self.recipe == AUTO else self.recipe, **options)
+        if self.recipe == AUTO and parts["trainer"] == DPGD():  # nothing was set: see `estimators`
+            parts |= {"trainer": AUTO}
+        return parts | ({"stages": [parse_stage(s) for s in self.stages]} if self.stages else {})
 
     def candidates(self, public: Any = None) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         """Stages and trainer of every setting to be tried, and what it sets, in words.
@@ -204,7 +207,8 @@ def plan(
     """
     facts = _public_facts(schema, columns, classes)
     seen = _public_features(public, facts.schema)
-    return facts.plan(settings, settings.parts(seen)).calibrate(**facts.sizes(rows))
+    estimator = facts.estimator(settings, settings.parts(seen))
+    return facts.plan(estimator).calibrate(**facts.sizes(rows))
 
 
 def tuning(
@@ -220,8 +224,9 @@ def tuning(
     facts = _public_facts(schema, columns, classes)
     parts, words = settings.candidates(_public_features(public, facts.schema))
     encode = None if facts.schema is None else Encode(facts.schema)
-    plans = tuple(facts.plan(settings, part, encode) for part in parts)
-    return Search(plans, settings.how_often, tuple(words)).calibrate(**facts.sizes(rows))
+    candidates = [facts.estimator(settings, part, encode) for part in parts]
+    search = planned(candidates, words, settings.how_often, facts.classes)
+    return search.calibrate(**facts.sizes(rows))
 
 
 @dataclass(frozen=True)
@@ -235,22 +240,35 @@ class _Facts:
     def sizes(self, rows: int) -> dict[str, int]:
         return {"size": rows, "columns": self.columns, "classes": self.classes}
 
-    def plan(
-        self, settings: Settings, parts: Mapping[str, Any], encode: Encode | None = None
-    ) -> Plan:
-        """Stages and trainer as a plan for such a table."""
-        stages, count = parts["stages"], self.classes
+    def estimator(
+        self,
+        settings: Settings,
+        parts: Mapping[str, Any],
+        encode: Encode | None = None,
+        **options: Any,
+    ) -> Estimator:
+        """What is fitted to such a table; what is not set is the estimator's own default."""
+        stages = parts["stages"]
         if self.schema is not None:
             stages = [encode or Encode(self.schema), *stages]
-        loss = get_loss(settings.loss or {0: "squared", 2: "logistic"}.get(count, "softmax"))
-        if (loss.task == "regression") != (count == 0):
+        loss = None if settings.loss is None else get_loss(settings.loss)
+        if loss is not None and (loss.task == "regression") != (self.classes == 0):
             raise InputError(
                 f"loss={loss.name!r} is for {loss.task}, which does not suit the target"
             )
-        budget = Budget(settings.epsilon, settings.delta)
-        neighbors = chain.relation(settings.neighbors, stages, parts["trainer"])
-        arithmetic = settings.arithmetic
-        return Plan(budget, tuple(stages), parts["trainer"], loss, neighbors, arithmetic=arithmetic)
+        options |= {"neighbors": settings.neighbors, "arithmetic": settings.arithmetic}
+        options |= {"stages": stages, "trainer": parts["trainer"]}
+        options |= {} if loss is None else {"loss": settings.loss}
+        budget = settings.epsilon, settings.delta
+        if self.classes == 0:
+            bounds = None if self.schema is None else self.schema.target_bounds
+            return DPLinearRegressor(*budget, target_bounds=bounds, **options)
+        classes = None if self.schema is None else self.schema.classes
+        return DPLinearClassifier(*budget, classes=classes, **options)
+
+    def plan(self, estimator: Estimator) -> Plan:
+        """What a fit to such a table would do."""
+        return estimator._from_zero(estimator._plan(estimator._loss_of(self.classes)))
 
 
 def _public_facts(
@@ -363,15 +381,7 @@ def fit(
             if not known and schema.target_bounds is None:
                 known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
             tests = _test_rows(given, schema, known, parts["stages"])
-        options |= {"neighbors": settings.neighbors, "arithmetic": settings.arithmetic}
-        options |= {"stages": [Encode(schema), *parts["stages"]], "trainer": parts["trainer"]}
-        options |= {"loss": settings.loss} if settings.loss else {}
-        budget = settings.epsilon, settings.delta
-        estimator: Estimator = (
-            DPLinearClassifier(*budget, classes=schema.classes, **options)
-            if schema.target_bounds is None
-            else DPLinearRegressor(*budget, target_bounds=schema.target_bounds, **options)
-        )
+        estimator = _public_facts(schema, None, None).estimator(settings, parts, **options)
         best: dict[str, Any] = {}
         try:
             if settings.tune:

@@ -89,6 +89,7 @@ MAKERS = {
     "PrivateCenter": lambda d: PrivateCenter(0.2, noise_multiplier=3.0),
     "PrivateCenter, located": lambda d: PrivateCenter(0.2, 3.0, method="instance-optimal"),
     "PrivateClip": lambda d: PrivateClip(0.2, noise_multiplier=3.0),
+    "PrivateClip, constant": lambda d: PrivateClip(0.2, 3.0, constant=True),
     "PrivateClip, exponential": lambda d: PrivateClip(0.2, 3.0, "exponential"),
     "PrivateEqualize": lambda d: PrivateEqualize(0.2, noise_multiplier=3.0, strength=0.4),
     "PrivateImpute": lambda d: PrivateImpute(0.2, noise_multiplier=3.0, columns=[1, 4]),

@@ -91,7 +91,7 @@ def test_nothing_is_left_automatic(cls, facts):
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
 def test_what_was_given_stays_as_it_was_given(cls):
-    given = {"steps": 7, "clip": 0.3, "momentum": 0.2, "average": "uniform", "pull": 0.1}
+    given = {"steps": 7, "clip": 0.3, "momentum": 0.2, "average": "uniform", "alpha": 0.1}
     if cls is FlattestDPGD:  # returns a single iterate
         given["average"] = "last"
     if cls is IteratedSGD:  # whose steps must contract

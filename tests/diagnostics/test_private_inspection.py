@@ -9,22 +9,26 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import Ledger
+from tacit import DPLinearClassifier, Ledger, recipe
 from tacit.cli import app
 from tacit.diagnostics import Facts, advise, inspect, inspect_privately
 from tacit.diagnostics.page import render_page
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import BudgetError, InputError, MissingBound
+from tacit.losses import get_loss
 from tacit.privacy import Certificate
 from tacit.privacy.accountants import epsilon as epsilon_of
+from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.events import sensitivity
 from tacit.stages import Normalize
+from tacit.theory import descent, projection
 
 BUDGET = {"epsilon": 0.5, "delta": 1e-6}
 
 
 def unit_rows(n=4000, d=6, seed=0):
     rng = np.random.default_rng(seed)
-    return Normalize().transform(rng.normal(size=(n, d)) * 0.5 ** np.arange(d) + [1, 0, 0, 0, 0, 0])
+    return Normalize().transform(rng.normal(size=(n, d)) * 0.5 ** np.arange(d) + np.eye(d)[0])
 
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "add_or_remove_one", "replace_one"])
@@ -100,6 +104,32 @@ def test_a_ledger_is_charged_before_and_refuses_what_it_does_not_allow(tmp_path)
     with pytest.raises(InputError, match="seeded"):
         inspect_privately(unit_rows(), **BUDGET, bound=1.0, ledger=book, random_state=0)
     assert len(book.charges()) == 1 and not book.check()
+
+
+@pytest.mark.parametrize("name", ["dp-gd", "dpsgd-f", "pillar", "dp-pca", "ptr-pca"])
+def test_advice_counts_what_its_recipe_spends(monkeypatch, name):
+    """What descent is left with in a bound is what the recipe's own plan leaves it."""
+    tails = np.append(0.5 ** np.arange(20), 0.0)
+    values = -np.diff(tails)
+    losses = np.sqrt(np.append(values, 0.0))
+    seen = []
+    for module, names in ((descent, ("risk", "clipped_risk")), (projection, ("risk",))):
+        for each in names:
+            real = getattr(module, each)
+
+            def spy(*given, real=real, **options):
+                seen.append(options["epsilon"])
+                return real(*given, **options)
+
+            monkeypatch.setattr(module, each, spy)
+    facts = Facts(5000, 20, 20, tails, values, losses, values / 2, 1.0, 0.3)
+    option = {o.recipe: o for o in advise(facts, epsilon=2.0, delta=1e-6).options}[name]
+    needs = {"pillar": {"public": unit_rows(100, 20)}}.get(name, {})
+    made = recipe(name, **option.settings, **needs)
+    plan = DPLinearClassifier(2.0, 1e-6, **made)._plan(get_loss("logistic"))
+    found = plan.calibrate(size=5000, columns=20, classes=2)
+    left = found.facts.mu * sensitivity(plan.neighbors)  # what the plan leaves for training
+    assert any(epsilon == pytest.approx(gaussian_epsilon(left, 1e-6)) for epsilon in seen)
 
 
 def test_advice_follows_the_rows():

@@ -12,6 +12,7 @@ from tacit import DPLinearClassifier, load, save
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
+from tacit.mechanisms.mean import locating_rows
 from tacit.mechanisms.noise import Key
 from tacit.plan import Plan
 from tacit.privacy import Budget, Gaussian, Selection
@@ -228,6 +229,104 @@ def test_a_plan_of_searches_or_selections_is_gaussian_and_verifies(method, tmp_p
     path = tmp_path / "model.safetensors"
     save(model, path)
     assert (load(path).decision_function(X) == model.decision_function(X)).all()
+
+
+def algorithm_2(rows, mean, tau):
+    """Steps 3 and 4 of Algorithm 2 of Sun, Suresh & Menon, as printed."""
+    joined = np.column_stack([rows - mean, np.full(len(rows), tau)])
+    lengths = np.linalg.norm(joined, axis=1)
+    return joined * np.minimum(1.0, math.sqrt(2) * tau / lengths)[:, None]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_and_their_constant_are_clipped_together(sparse):
+    rows = 5 + cloud() * np.geomspace(0.1, 30.0, 3000)[:, None]
+    center = fit(PrivateCenter(method="instance-optimal"), rows, bound=1e6)
+    given = sp.csr_array(rows) if sparse else rows
+    behind = center.through(as_rows(given, bound=1e6))
+    stage = fit(PrivateClip(constant=True), behind, z=20.0)
+    found = stage.through(behind)
+    expected = algorithm_2(rows, center.mean_, stage.radius_)
+    longer = np.linalg.norm(rows - center.mean_, axis=1) > stage.radius_
+    assert 50 < longer.sum() < 1000
+    assert found.collect() * stage.radius_ == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert (found.collect()[longer, -1] < 1).all() and (found.collect()[~longer, -1] == 1).all()
+    assert found.d == 5 and found.bound >= np.linalg.norm(found.collect(), axis=1).max()
+    assert stage.bound(1e6) == found.bound <= math.sqrt(2) * (1 + 1e-11)
+
+
+def test_the_model_of_a_joint_clip_is_that_of_algorithm_2():
+    """w = θ[:d] and b = θ[d]·τ − ⟨w, μ̂⟩, for rows that are not clipped; and back again."""
+    rng = np.random.default_rng(0)
+    stages = [fit(PrivateCenter(), cloud() + 1, bound=9.0), PrivateClip(constant=True)]
+    stages[1].radius_ = 2.5
+    theta = rng.normal(size=(3, 5))  # on rows divided by τ
+    coef, intercept = stages[1].fold(theta, np.zeros(3))
+    coef, intercept = stages[0].fold(coef, intercept)
+    printed = theta / 2.5  # on rows as printed
+    assert coef == pytest.approx(printed[:, :4])
+    assert intercept == pytest.approx(printed[:, 4] * 2.5 - coef @ stages[0].mean_)
+    for stage in stages:
+        coef, intercept = stage.unfold(coef, intercept)
+    assert coef == pytest.approx(theta) and intercept == pytest.approx(np.zeros(3))
+    rows = stages[0].mean_ + rng.normal(size=(10, 4)) / 9  # short: nothing is cut
+    scores = stages[1].transform(stages[0].transform(rows)) @ theta.T
+    coef, intercept = stages[0].fold(*stages[1].fold(theta, np.zeros(3)))
+    assert rows @ coef.T + intercept == pytest.approx(scores)
+
+
+def test_rows_of_any_length_survive_a_joint_clip():
+    stage = PrivateClip(constant=True)
+    stage.radius_ = 1e-300
+    out = stage.transform([[0.0, 1e308], [0.0, 0.0], [3e-301, 0.0]])
+    assert out == pytest.approx(np.array([[0, math.sqrt(2), 0], [0, 0, 1], [0.3, 0, 1]]), abs=1e-15)
+
+
+def test_a_constant_needs_an_intercept_to_carry():
+    stages = [ClipNorm(9.0), PrivateClip(constant=True)]
+    with pytest.raises(InputError, match="carries the intercept"):
+        DPLinearClassifier(stages=stages, fit_intercept=False).fit(cloud(), np.arange(3000) % 2)
+
+
+SHORT = {
+    "PrivateCenter": [PrivateCenter(method="instance-optimal")],
+    "PrivateBounds": [PrivateBounds()],
+    "PrivateBounds, exponential": [PrivateBounds(method="exponential")],
+    "PrivateClip": [PrivateClip()],
+    "PrivateClip, constant": [PrivateClip(constant=True)],
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_too_few_rows_for_a_stage_are_named_before_anything_is_spent(case, caplog):
+    """With the number that would do: with it there is no warning, with one row less there is."""
+    stages = (ClipNorm(9.0), *SHORT[case])
+    plan = Plan(Budget(1.0, 1e-5), stages, DPGD(steps=2), get_loss("logistic"))
+    few = plan.calibrate(size=30, columns=4, classes=2)
+    name = case.split(",")[0]
+    assert f"{name}" in few.shortage and "there are 30" in few.shortage
+    assert few.shortage in few.outlook and few.shortage in few.explain()
+    needed = int(few.shortage.split("needs about ")[1].split(" rows")[0])
+    assert plan.calibrate(size=needed, columns=4, classes=2).shortage == ""
+    assert plan.calibrate(size=needed - 1, columns=4, classes=2).shortage
+    model = DPLinearClassifier(1.0, 1e-5, stages=list(stages), trainer=DPGD(steps=2))
+    with caplog.at_level("WARNING", logger="tacit"):
+        model.fit(cloud(30), np.arange(30) % 2)
+    assert f"needs about {needed} rows" in caplog.text
+
+
+def test_the_rows_that_a_location_needs_find_it():
+    """Of clouds far from the origin: with what is asked for always, with a fifth of it never."""
+    d, z, found = 16, 4.0, {}
+    for part in (1.0, 0.2):
+        n = math.ceil(part * locating_rows(d, z))
+        rows = 1e4 + cloud(n, d)
+        stages = [
+            fit(PrivateCenter(method="instance-optimal"), rows, z, bound=1e6, seed=seed)
+            for seed in range(8)
+        ]
+        found[part] = [np.linalg.norm(stage.mean_ - 1e4) for stage in stages]
+    assert max(found[1.0]) < 2 and min(found[0.2]) > 100
 
 
 def test_the_clip_is_for_training_rows_alone():

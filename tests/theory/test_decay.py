@@ -115,7 +115,7 @@ def test_the_schedule_is_the_one_of_the_theorem():
     assert plan.steps == n**2 + math.ceil(1000 * math.log(1000) ** 2)
     without = decay.risk(coefficients, n, **BUDGET, distance=distance, k=plan.k).value
     first = distance * math.sqrt(plan.k * math.log(1e5)) / n
-    assert plan.pull * distance**2 == pytest.approx(without - first)  # α = √Σ/D
+    assert plan.anchor * distance**2 == pytest.approx(without - first)  # α = √Σ/D
     fresh = decay.schedule(coefficients, n, **BUDGET, distance=distance, population=True)
     assert fresh.learning_rate < plan.learning_rate
 
@@ -136,15 +136,15 @@ def test_nonsense_is_refused():
 
 
 def test_settings_of_a_schedule_are_those_of_a_trainer():
-    """Fewer steps keep k and pull, which do not depend on them, and balance the gradient too."""
+    """Fewer steps keep k and anchor, which do not depend on them, and balance the gradient too."""
     from tacit.trainers import DPGD, Facts
 
     values = decay.power_law(50, 1.0, first=2.0)
     whole = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0)
     short = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0, steps=200)
-    assert (short.k, short.pull, short.clip) == (whole.k, whole.pull, 2.0)
+    assert (short.k, short.anchor, short.clip) == (whole.k, whole.anchor, 2.0)
     noise = 200 / (1000 * gaussian_mu(1.0, 1e-5)) ** 2
     rate = 3.0 / (2.0 * math.sqrt(200 * (1 + short.k * noise)))
     assert short.learning_rate == pytest.approx(rate)
     trainer = DPGD(**short.settings).resolve(Facts(1000, 49, 1, 1.0, 0.2))
-    assert (trainer.steps, trainer.pull, trainer.average) == (200, short.pull, "uniform")
+    assert (trainer.steps, trainer.anchor, trainer.average) == (200, short.anchor, "uniform")

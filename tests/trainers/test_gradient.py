@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -51,11 +52,11 @@ def complete(cls=DPGD, **given):
     return cls(**{**settings, "bias": 0.1, **given})
 
 
-def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, **options):
+def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, start=None, **options):
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
     outputs = engine.outputs or int(targets.max()) + 1
     facts = facts or facts_of(rows.shape[0], rows.shape[1], outputs)
-    return trainer.train(engine, z, facts, Key.from_seed(seed))
+    return trainer.train(engine, z, facts, Key.from_seed(seed), start=start)
 
 
 @pytest.fixture
@@ -78,7 +79,8 @@ REFUSED = [
     ("average", ["mean", None, 3], "one of last, uniform, weighted, converged"),
     ("schedule", ["step", None, 3], "one of constant"),
     ("radius", [0, -1.0, math.nan, "x"], "a positive number or None"),
-    ("pull", [-1.0, math.nan, math.inf, None, "x"], "0 or a positive number"),
+    ("alpha", [-1.0, math.nan, math.inf, None, "x"], "0 or a positive number"),
+    ("anchor", [-1.0, math.nan, math.inf, None, "x"], "0 or a positive number"),
     ("clipping", ["none", None], "flat or per-class"),
 ]
 REFUSALS = [(name, value, allowed) for name, values, allowed in REFUSED for value in values]
@@ -97,7 +99,7 @@ def test_an_expected_batch_is_no_larger_than_the_table(value):
         DPSGD(batch_size=value).resolve(facts_of())
 
 
-@pytest.mark.parametrize("name", ["radius", "pull", "clipping"])
+@pytest.mark.parametrize("name", ["radius", "alpha", "anchor", "clipping"])
 def test_settings_without_an_automatic_value_do_not_take_auto(name):
     with pytest.raises(InputError, match=f"{name} must be"):
         DPGD(**{name: "auto"}).resolve(facts_of())
@@ -123,9 +125,12 @@ def test_settings_trained_together_must_share_what_they_share(name):
 FIXED = [name for name in AVERAGES if name != "converged"]  # which iterates count is known before
 
 
-def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0):
+def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0, start=None):
     """The same descent with one gradient per row, in plain float64."""
     w = velocity = np.zeros((rows.shape[1], outputs))
+    if start is not None:
+        w = start * min(1.0, (trainer.radius or np.inf) / np.linalg.norm(start))
+    first = w
     iterates = []
     for t in range(trainer.steps):
         kept = np.arange(len(rows)) if batches is None else batches[t]
@@ -136,7 +141,8 @@ def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.
             axes, limit = (1,), trainer.clip / math.sqrt(outputs)
         norms = np.sqrt((gradients**2).sum(axis=axes, keepdims=True))
         total = (gradients * np.minimum(1, limit / np.maximum(norms, 1e-300))).sum(axis=0)
-        velocity = trainer.momentum * velocity + total / (q * size) + trainer.pull * w
+        velocity = trainer.momentum * velocity + total / (q * size)
+        velocity = velocity + trainer.alpha * w + trainer.anchor * (w - first)
         left = 1 - t / trainer.steps
         rate = {
             "constant": 1.0,
@@ -160,9 +166,10 @@ def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.
 VARIANTS = {
     "plain": {},
     "momentum": {"momentum": 0.9},
-    "pull": {"pull": 0.7},
+    "alpha": {"alpha": 0.7},
+    "anchor": {"anchor": 0.7},
     "radius": {"radius": 0.2, "learning_rate": 5.0},
-    "everything": {"momentum": 0.5, "pull": 0.3, "radius": 0.4, "average": "weighted"},
+    "everything": {"momentum": 0.5, "alpha": 0.3, "radius": 0.4, "average": "weighted"},
     "large clip": {"clip": 100.0},
     "small clip": {"clip": 1e-3, "learning_rate": 300.0},
     **{f"schedule {name}": {"schedule": name} for name in SCHEDULES},
@@ -170,12 +177,62 @@ VARIANTS = {
 }
 
 
+def test_an_anchor_is_algorithm_1_of_li_et_al(silence):
+    """x ← x − η(∇f(x) + α(x − x⁽⁰⁾)), and the mean of x⁽¹⁾ … x⁽ᵀ⁾ is returned, as printed."""
+    rows, targets, loss = problem()
+    eta, alpha = 0.8, 0.6
+    first = np.linspace(-2, 1, rows.shape[1])[:, None]
+    x, seen = first, []
+    for _ in range(5):
+        gradient = rows.T @ loss.residual(rows @ x, targets) / len(rows)
+        x = x - eta * (gradient + alpha * (x - first))
+        seen.append(x)
+    printed = {"learning_rate": eta, "average": "uniform", "schedule": "constant", "momentum": 0.0}
+    trainer = complete(steps=5, clip=100.0, anchor=alpha, **printed)  # nothing is clipped
+    found = run(trainer, rows, targets, loss, start=first)
+    assert found == pytest.approx(np.mean(seen, axis=0), abs=1e-6)
+    towards_zero = run(replace(trainer, anchor=0.0, alpha=alpha), rows, targets, loss, start=first)
+    assert np.linalg.norm(found - towards_zero) > 0.5
+    penalised = replace(trainer, anchor=0.0, alpha=alpha)
+    from_zero = [run(each, rows, targets, loss) for each in (trainer, penalised)]
+    np.testing.assert_array_equal(*from_zero)
+
+
+@pytest.mark.parametrize("cls", [DPGD, DPSGD])
+def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls):
+    rows, targets, loss = problem()
+    facts, start = facts_of(60, rows.shape[1], 1), np.full((rows.shape[1], 1), 0.5)
+    seen, told = [], []
+
+    class Listening(cls):
+        def deviations(self, noise_multiplier, norm, moves):
+            told.append(norm)
+            return super().deviations(noise_multiplier, norm, moves)
+
+    pulled = replace(complete(cls), alpha=0.3, anchor=0.4)
+    assert pulled.events(1.3, facts) == complete(cls).events(1.3, facts)
+    trainer = Listening(**pulled.__dict__)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss)
+    train_together(
+        engine,
+        [trainer],
+        [1.0],
+        facts,
+        Key.from_seed(0),
+        start=start,
+        visit=lambda weights, _: seen.append(np.linalg.norm(weights)),
+    )
+    assert told == pytest.approx(seen)
+
+
+@pytest.mark.parametrize("begin", [0.0, 0.1])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_descent_without_noise_is_the_naive_one(silence, variant):
+def test_descent_without_noise_is_the_naive_one(silence, variant, begin):
     rows, targets, loss = problem()
     trainer = complete(**VARIANTS[variant])
-    expected = reference(trainer, rows, targets, loss, size=60, outputs=1)
-    found = run(trainer, rows, targets, loss)
+    start = np.full((rows.shape[1], 1), begin) if begin else None
+    expected = reference(trainer, rows, targets, loss, size=60, outputs=1, start=start)
+    found = run(trainer, rows, targets, loss, start=start)
     # The lattice is in proportion to the clip.
     assert found == pytest.approx(expected, abs=1e-8 * max(1.0, trainer.clip))
     assert np.abs(expected).max() > 1e-3
@@ -424,7 +481,7 @@ def test_settings_together_are_the_settings_one_by_one(cls, arithmetic):
     trainers = [
         complete(cls),
         complete(cls, clip=0.05, learning_rate=9.0, momentum=0.9, schedule="linear"),
-        complete(cls, radius=0.3, pull=0.5, average="uniform"),
+        complete(cls, radius=0.3, alpha=0.5, average="uniform"),
     ]
     noise, facts = [1.0, 0.4, 3.0], facts_of(60, 4, 3)
     together = train_together(engine, trainers, noise, facts, Key.from_seed(0))

@@ -113,7 +113,8 @@ def test_clipped_softmax_does_not_contract_which_is_why_it_is_refused():
         ({"steps": 51}, "there are 50 rows"),
         ({"learning_rate": 8.0, "steps": 50, "bias": 0.1}, "farther apart"),
         ({"learning_rate": 7.9, "steps": 30, "bias": 0.1}, "farther apart"),  # uneven groups
-        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "pull": 0.1}, "farther apart"),
+        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "alpha": 0.1}, "farther apart"),
+        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "anchor": 0.1}, "farther apart"),
     ],
 )
 def test_what_breaks_the_argument_is_refused(given, text):

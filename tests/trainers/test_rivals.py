@@ -87,7 +87,9 @@ def descend(trainer, n, start, gradient_sum):
     """The descent that trainers share, given the sum of gradients at some weights."""
     w, velocity, average = start, np.zeros_like(start), np.zeros_like(start)
     for t in range(trainer.steps):
-        velocity = trainer.momentum * velocity + gradient_sum(w) / n + trainer.pull * w
+        velocity = (
+            trainer.momentum * velocity + gradient_sum(w) / n + (trainer.alpha + trainer.anchor) * w
+        )
         w = w - trainer.learning_rate * (1 - t / trainer.steps) * velocity
         if trainer.radius is not None:
             w = w * min(1.0, trainer.radius / max(np.linalg.norm(w), 1e-300))
@@ -135,7 +137,7 @@ def gep_reference(trainer, rows, targets, loss, *, outputs, basis):
         {},
         {"clip": 0.05, "residual_clip": 0.2},
         {"clipping": "per-class", "momentum": 0.0},
-        {"pull": 0.3, "radius": 0.4, "average": "uniform"},
+        {"alpha": 0.2, "anchor": 0.1, "radius": 0.4, "average": "uniform"},
         {"n_components": 5},
     ],
     ids=str,
@@ -168,7 +170,11 @@ def adadps_reference(trainer, rows, targets, loss, *, outputs, scales):
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"pull": 0.3, "radius": 0.4}, {"clip": 0.01, "learning_rate": 60.0, "average": "uniform"}],
+    [
+        {},
+        {"alpha": 0.1, "anchor": 0.2, "radius": 0.4},
+        {"clip": 0.01, "learning_rate": 60.0, "average": "uniform"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("name", ["softmax", "logistic", "squared"])

@@ -182,7 +182,9 @@ def test_other_losses_are_refused(name):
         plan.calibrate(size=50, columns=3, classes=2 if name == "logistic" else 0)
 
 
-@pytest.mark.parametrize("given", [{"steps": 5}, {"momentum": 0.5}, {"radius": 1.0}, {"pull": 0.1}])
+@pytest.mark.parametrize(
+    "given", [{"steps": 5}, {"momentum": 0.5}, {"radius": 1.0}, {"alpha": 0.1}, {"anchor": 0.1}]
+)
 def test_settings_of_descent_are_refused(given):
     with pytest.raises(InputError, match="takes no steps, so it has no"):
         SufficientStatistics(**given).resolve(FACTS)

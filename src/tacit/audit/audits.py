@@ -34,7 +34,7 @@ def settings(name: str, columns: int) -> dict[str, Any]:
     both = np.vstack([np.eye(columns), -np.eye(columns)])  # their mean is zero: nothing is moved
     special: dict[str, dict[str, Any]] = {
         "dpsgd": {"batch_size": 8.0},
-        "dpsgd-f-theory": {"radius": 1.0, "clip": 0.1},
+        "dpsgd-f-theory": {"radius": 1.0, "clip": 0.1, "algorithm": 2},
         "pillar": {"public": both, "n_components": columns},
         "gep": {"public": both, "n_components": columns // 2},
         "adadps": {"public": both},

@@ -24,8 +24,10 @@ from tacit.exceptions import InputError, TestFailed
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Fit, apply_stages
 from tacit.privacy.accountants import gaussian_mu
+from tacit.stages import PrivateEqualize
 from tacit.stages.base import PlainStage
 from tacit.stages.private_extent import RankStage
+from tacit.trainers import SufficientStatistics
 
 __all__ = ["Guessed", "best_guesses", "one_run"]
 
@@ -136,6 +138,8 @@ def _evidence(
             continue  # what it learned is not released
         if stage.kind == "private" and not isinstance(stage, RankStage):  # a quantile shows little
             held = np.asarray(seen.collect())
+            if isinstance(stage, PrivateEqualize):
+                held = held**2
             release = next(sums)
             value, variance = release.value, release.deviation**2
             if value.ndim == 2:
@@ -144,9 +148,8 @@ def _evidence(
                 total += held @ value[: held.shape[1]] / variance
         seen = stage.through(seen)
     held = np.asarray(seen.collect())
-    bias = float(plan.trainer.bias) * plan.facts.bound if plan.plan.fit_intercept else 0.0
-    if bias:
-        held = np.hstack([held, np.full((len(held), 1), bias)])
+    if plan.bias:
+        held = np.hstack([held, np.full((len(held), 1), plan.bias)])
     for release in tape:
         if release.kind == "step":
             value = release.value[0]
@@ -154,6 +157,15 @@ def _evidence(
             clip = plan.trainer.clips[-1 if release.start else 0]
             part = _clipped(held[:, release.start : release.start + len(value)], clip)
             total += part @ pull / release.deviation**2 / math.sqrt(value.shape[1])
+        elif release.kind == "weights":
+            total += held @ release.value[:, -1] / release.deviation
+    if isinstance(
+        plan.trainer, SufficientStatistics
+    ):  # the squares of rows with their targets, which are 1
+        release = next(sums)
+        aim = np.full((len(held), 1), float(plan.trainer.weight) * plan.facts.bound)
+        joined = np.hstack([held, aim])
+        total += np.einsum("ij,jk,ik->i", joined, release.value, joined) / release.deviation**2
     return total
 
 

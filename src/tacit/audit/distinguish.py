@@ -23,7 +23,7 @@ from tacit.audit import bounds
 from tacit.audit.watch import Release, recorded, replayed
 from tacit.audit.worlds import Pair, Table, targets
 from tacit.data.rows import as_rows
-from tacit.exceptions import TacitError, TestFailed
+from tacit.exceptions import InputError, TacitError, TestFailed
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Fit, Prepared
 from tacit.progress import Progress, silent
@@ -57,6 +57,11 @@ class Bare(CalibratedPlan):
         """The plan, for a table of that many rows."""
         values = {item.name: getattr(plan, item.name) for item in fields(plan)}
         if rows != plan.facts.size:
+            if "add_or_remove_one" not in plan.trainer.relations:
+                raise InputError(
+                    f"{plan.trainer.name} takes rows by their position, so a null row cannot be "
+                    "left out of a table: audit it with neighbors='replace_one'"
+                )
             values["plan"] = replace(plan.plan, neighbors="add_or_remove_one")
         bare = cls(**values)
         object.__setattr__(bare, "fitted", [])
@@ -117,7 +122,8 @@ class Subject:
             rest = self.behind(self.pair.common, tape, key)
         ratios = _likelihood(tape, first, second, q, rest)
         stages, steps = (
-            sum(ratios[i] for i in _of(tape, *kinds)) for kinds in (("sum", "rank"), ("step",))
+            sum(ratios[i] for i in _of(tape, *kinds))
+            for kinds in (("sum", "rank"), ("step", "weights"))
         )
         return np.array([sum(ratios), stages, steps, _collision(tape, first, second)])
 
@@ -146,6 +152,10 @@ def _likelihood(
             continue
         variance = release.deviation**2
         seen, a, b = release.value.ravel(), one.ravel(), other.ravel()
+        if release.gamma:  # a density of e^(−‖z‖/scale)
+            far = [float(np.linalg.norm(seen - q * total)) for total in (b, a)]
+            found.append((far[0] - far[1]) / release.deviation)
+            continue
         if release.kind == "step" and q < 1 and rest is not None:
             c = rest[i].ravel()
             a, b = a - c, b - c

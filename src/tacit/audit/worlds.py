@@ -93,10 +93,8 @@ def shape(plan: Plan) -> tuple[int, int]:
             d = max(d, np.shape(public)[1])
         if isinstance(stage, Bound):
             d = max(d, np.size(stage.low), np.size(stage.high))
-        if isinstance(stage, PlainPCA | PrivatePCA):
-            d = max(d, int(stage.n_components) + 1)
-        if isinstance(stage, RandomProjection):
-            d = max(d, int(stage.n_components) + 1)
+        if isinstance(stage, PlainPCA | PrivatePCA | RandomProjection):
+            d = max(d, 3 if stage.n_components == "auto" else int(stage.n_components) + 1)
         if isinstance(stage, PlainImpute):
             columns = [] if stage.columns is None else list(stage.columns)
             d = max(d, 3, len(columns) + 2, *(int(c) + 1 for c in columns))

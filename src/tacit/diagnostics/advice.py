@@ -33,12 +33,11 @@ from tacit.exceptions import InputError
 from tacit.privacy.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
+from tacit.recipes import recipe
 from tacit.theory import Risk, descent, halfspaces, projection
 
 __all__ = ["Advice", "Facts", "Option", "advise"]
 
-CENTRE_SHARE = 0.1  # of μ, that the recipe dpsgd-f spends on the mean
-PCA_SHARE = 0.5  # of μ, that the recipe dp-pca spends on the second moment
 FAILURE = 0.05  # of statements about the noise of dp-pca
 
 
@@ -205,16 +204,24 @@ class _Context:
     neighbors: str
     mu: float
 
-    def budget(self, share: float = 0.0) -> dict[str, Any]:
-        """What is left of the budget, after a share of μ went into a stage."""
+    def budget(self, name: str, **settings: Any) -> dict[str, Any]:
+        """What a recipe leaves of the budget for training, by the shares that its stages have."""
+        share = _share(name, **settings)
         left = self.mu * math.sqrt(1 - share**2)
         epsilon = self.epsilon if not share else gaussian_epsilon(left, self.delta)
         return {"epsilon": max(epsilon, 1e-9), "delta": self.delta}
 
 
+def _share(name: str, **settings: Any) -> float:
+    """Part of μ that the stages of a recipe spend in all; the recipe says so, and nobody else."""
+    stages = recipe(name, **settings)["stages"]
+    return math.hypot(*(stage.share for stage in stages if stage.pays or stage.tested))
+
+
 def _as_they_are(c: _Context) -> Option:
     f, rank = c.facts, max(c.facts.rank, 1)
-    found = descent.risk(f.n, rank, **c.budget(), lipschitz=f.longest or 1.0, neighbors=c.neighbors)
+    left = c.budget("dp-gd")
+    found = descent.risk(f.n, rank, **left, lipschitz=f.longest or 1.0, neighbors=c.neighbors)
     return Option("dp-gd", {}, found, f"rows of norm {f.longest:.3g} and rank {f.rank}")
 
 
@@ -222,7 +229,7 @@ def _centred(c: _Context) -> Option:
     f = c.facts
     rank = min(max(f.rank, 1) + 1, max(f.n, 2))
     found = descent.clipped_risk(
-        f.n, rank, **c.budget(CENTRE_SHARE), clip=max(f.typical, 1e-12), neighbors=c.neighbors
+        f.n, rank, **c.budget("dpsgd-f"), clip=max(f.typical, 1e-12), neighbors=c.neighbors
     )
     assumes = (*found.assumes, "the mean is taken off exactly; its noise is left out here")
     found = replace(found, assumes=assumes)
@@ -232,7 +239,7 @@ def _centred(c: _Context) -> Option:
 
 def _public(c: _Context) -> Option:
     f = c.facts
-    found, k = _best_projection(c, f.lost, c.budget())
+    found, k = _best_projection(c, f.lost, c.budget("pillar"))
     assumes = (*found.assumes, "the public rows have the components of the private ones")
     kept = 1 - f.tails[k] / f.tails[0] if f.tails[0] else 1.0
     why = f"{k} components keep {kept:.1%} of the squared norm"
@@ -253,7 +260,7 @@ def _tested(c: _Context) -> Option | None:
         found = projection.risk(
             f.n,
             k,
-            **c.budget(),
+            **c.budget("ptr-pca", gap=gap),
             tail=max(float(f.tails[k]), 0.0),
             bound=f.longest or 1.0,
             inflation=1 + 1 / (2 * gap),
@@ -274,14 +281,14 @@ def _tested(c: _Context) -> Option | None:
 
 
 def _noisy(c: _Context) -> Option:
-    """Components of a noisy second moment: half of μ, and eigenvalues that noise may hide."""
+    """Components of a noisy second moment: what it costs, and eigenvalues that noise may hide."""
     f = c.facts
-    noise = sensitivity(c.neighbors) * f.longest**2 / (PCA_SHARE * c.mu)
+    noise = sensitivity(c.neighbors) * f.longest**2 / (_share("dp-pca") * c.mu)
     # ‖E‖ ≤ σ(√(2d) + t) but for e^(−t²/2) on either side, see `tacit.stages.PrivatePCA`.
     edge = noise * (math.sqrt(2 * f.d) + math.sqrt(2 * math.log(2 / FAILURE))) / f.n
     # ‖(I − P̂)M(I − P̂)‖ ≤ λ̂_{k+1} + ‖E‖ ≤ λ_{k+1} + 2‖E‖: whatever the best weights are.
     hidden = np.append(np.sqrt(f.eigenvalues[1:] + 2 * edge), [0.0])
-    found, k = _best_projection(c, np.append(f.longest, hidden), c.budget(PCA_SHARE))
+    found, k = _best_projection(c, np.append(f.longest, hidden), c.budget("dp-pca"))
     why = f"noise hides eigenvalues below {edge:.3g}; {k} components"
     return Option("dp-pca", {"n_components": k}, replace(found, failure=FAILURE), why)
 

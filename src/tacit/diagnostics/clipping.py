@@ -126,7 +126,8 @@ def _follow(
             share.append(float((norms > clip).mean()))
             median.append(float(np.median(norms)))
             kept.append(float(np.linalg.norm(gradient)) / whole if whole else 1.0)
-        gradient += noise * rng.standard_normal(gradient.shape) + trainer.pull * weights
+        gradient += noise * rng.standard_normal(gradient.shape)
+        gradient += (trainer.alpha + trainer.anchor) * weights  # it begins at zero
         velocity = float(trainer.momentum) * velocity + gradient
         weights -= rate * velocity
     found = (np.array(share), np.array(median), np.array(kept))

@@ -6,6 +6,8 @@ are left outside on purpose, so that noise does not mistake the empty space beyo
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tacit.mechanisms.additive import row_norms
@@ -15,9 +17,11 @@ from tacit.mechanisms.quantile import Floats, Method, Targets, margin, search
 
 __all__ = [
     "bounds_draws",
+    "bounds_rows",
     "noisy_bounds",
     "noisy_radius",
     "radius_draws",
+    "radius_rows",
 ]
 
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves
@@ -27,6 +31,12 @@ COLUMNS = Floats(digits=3)  # the grid of cells: every float of three binary dig
 def radius_draws(method: Method) -> int:
     """Noise values that `noisy_radius` draws."""
     return OCTAVES[0] if method == "gaussian" else 1
+
+
+def radius_rows(noise_multiplier: float, method: Method) -> int:
+    """Rows from which on `noisy_radius` sees the end of them: twice what it leaves outside."""
+    targets = Targets((1.0,), size=1)
+    return math.ceil(2 * margin(method, OCTAVES[0], targets, noise_multiplier))
 
 
 def noisy_radius(
@@ -94,6 +104,12 @@ def noisy_radius(
 def bounds_draws(d: int, method: Method) -> int:
     """Noise values that `noisy_bounds` draws, for d columns."""
     return 2 * d * (COLUMNS.bits if method == "gaussian" else 1)
+
+
+def bounds_rows(d: int, noise_multiplier: float, method: Method) -> int:
+    """Rows from which on `noisy_bounds` sees both ends: twice what it leaves outside, on each."""
+    ends = Targets((0.0,) * d + (1.0,) * d, (*range(d), *range(d)), 1)
+    return math.ceil(4 * margin(method, COLUMNS.bits, ends, noise_multiplier))
 
 
 def noisy_bounds(

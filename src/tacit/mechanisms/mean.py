@@ -30,11 +30,14 @@ from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.quantile import UP, Targets, noisy_search
 
-__all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws"]
+__all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws", "locating_rows"]
 
 BITS = 40  # of a row's whole numbers, and of the search for each coordinate
 #: Parts of the squared budget: what the location takes, the radius, and the mean.
 LOCATION, RADIUS = 0.5, 0.25
+#: Rows that the location needs, per unit of noise and per √D: half of them are more than six
+#: deviations of the rank of a median, which is z·√(2·40·D)/2.
+ROWS = 57.0
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,9 @@ def instance_optimal_mean(
     Notes
     -----
     *Guarantee.* Let Δ be the diameter of the rows, D the power of two from d on, and
-    Λ = √(2 ln(2Dn²/β)). If n > 57·z·√D, say, then with probability 1 − 2β − 10⁻⁴ the location is
-    within Λ·Δ + √D·R·2^-40 of every row, the radius is at most 1 + 1/16 times the largest distance
-    from it, and the mean is off by at most
+    Λ = √(2 ln(2Dn²/β)). If n > 57·z·√D (`locating_rows`), then with probability 1 − 2β − 10⁻⁴ the
+    location is within Λ·Δ + √D·R·2^-40 of every row, the radius is at most 1 + 1/16 times the
+    largest distance from it, and the mean is off by at most
 
         (2z·radius·(√d + √(2 ln 1/β)) + 30z·(Λ·Δ)) / n + √D·R·2^-40.
 
@@ -136,6 +139,19 @@ def instance_optimal_mean(
 def locating_draws(d: int) -> int:
     """Noise values that `instance_optimal_mean` draws, for d columns."""
     return BITS * _padded(d) + radius_draws("gaussian") + d
+
+
+def locating_rows(d: int, noise_multiplier: float) -> int:
+    """Rows of d columns from which on `instance_optimal_mean` finds where they are.
+
+    With fewer, medians are noise, and so is all that is found around them.
+
+    Examples
+    --------
+    >>> locating_rows(64, 12.0)
+    5473
+    """
+    return math.floor(ROWS * noise_multiplier * math.sqrt(_padded(d))) + 1
 
 
 def _location(

@@ -241,6 +241,11 @@ class Stream(_Secret):
         self._name = name
         self._open(secret)
 
+    @property
+    def name(self) -> str:
+        """Label, step and worker that it was opened with."""
+        return self._name
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next 64-bit words."""
         count = _index(count, "count")

@@ -121,8 +121,8 @@ class Problem:
         return Candidate(picks, tuple(groups), loss, plain, inflation, left)
 
     def trainer(self, chosen: Candidate) -> DPGD:
-        """Settings by the usual rule, with steps that the pull does not throw off."""
-        trainer = DPGD(pull=self.last.pull(self.n))
+        """Settings by the usual rule, with steps that the penalty does not throw off."""
+        trainer = DPGD(alpha=self.last.alpha(self.n))
         plan = Plan(
             self.budget,
             tuple(chosen.stages),
@@ -133,8 +133,8 @@ class Problem:
             self.arithmetic,
         )
         found = plan.calibrate(size=self.n, columns=self.d, classes=self.classes)
-        if float(found.trainer.learning_rate) * trainer.pull > 0.5:
-            return DPGD(pull=trainer.pull, learning_rate=0.5 / trainer.pull)
+        if float(found.trainer.learning_rate) * trainer.alpha > 0.5:
+            return DPGD(alpha=trainer.alpha, learning_rate=0.5 / trainer.alpha)
         return trainer
 
     def _options(self, picks: Picks) -> list[Option]:
@@ -180,7 +180,7 @@ class Problem:
             why = "; ".join(filter(None, [part.options[pick].note, part.note]))
             stages = _words(chosen.groups[at + 1])
             told.append(Choice(part.step, stages, why, (*rivals, *part.missing)))
-        loss = f"loss {chosen.loss.name!r}, DPGD(pull={trainer.pull:.3g})"
+        loss = f"loss {chosen.loss.name!r}, DPGD(alpha={trainer.alpha:.3g})"
         told.append(Choice(self.last.step, loss, self.last.note))
         return tuple(told)
 

@@ -1,4 +1,4 @@
-"""Counterparts of the last step: its loss, and its penalty as a pull towards zero."""
+"""Counterparts of the last step: its loss, and its penalty as the trainer's alpha."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def logistic(name: str, step: LogisticRegression, given: Given) -> Last:
         )
     # Versions before 1.8 still have one-versus-rest.
     loss = "logistic" if getattr(step, "multi_class", None) == "ovr" else "auto"
-    pull = _inverse(name, math.inf if step.penalty is None else step.C)
-    return _classification(name, step, (loss, loss, LOGISTIC), pull)
+    alpha = _inverse(name, math.inf if step.penalty is None else step.C)
+    return _classification(name, step, (loss, loss, LOGISTIC), alpha)
 
 
 def sgd_classifier(name: str, step: SGDClassifier, given: Given) -> Last:
@@ -72,11 +72,11 @@ def svc(name: str, step: LinearSVC, given: Given) -> Last:
 
 
 def _classification(
-    name: str, step: Any, losses: tuple[str, str, str], pull: Callable[[int], float]
+    name: str, step: Any, losses: tuple[str, str, str], alpha: Callable[[int], float]
 ) -> Last:
     loss, smooth, note = losses
     intercept = bool(step.fit_intercept)
-    return Last(name, "classification", loss, smooth, pull, intercept, f"{note}; {PULL}")
+    return Last(name, "classification", loss, smooth, alpha, intercept, f"{note}; {PULL}")
 
 
 def regression(name: str, step: Any, given: Given) -> Last:
@@ -89,9 +89,9 @@ def regression(name: str, step: Any, given: Given) -> Last:
     loss: str | Loss = "squared"
     note = "squared error of the target, mapped to [-1, 1] by target_bounds="
     if isinstance(step, LinearRegression):
-        pull = _times(name, 0.0)
+        alpha = _times(name, 0.0)
     elif isinstance(step, Ridge):
-        pull = _times(name, step.alpha, rows=True)
+        alpha = _times(name, step.alpha, rows=True)
     elif isinstance(step, HuberRegressor):
         # It divides by a scale read from the private rows: a tenth of the half-range instead.
         loss = Huber(0.1 * float(step.epsilon))
@@ -100,17 +100,17 @@ def regression(name: str, step: Any, given: Given) -> Last:
             "the scale of the errors is not read from private rows"
         )
         # It minimises sum r²/s + alpha |w|² within the threshold: mean r²/2 + (alpha s/2n) |w|².
-        pull = _times(name, step.alpha, 0.1 * half, rows=True)
+        alpha = _times(name, step.alpha, 0.1 * half, rows=True)
     else:
         _require_l2(name, step)
         if step.loss not in ("squared_error", "huber"):
             raise refusal(name, f"loss={step.loss!r}", "use 'squared_error' or 'huber'")
         if step.loss == "huber":
             loss, note = Huber(float(step.epsilon) / half), "Huber loss of the mapped target"
-        pull = _times(name, _alpha(step))
+        alpha = _times(name, _alpha(step))
     if not isinstance(step, LinearRegression):
         note = f"{note}; {PULL}"
-    return Last(name, "regression", loss, loss, pull, bool(step.fit_intercept), note)
+    return Last(name, "regression", loss, loss, alpha, bool(step.fit_intercept), note)
 
 
 LAST: dict[type, Callable[[str, Any, Given], Last]] = {

@@ -139,7 +139,7 @@ class Last:
     task: str
     loss: str | Loss
     smooth: str | Loss  # the loss behind plain stages
-    pull: Callable[[int], float]
+    alpha: Callable[[int], float]
     fit_intercept: bool
     note: str
 

@@ -96,8 +96,10 @@ def centred(times: float, method: str, runs: int) -> dict[str, Any]:
     """The same of DPSGD-F: as in its theory (Algorithm 2), or Algorithm 3 by its defaults."""
     far = times * N * EPSILON
     # Algorithm 2 looks for mean and scale itself: a bound beyond the rows is enough.
-    radius = math.hypot(far, 1.0) * (5 if method == "dpsgd-f-theory" else 1)
-    plan = _plan(method, True, radius=radius)
+    theory = method == "dpsgd-f-theory"
+    radius = math.hypot(far, 1.0) * (5 if theory else 1)
+    options: dict[str, Any] = {"algorithm": 2} if theory else {}
+    plan = _plan(method, True, radius=radius, **options)
     tried = np.stack([_excess(plan, far, seed)[0] for seed in range(runs)])
     return {"setting": "automatic", "runs": tried[:, int(tried.mean(axis=0).argmax())].tolist()}
 

@@ -187,13 +187,44 @@ class Stage:
             )
         return incoming.lipschitz(factor, bound)
 
-    def settle(self, before: Sequence[Stage], *, size: int, outputs: int, mu: float) -> Self:
+    def expand(
+        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    ) -> tuple[tuple[Stage, ...], str]:
+        """The stages that it stands for, chosen by public facts, and why; itself, as a rule.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            The stages in front, not yet fitted.
+        columns, size : int
+            Columns of the table; number of rows, or the public stand-in for it.
+        mu : float
+            Gaussian budget of the whole plan, per unit of sensitivity.
+        intercept : bool
+            Whether an intercept is fitted.
+        """
+        return (self,), ""
+
+    def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
+        """What to say, before it is fitted, if rows are too few for its noise; empty if not."""
+        return ""
+
+    @property
+    def carries_constant(self) -> bool:
+        """Whether rows out have a constant feature, so that the trainer adds none."""
+        return False
+
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
         """The same stage with every ``"auto"`` replaced, by public facts only.
 
         Parameters
         ----------
         before : sequence of Stage
             The stages in front, settled and not yet fitted.
+        columns : int
+            Columns of the rows in.
         size, outputs : int
             Number of rows, or the public stand-in for it; columns of scores.
         mu : float

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from tacit.stages.base import (
     require_count,
     require_positive,
 )
-from tacit.stages.linear import Projection
+from tacit.stages.linear import Projection, components
 
 __all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection", "Root", "clamp"]
 
@@ -229,21 +230,28 @@ class RandomProjection(Projection):
 
     Parameters
     ----------
-    n_components : int
-        Columns out.
+    n_components : int or "auto"
+        Columns out. ``"auto"``: 40, or as many as columns in if there are fewer.
     seed : int, optional
         Fixes the matrix. It is public either way, so fixing it harms nobody.
     """
 
-    n_components: int = 40
+    n_components: int | str = "auto"
     seed: int | None = None
     kind: ClassVar[Kind] = "free"
 
     def __post_init__(self) -> None:
-        require_count(self, "n_components")
+        if self.n_components != "auto":
+            require_count(self, "n_components")
+
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
+        auto = self.n_components == "auto"
+        return replace(self, n_components=self.width(columns)) if auto else self
 
     def width(self, d: int) -> int:
-        return int(self.n_components)
+        return components(self, d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if hasattr(self, "norm_") or radius is None or d is None:
@@ -259,9 +267,10 @@ class RandomProjection(Projection):
         if self.seed is not None:
             key = Key.from_seed(self.seed)
         stream = key.stream("init", context.position if context else 0)
-        words = stream.words(rows.d * self.n_components)
-        signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, self.n_components)
-        self._set(signs / math.sqrt(self.n_components), rows, context)
+        k = self.width(rows.d)
+        words = stream.words(rows.d * k)
+        signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, k)
+        self._set(signs / math.sqrt(k), rows, context)
         return self
 
     def note(self) -> str:

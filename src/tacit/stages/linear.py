@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from tacit.mechanisms.checksum import Probe, combine, integers, require_equal
 from tacit.privacy.drift import Drift
 from tacit.stages.base import Context, Stage, require_count
 
-__all__ = ["Projection", "Subspace"]
+__all__ = ["Projection", "Subspace", "components"]
+
+USUAL = 40  # components, where nobody says how many
 
 
 @dataclass
@@ -86,18 +88,25 @@ class _Check:
         require_equal(combine(whole, self.along), found, "the projection of a row")
 
 
+def components(stage: Any, most: int) -> int:
+    """The ``n_components`` of a stage, ``"auto"`` being paper 003's 40, or ``most`` if fewer."""
+    if stage.n_components == "auto":
+        return max(1, min(USUAL, most))
+    return require_count(stage, "n_components")
+
+
 class Subspace(Projection):
     """A projection on ``n_components`` orthonormal directions."""
 
     n_components: int | str  # a word only while a plan has not settled it
 
     def width(self, d: int) -> int:
-        if require_count(self, "n_components") > d:
+        if components(self, d) > d:
             raise InputError(
                 f"{self.name}: n_components={self.n_components!r} must lie between 1 and {d}, "
                 "the number of columns"
             )
-        return int(self.n_components)
+        return components(self, d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if hasattr(self, "norm_"):

@@ -7,7 +7,8 @@ all of them, so the model works on raw rows: a basis of k columns would be a rel
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -28,6 +29,7 @@ from tacit.stages.base import (
     require_count,
     require_positive,
 )
+from tacit.stages.linear import USUAL, components
 from tacit.stages.scale import PrivateScale, exact_moments
 
 __all__ = ["PlainPCA", "PlainScale", "SoftPCA"]
@@ -136,8 +138,8 @@ class PlainPCA(PlainStage):
 
     Parameters
     ----------
-    n_components : int
-        k, the rank that rows keep.
+    n_components : int or "auto"
+        k, the rank that rows keep. ``"auto"``: 40, or all but one if there are fewer columns.
     gap : float
         Least difference of the k-th and the next eigenvalue of (1/n)Σxxᵀ, or of
         the covariance if centred. Chosen without looking at the rows.
@@ -147,13 +149,14 @@ class PlainPCA(PlainStage):
         Part of the plan's μ spent on the test.
     """
 
-    n_components: int = 10
+    n_components: int | str = 10
     gap: float | None = None
     centered: bool = False
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        require_count(self, "n_components")
+        if self.n_components != "auto":
+            require_count(self, "n_components")
         if self.gap is None:
             raise MissingBound("PlainPCA", "gap=, the least eigengap", "SoftPCA(strength)")
         require_positive(self, "gap")
@@ -167,8 +170,14 @@ class PlainPCA(PlainStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
+        auto = self.n_components == "auto"
+        return replace(self, n_components=components(self, columns - 1)) if auto else self
+
     def width(self, d: int) -> int:
-        if self.n_components >= d:
+        if components(self, d - 1) >= d:
             raise InputError(
                 f"PlainPCA(n_components={self.n_components}): rows have {d} columns, and keeping "
                 "all of them is no projection; pass fewer, or leave the stage out"
@@ -178,12 +187,13 @@ class PlainPCA(PlainStage):
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         # λ_k ≤ trace/k, and the trace of the second moment is at most R², of the covariance
         # n/(n − 1) times that.
-        most = incoming.bound**2 / self.n_components * (n / max(n - 1, 1) if self.centered else 1)
+        k = components(self, d - 1 if d else USUAL)
+        most = incoming.bound**2 / k * (n / max(n - 1, 1) if self.centered else 1)
         gap = self._gap()
         if gap > most:
             raise InputError(
                 f"PlainPCA(gap={gap:g}): rows of norm {incoming.bound:g} cannot have an eigengap "
-                f"above {most:.4g} behind {self.n_components} components; pass a smaller gap, or "
+                f"above {most:.4g} behind {k} components; pass a smaller gap, or "
                 "use SoftPCA(strength), which needs none"
             )
         return rules.pca(incoming, n, gap, centered=self.centered)
@@ -197,7 +207,7 @@ class PlainPCA(PlainStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, incoming = _bounded(self, rows, context)
-        k, r = self.n_components, incoming.bound
+        k, r = components(self, rows.d - 1), incoming.bound
         self._radius = rows.bound
         self._mean, values, vectors = _spectrum(rows, centered=self.centered)
         self._basis = vectors[:, :k]

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.data.rows import Chunk, Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, squared_norm
-from tacit.mechanisms.mean import instance_optimal_mean, locating_draws
+from tacit.mechanisms.mean import instance_optimal_mean, locating_draws, locating_rows
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Gaussian
 from tacit.stages.base import Context, PrivateStage, affine, block_rows, require_unmoved
@@ -32,9 +32,10 @@ class PrivateCenter(PrivateStage):
     (The paper prints the noise without the division by n.)
 
     ``method="instance-optimal"``: location and radius of the rows are found first, and the noise
-    of the mean is in proportion to that radius, not to R (`tacit.mechanisms.mean`). It takes about
-    57·``noise_multiplier``·√d rows to find them. This is for rows that lie far from the origin
-    compared with how far they lie apart; put `PrivateClip` behind it, which makes use of that.
+    of the mean is in proportion to that radius, not to R (`tacit.mechanisms.mean`). It takes
+    `tacit.mechanisms.mean.locating_rows` to find them; with fewer, a plan says so. This is for
+    rows that lie far from the origin compared with how far they lie apart; put `PrivateClip` behind
+    it, which makes use of that.
 
     Two kinds of post-processing, which cost nothing, follow. What was summed is shrunk by the noise
     it is known to carry (James & Stein 1961, positive part): towards zero, or towards the location
@@ -66,6 +67,16 @@ class PrivateCenter(PrivateStage):
 
     def draws(self, d: int) -> int:
         return d if self.method == "gaussian" else locating_draws(d)
+
+    def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
+        needed = locating_rows(d, noise_multiplier)
+        if self.method == "gaussian" or size >= needed:
+            return ""
+        return (
+            f"{self.name}(method='instance-optimal') needs about {needed} rows of {d} columns to "
+            f"find where they are at this budget, and there are {size}: what it finds is noise. "
+            "Use method='gaussian' behind Normalize, more rows, or more of the budget."
+        )
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         if self.method != "gaussian":

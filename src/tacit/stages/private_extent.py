@@ -11,14 +11,25 @@ import numpy as np
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import shorten
-from tacit.mechanisms.extent import bounds_draws, noisy_bounds, noisy_radius, radius_draws
+from tacit.mechanisms.extent import (
+    bounds_draws,
+    bounds_rows,
+    noisy_bounds,
+    noisy_radius,
+    radius_draws,
+    radius_rows,
+)
 from tacit.mechanisms.quantile import METHODS, Method, event
 from tacit.privacy.drift import Drift
 from tacit.privacy.events import Event
-from tacit.stages.base import Context, PrivateStage, block_rows, require_unmoved
+from tacit.stages.base import Context, PrivateStage, Stage, block_rows, densify, require_unmoved
 from tacit.stages.free import clamp
 
 __all__ = ["PrivateBounds", "PrivateClip", "RankStage"]
+
+
+JOINT = math.sqrt(2)  # a row as long as τ and its constant τ, in units of τ
+MOST_LENGTHS = 2.0**60  # beyond, a constant beside the row is less than its rounding
 
 
 @dataclass
@@ -48,10 +59,11 @@ class RankStage(PrivateStage):
 class PrivateClip(RankStage):
     """Clip rows to a private quantile τ of their norms, and divide them by it.
 
-    Steps 2 and 4 of Algorithm 2 of paper 000. Almost all rows keep their direction and relative
-    length, the longest have norm one, and so the bound on rows out is one before any row was
-    read: settings that are chosen from bounds fit the rows that there really are, even if the
-    public bound on rows in is far too large.
+    Step 2 of Algorithm 2 of paper 000, and with ``constant`` its steps 3 and 4: a row x becomes
+    (x, τ)/τ, shortened to √2 where x is longer than τ, row and constant together. Almost all rows
+    keep their direction and relative length, the longest have norm one (√2 with their constant),
+    and so the bound on rows out is known before any row was read: settings that are chosen from
+    bounds fit the rows that there really are, even if the public bound on rows in is far too large.
 
     The clip is for training rows. The model is folded back through the division alone, as the
     algorithm does it, so rows to predict are not clipped (unless a stage that is not linear
@@ -64,6 +76,10 @@ class PrivateClip(RankStage):
     method : {"gaussian", "exponential"}
         How τ is found: noisy binary search, or the exponential mechanism (Dick et al. 2023), at
         the same cost. Near the largest norm the search leaves out fewer rows.
+    constant : bool
+        Append the constant feature that carries the intercept, and clip it with the row, as the
+        algorithm does: a row that is twice too long then counts less, intercept and all. The
+        trainer adds none.
 
     Notes
     -----
@@ -82,14 +98,35 @@ class PrivateClip(RankStage):
            [0. , 1. ]])
     """
 
+    constant: bool = False
     affine: ClassVar[bool] = True
-    keeps_zero: ClassVar[bool] = True
+
+    @property
+    def keeps_zero(self) -> bool:  # type: ignore[override]
+        """Whether a row of zeros stays one."""
+        return not self.constant
+
+    @property
+    def carries_constant(self) -> bool:
+        return self.constant
 
     def draws(self, d: int) -> int:
         return radius_draws(self._method)
 
+    def width(self, d: int) -> int:
+        return d + self.constant
+
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
-        return None if radius is None and not hasattr(self, "radius_") else 1.0
+        if radius is None and not hasattr(self, "radius_"):
+            return None
+        return JOINT * (1 + 1e-12) if self.constant else 1.0
+
+    def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        known = self.bound(radius, d) is not None
+        return (JOINT if self.constant else 1.0) if known else None
+
+    def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
+        return _shortage(self, size, radius_rows(noise_multiplier, self._method))
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context, noise_multiplier = self._prepare(rows, context)
@@ -107,18 +144,28 @@ class PrivateClip(RankStage):
 
     def apply(self, chunk: Chunk) -> Chunk:
         radius = self._require("radius_")
-        return shorten(chunk, radius) / radius
+        if not self.constant:
+            return shorten(chunk, radius) / radius
+        # Clip((x, τ), √2·τ)/τ: paper 000, Algorithm 2, steps 3 and 4, in units of τ.
+        rows = densify(shorten(chunk, MOST_LENGTHS * radius)) / radius
+        return shorten(np.hstack([rows, np.ones((len(rows), 1))]), JOINT)
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef / self._require("radius_"), intercept
+        # Step 6: b = θ[d]·τ − ⟨w, μ̂⟩, of which the mean's stage has the second part.
+        d = coef.shape[1] - self.constant
+        return coef[:, :d] / self._require("radius_"), intercept + coef[:, d:].sum(axis=1)
 
     def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("radius_"), intercept
+        scaled = coef * self._require("radius_")
+        if not self.constant:
+            return scaled, intercept
+        return np.hstack([scaled, intercept[:, None]]), np.zeros_like(intercept)
 
     def note(self) -> str:
+        joint = ", together with a constant," * self.constant
         return (
-            "rows are clipped to a private quantile of their norms, near the largest, and divided "
-            "by it; rows to predict are divided only"
+            f"rows{joint} are clipped to a private quantile of their norms, near the largest, and "
+            "divided by it; rows to predict are divided only"
         )
 
 
@@ -157,6 +204,9 @@ class PrivateBounds(RankStage):
     def draws(self, d: int) -> int:
         return bounds_draws(d, self._method)
 
+    def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
+        return _shortage(self, size, bounds_rows(d, noise_multiplier, self._method))
+
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         columns = len(self.low_) if hasattr(self, "low_") else d
         if columns is None:
@@ -185,3 +235,13 @@ class PrivateBounds(RankStage):
 
     def note(self) -> str:
         return "columns are clamped to private quantiles near their ends"
+
+
+def _shortage(stage: Stage, size: int, needed: int) -> str:
+    if size >= needed:
+        return ""
+    return (
+        f"{stage.name} needs about {needed} rows to see how far they reach through its noise, and "
+        f"there are {size}: what it finds is noise. Use public bounds, more rows, or more of the "
+        "budget."
+    )

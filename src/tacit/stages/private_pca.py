@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from scipy.linalg import eigh
 
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.privacy.events import Gaussian
-from tacit.stages.base import Context, PrivateStage, block_rows, require_count
+from tacit.stages.base import Context, PrivateStage, Stage, block_rows, require_count
 from tacit.stages.linear import Subspace
 
 __all__ = ["PrivatePCA"]
@@ -26,8 +27,8 @@ class PrivatePCA(PrivateStage, Subspace):
 
     Parameters
     ----------
-    n_components : int
-        k, columns out; at most the number of columns in.
+    n_components : int or "auto"
+        k, columns out; at most the number of columns in. ``"auto"``: 40, or all if there are fewer.
     share, noise_multiplier
         What is spent: a share of the plan's budget, or a fixed amount of noise.
 
@@ -58,13 +59,20 @@ class PrivatePCA(PrivateStage, Subspace):
     1
     """
 
-    n_components: int = 40
+    n_components: int | str = "auto"
     share: float = field(default=0.1, kw_only=True)
     noise_multiplier: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(self, "n_components")
+        if self.n_components != "auto":
+            require_count(self, "n_components")
+
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
+        auto = self.n_components == "auto"
+        return replace(self, n_components=self.width(columns)) if auto else self
 
     def event(self, noise_multiplier: float) -> Gaussian:
         return Gaussian(noise_multiplier)

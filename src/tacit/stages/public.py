@@ -73,7 +73,9 @@ class PublicPCA(PublicStage, Subspace):
             )
         return super().width(d)
 
-    def settle(self, before: Sequence[Stage], *, size: int, outputs: int, mu: float) -> Self:
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
         if self.n_components != "auto":
             return self
         if self.public is None:

@@ -57,8 +57,8 @@ class Schedule:
         T = n² + d·log²(d), of one sampled row each; full batches need no more.
     learning_rate : float
         η.
-    pull : float
-        α, strength of the pull towards the start: `pull` of a trainer.
+    anchor : float
+        α, strength of the pull towards the start: `anchor` of a trainer.
     k : int
         Directions that the bound is least for.
     clip : float
@@ -67,7 +67,7 @@ class Schedule:
 
     steps: int
     learning_rate: float
-    pull: float
+    anchor: float
     k: int
     clip: float
 
@@ -77,7 +77,7 @@ class Schedule:
         return {
             "steps": self.steps,
             "learning_rate": self.learning_rate,
-            "pull": self.pull,
+            "anchor": self.anchor,
             "clip": self.clip,
             "momentum": 0.0,
             "average": "uniform",
@@ -207,7 +207,7 @@ def schedule(
     neighbors: str = "replace_special",
     steps: int | None = None,
 ) -> Schedule:
-    """Steps, rate and pull of paper 002, Theorem 3.3 (or 3.5), for the best k.
+    """Steps, rate and anchor of paper 002, Theorem 3.3 (or 3.5), for the best k.
 
     Noise is that of full batches by exact Gaussian DP, where the theorems have Θ(·).
 
@@ -233,8 +233,8 @@ def schedule(
     noise = steps * noise_of(n, epsilon, delta, neighbors) ** 2  # σ², in units of G₀²
     spread = k * noise + gradient + (steps / n if population else 0.0)
     rate = distance / (values[0] * math.sqrt(steps * spread))
-    pull = math.sqrt(_tails(values)[k - 1]) / distance
-    return Schedule(steps, rate, pull, k, float(values[0]))
+    anchor = math.sqrt(_tails(values)[k - 1]) / distance
+    return Schedule(steps, rate, anchor, k, float(values[0]))
 
 
 def _risk(

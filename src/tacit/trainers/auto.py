@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.losses import Loss
 
-__all__ = ["BIAS", "Facts", "noise_left", "outlook", "suggest"]
+__all__ = ["BIAS", "Facts", "noise_left", "outlook", "prospect", "suggest"]
 
 BIAS = 0.1  # size of the constant feature, in row bounds
 
@@ -126,15 +126,16 @@ BALANCE = {
 MOST_BIAS = 0.3
 
 
-# What all rows together can say in a score, in units of its noise: below the first of these,
-# models of the census table did worse than always guessing the more common class; up to the
-# second, no better (docs/decisions/0026).
+# What all rows together can say in a score, in units of its noise, with a curator or without:
+# below the first of these, models of the census table did worse than always guessing the more
+# common class; up to the second no better, while classes that lie apart were told apart as well as
+# they can be (docs/decisions/0026).
 HOPELESS, POOR = 20.0, 60.0
 EACH = 3.0  # the same for one of many classes
 
 
-def outlook(signal: float, size: int, classes: int) -> str:
-    """What to expect of a plan whose rows say that much, in words; nothing if that is a lot.
+def outlook(signal: float, size: int, classes: int, rows: Callable[[float], float] = float) -> str:
+    """A warning of a plan whose rows can say too little, in words; nothing if they may do.
 
     Parameters
     ----------
@@ -144,16 +145,33 @@ def outlook(signal: float, size: int, classes: int) -> str:
         Number of rows.
     classes : int
         Number of classes; 0 for regression.
+    rows : callable
+        How many times as many rows say so many times as much.
     """
-    if signal >= POOR and (classes <= 2 or signal >= EACH * classes):
+    if signal >= HOPELESS and (classes <= 2 or signal >= EACH * classes):
         return ""
     more = max(POOR, EACH * classes) / signal
     guess = "guessing the middle of its range" if classes == 0 else "guessing the largest class"
-    chance = "will hardly" if signal >= HOPELESS else "cannot be expected to"
+    easy = (
+        "the target all but follows from the columns" if classes == 0 else "classes lie far apart"
+    )
     return (
         f"The noise in a score weighs as much as {size / signal:.3g} of the {size} rows would if "
-        f"all of them said the same, so this model {chance} do better than {guess} every time. "
-        f"About {more:.2g} times as many rows, or a budget as many times as large, would change it."
+        f"all of them said the same: unless {easy}, this model cannot be expected to do better "
+        f"than {guess} every time. About {rows(more):.2g} times as many rows, or a budget "
+        f"{more:.2g} times as large, would change it."
+    )
+
+
+def prospect(signal: float, classes: int) -> str:
+    """What a plan says of itself where rows may say enough, or not; nothing if it is a lot."""
+    if not HOPELESS <= signal < POOR or signal < EACH * classes:
+        return ""
+    enough = "a target that follows the columns closely" if classes == 0 else "classes well apart"
+    return (
+        f"All rows together weigh {signal:.3g} times the noise in a score. That is enough for "
+        f"{enough}; on a table as hard as the census, models with less than {POOR:g} did no better "
+        "than guessing."
     )
 
 

@@ -62,19 +62,24 @@ class GammaSGD(DPSGD):
     def noisy(
         self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
     ) -> np.ndarray:
-        released = np.empty(total.values.shape)
-        for s, values in enumerate(total.values):
-            stream = key.stream("noise", step, s)
-            direction = stream.normal(values.size)
-            direction /= np.linalg.norm(direction)
-            # As many exponentials as there are coordinates: a gamma distribution of that shape.
-            length = -np.log1p(-stream.uniform(values.size)).sum()
-            noise = deviations[s] * length * direction
-            released[s] = values * total.lattice[s] + noise.reshape(values.shape)
-        return released
+        return _add_gamma(total, deviations, key, step)
 
     def remark(self) -> str:
         return (
             "That noise is so large because it is long in every direction at once, and the longer "
             "the more columns there are; Gaussian noise (DPSGD) is not."
         )
+
+
+def _add_gamma(total: LatticeSum, scales: Sequence[float], key: Key, step: int) -> np.ndarray:
+    """The one place where sums meet this noise, of density e^(−‖z‖/scale)."""
+    released = np.empty(total.values.shape)
+    for s, values in enumerate(total.values):
+        stream = key.stream("noise", step, s)
+        direction = stream.normal(values.size)
+        direction /= np.linalg.norm(direction)
+        # As many exponentials as there are coordinates: a gamma distribution of that shape.
+        length = -np.log1p(-stream.uniform(values.size)).sum()
+        noise = scales[s] * length * direction
+        released[s] = values * total.lattice[s] + noise.reshape(values.shape)
+    return released

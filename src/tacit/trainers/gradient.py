@@ -1,8 +1,8 @@
 """Noisy gradient descent on linear models: full batches, or Poisson samples.
 
 A step is sample → residual → clip → sum → noise → move. Everything after the
-noise (momentum, averaging, projection, the pull towards zero) works on released
-values and costs nothing. The trainer that runs is the one that states the
+noise (momentum, averaging, projection, pulls towards zero or the start) works on
+released values and costs nothing. The trainer that runs is the one that states the
 event, so sampler, clipping, noise and normaliser cannot part from the account.
 """
 
@@ -64,8 +64,12 @@ class GradientTrainer:
         How the rate falls over the run; ``"late"``: not before its last quarter.
     radius : float, optional
         Weights, the intercept's included, are projected onto the ball of this radius.
-    pull : float
-        Strength λ of the pull towards zero, λ‖θ‖²/2 (paper 002, Algorithm 1).
+    alpha : float
+        Strength α of the penalty α‖θ‖²/2 on the mean loss, which pulls towards zero: what
+        scikit-learn calls ``alpha``. The intercept's weight is part of θ.
+    anchor : float
+        Strength of the penalty on ‖θ − θ₀‖²/2, which pulls towards the weights that a run begins
+        at (paper 002, Algorithm 1). From zero, it is the same as ``alpha``.
     clipping : {"flat", "per-class"}
         Clip a row's whole gradient to C, or every class's part to C/√K.
     bias : float
@@ -80,7 +84,8 @@ class GradientTrainer:
     average: OrAuto = "auto"
     schedule: OrAuto = "auto"
     radius: float | None = None
-    pull: float = 0.0
+    alpha: float = 0.0
+    anchor: float = 0.0
     clipping: str = "flat"
     bias: OrAuto = "auto"
     #: Whether `deviation` covers rows that moved, so that plain stages may come first.
@@ -135,7 +140,8 @@ class GradientTrainer:
         self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
         self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
         self._check("radius", lambda v: v is None or is_positive(v), "a positive number or None")
-        self._check("pull", lambda v: _number(v) and 0 <= v < math.inf, "0 or a positive number")
+        for name in ("alpha", "anchor"):
+            self._check(name, lambda v: _number(v) and 0 <= v < math.inf, "0 or a positive number")
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
 
     def _check(self, name: str, valid: Callable[[Any], bool], allowed: str) -> None:
@@ -179,6 +185,10 @@ class GradientTrainer:
     def signal(self, facts: Facts) -> float:
         """What all rows together can say in a score, in units of the noise of all steps."""
         return facts.size * facts.mu
+
+    def rows_for(self, times: float) -> float:
+        """How many times as many rows bring so many times the `signal`."""
+        return times
 
     def sampled(self, facts: Facts) -> str:
         """Which rows a step looks at, in words."""
@@ -450,13 +460,14 @@ def train_together(
     clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
     scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
     momentum = _column([trainer.momentum for trainer in trainers])
-    pull = _column([trainer.pull for trainer in trainers])
+    alpha = _column([trainer.alpha for trainer in trainers])
+    anchor = _column([trainer.anchor for trainer in trainers])
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
     q, normaliser = first.sampling_probability(facts), first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
     if start is not None:
         weights = _project(weights + (start if scales is None else start / scales), trainers)
-    velocity = np.zeros_like(weights)
+    begin, velocity = weights, np.zeros_like(weights)
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
@@ -492,7 +503,8 @@ def train_together(
             mean = noisy / normaliser
             if watch is not None:
                 watch(mean)
-            gradient = mean + pull * weights
+            # ∇f + α(x − x⁽⁰⁾) + noise: paper 002, Algorithm 1, line 4, with α = anchor.
+            gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             entries = [total.values[0].size for total in sums]

@@ -99,9 +99,11 @@ class IteratedSGD(GradientTrainer):
                 )
 
     def _largest_rate(self, loss: Loss, facts: Facts, steps: int, bias: Any) -> float:
-        """2/β of a step's mean loss and pull; groups differ by a row, the normaliser does not."""
+        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
-        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(self.pull)
+        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(
+            self.alpha + self.anchor
+        )
         return 2 / beta * (1 - 1e-9)
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,11 +143,7 @@ class IteratedSGD(GradientTrainer):
         self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
     ) -> np.ndarray:
         """Not released: the account covers nothing but the weights at the end."""
-        drawn = [
-            deviation * key.stream("noise", step, s).normal(total.values[s].size)
-            for s, deviation in enumerate(deviations)
-        ]
-        return total.float() + np.stack(drawn).reshape(total.values.shape)
+        return _hidden(total, deviations, key, step)
 
     def assumptions(self) -> tuple[str, ...]:
         return (
@@ -179,7 +177,23 @@ class IteratedSGD(GradientTrainer):
         # To the end, whenever it stops: so the time that it takes says nothing.
         how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
         last = train_together(engine, [self], [noise_multiplier], facts, key, **how)
-        return [*seen, last[0]][stop]
+        # What noise leaves in the weights, about: steps hardly draw them back.
+        step = float(self.learning_rate) * self.deviation(noise_multiplier, 0.0, moves)
+        return _released([*seen, last[0]][stop], math.sqrt(stop) * step / self.normaliser(facts))
+
+
+def _hidden(total: LatticeSum, deviations: Sequence[float], key: Key, step: int) -> np.ndarray:
+    """A step's sum with its noise, which nobody sees."""
+    drawn = [
+        deviation * key.stream("noise", step, s).normal(total.values[s].size)
+        for s, deviation in enumerate(deviations)
+    ]
+    return total.float() + np.stack(drawn).reshape(total.values.shape)
+
+
+def _released(weights: np.ndarray, deviation: float) -> np.ndarray:
+    """The one iterate that is seen, with about that much noise in every weight."""
+    return weights
 
 
 def _length(facts: Facts, bias: Any) -> float:

@@ -102,6 +102,9 @@ class LocalDPGD(GradientTrainer):
     def signal(self, facts: Facts) -> float:
         return math.sqrt(facts.size) * facts.mu
 
+    def rows_for(self, times: float) -> float:
+        return times**2
+
     def sampled(self, facts: Facts) -> str:
         return "all rows" if self.groups == 1 else f"one of {self.groups} groups of rows"
 

@@ -1,7 +1,7 @@
 """Clipped gradient sums of a PyTorch module, in the place of an engine.
 
 Weights are what is added to the module's parameters, so descent starts at zero, which is the
-module as it is: a pull towards zero or a radius hold it near there.
+module as it is: an anchor or a radius hold it near there.
 
 In *exact* arithmetic every row is taken by itself, on one thread, so its gradient depends on
 nothing but the row and the parameters; it is cut to whole numbers of norm at most 2^BITS

@@ -111,7 +111,7 @@ class AdaDPS(GradientTrainer):
     A row's gradient is divided by A, coordinate by coordinate, *before* it is clipped and
     the noise comes. Behind `tacit.stages.PublicPrecondition`, which divides the columns of
     the rows by A, the engine's gradients are those: residual ⊗ x/A. The weights w that
-    move belong to the rows as they were, so the engine sees A·w; momentum, averaging, pull
+    move belong to the rows as they were, so the engine sees A·w; momentum, averaging, pulls
     and radius are about w.
 
     Li et al. estimate A from labelled public rows along the way, or from what is known
