@@ -19,6 +19,8 @@ __all__ = [
     "SchemaError",
     "TacitError",
     "TestFailed",
+    "add_consequence",
+    "consequences",
     "of_public_facts",
     "shown",
 ]
@@ -60,6 +62,17 @@ def of_public_facts(function: Callable[P, T]) -> Callable[P, T]:
             ) from error
 
     return call
+
+
+def add_consequence(error: BaseException, words: str) -> None:
+    """Say with an error what became of budget and files: in its notes, and on the command line."""
+    error.add_note(words)
+    error.consequences = [*consequences(error), words]  # type: ignore[attr-defined]
+
+
+def consequences(error: BaseException) -> list[str]:
+    """What was said with `add_consequence`; other notes may quote private values."""
+    return list(getattr(error, "consequences", ()))
 
 
 class TacitError(Exception):
