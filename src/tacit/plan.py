@@ -26,7 +26,7 @@ from tacit.exceptions import BudgetError, InputError, TestFailed, of_public_fact
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
-from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
 from tacit.privacy.accountants import (
@@ -49,6 +49,7 @@ from tacit.trainers.arrays import ArrayEngine, require_device
 from tacit.trainers.auto import Facts, noise_left, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
+from tacit.trainers.feasible import require_feasible
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
 from tacit.trainers.movement import TARGET, Movement
 from tacit.trainers.statistics import Moments
@@ -178,18 +179,15 @@ class Plan:
         )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.fit_intercept, outputs)
-        slack = 0.0
-        if self.arithmetic != "fast":
-            draws += bool(test_share)
-            slack = numerical_delta(draws, self.budget.epsilon)
-        if accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld":
-            slack += PLD_SLACK
-        if slack >= self.budget.delta:
-            raise BudgetError(
-                f"delta={self.budget.delta:g} is below what can be computed for this plan at "
-                f"epsilon={self.budget.epsilon:g}, {slack:.3g}; raise delta, lower epsilon, or "
-                "train on full batches"
-            )
+        draws = 0 if self.arithmetic == "fast" else draws + bool(test_share)
+        pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
+        slack = require_precision(
+            self.budget.epsilon,
+            self.budget.delta,
+            draws,
+            grid=PLD_SLACK * pld,
+            ideal=not self.plain,
+        )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         test = None
         if test_share:
@@ -214,7 +212,7 @@ class Plan:
 
         z = calibrate(events, left_over, self.neighbors)
         listed = (*fixed, *trainer.events(z, facts))
-        return CalibratedPlan(
+        found = CalibratedPlan(
             replace(self, stages=stages),
             columns,
             classes,
@@ -227,8 +225,10 @@ class Plan:
             drifts=way.drifts,
             moves=moves,
             test=test,
-            draws=draws if self.arithmetic != "fast" else 0,
+            draws=draws,
         )
+        require_feasible(trainer, facts, z, bias=found.bias, arithmetic=found.arithmetic)
+        return found
 
 
 @dataclass(frozen=True)
