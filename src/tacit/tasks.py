@@ -45,7 +45,7 @@ from tacit.files import find_output, first_bytes, new_file, new_output, write_by
 from tacit.ledger import DeferredLedger, Ledger
 from tacit.losses import get_loss
 from tacit.median import DPGeometricMedian
-from tacit.models import dumps, load
+from tacit.models import LIMIT, dumps, load
 from tacit.plan import CalibratedPlan, Plan
 from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
@@ -450,12 +450,19 @@ def _room(
     """At most so many bytes have the files of a fit, as far as public facts tell."""
     wide = Encode(schema).width()
     text = len(json.dumps(json.dumps(schema.to_dict(), indent=2)))
-    kept = 0  # numbers in projections that no later stage allows to be folded into coefficients
+    kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
     for part in parts:
-        components = (getattr(stage, "n_components", 0) for stage in part["stages"])
+        affine = [stage.affine for stage in part["stages"]]
+        last = max((i for i, folds in enumerate(affine) if not folds), default=0)
+        components = [getattr(stage, "n_components", 0) for stage in part["stages"][:last]]
         most = wide if public is None else min(wide, public.n)
         sizes = [n if isinstance(n, int) else most for n in components]
         kept = max(kept, wide * (sum(sizes) + 8 * len(sizes)))
+    if 8 * (outputs * wide + kept) > LIMIT:
+        raise InputError(
+            f"a model of {wide} columns, {outputs} classes and its stages would have more than "
+            f"{LIMIT >> 20} MB, and could not be read again: project to fewer components"
+        )
     tables = 0 if test is None else 64 * outputs**2
     return {
         MODEL: 8 * (outputs * (wide + 1) + kept) + 3 * text + BASE,

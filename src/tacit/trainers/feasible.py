@@ -93,7 +93,8 @@ def _require_bounded(
     reach = (math.log(step * steps) if step else 0.0) + growth
     if trainer.radius is not None:
         held = rate * pull * float(trainer.radius) / (1 - momentum)
-        reach = math.log(float(trainer.radius)) if step + held < LARGEST else math.inf
+        most = math.log(float(trainer.radius)) if step + held < LARGEST else math.inf
+        reach = min(reach, most)
     longest = _bound(facts) * math.sqrt(width) * 8
     if reach + math.log(longest) > math.log(LIMIT):
         raise InputError(
