@@ -234,7 +234,8 @@ def fit(
 
     Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
     needed since bounds and categories that are read from the rows would leak. The directory
-    gets model.safetensors, certificate.json and report.html: all of them or none.
+    gets model.safetensors, certificate.json and report.html, all of them or none, and
+    manifest.json, which says which files belong together.
 
     A folder of Parquet files, or a file of more than 256 MB, stays on disk and may be larger than
     memory.
@@ -410,7 +411,7 @@ def verify(
     """Recompute the claim of a certificate.
 
     Its events are composed again, by two routes that share no code. The exit code is 1 if the
-    claim does not hold, or if a file was changed or damaged.
+    claim does not hold, or if a file of a directory was changed, damaged, or left by another run.
 
     \b
     Example:
