@@ -136,6 +136,29 @@ def test_the_memory_of_a_machine_is_what_a_process_may_have(monkeypatch, tmp_pat
     assert memory.machine_memory() == whole // 2
 
 
+def test_stages_whose_noise_cannot_be_drawn_are_refused(account):
+    spent = len(account.charges())
+    for stage in (stages.PrivateCenter(1e-30), stages.PrivateEqualize(1e-9)):
+        model = DPLinearClassifier(
+            1.0, 1e-5, stages=[stages.Normalize(), stage], trainer=DPGD(steps=3), ledger=account
+        )
+        with pytest.raises(InputError, match=f"{stage.name} would add noise of .* raise its share"):
+            model.fit(*rows())
+    assert len(account.charges()) == spent
+
+
+@pytest.mark.parametrize("start", [(1e300, 0.0), (1e17, 0.0), (0.0, 1e300)], ids=str)
+def test_a_start_that_is_too_far_away_is_refused(account, start):
+    spent = len(account.charges())
+    given = (np.full((1, 4), start[0]), np.full(1, start[1]))
+    model = DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), start=given, ledger=account)
+    with pytest.raises(InputError, match="the model to start from has coefficients"):
+        model.fit(*rows())
+    assert len(account.charges()) == spent
+    near = (np.full((1, 4), 1e6), np.full(1, -1e6))
+    DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), start=near).fit(*rows())
+
+
 def test_a_search_among_settings_that_cannot_run_costs_nothing(account):
     spent = len(account.charges())
     model = DPLinearClassifier(1.0, 1e-5, ledger=account)

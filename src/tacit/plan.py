@@ -49,7 +49,7 @@ from tacit.trainers.arrays import ArrayEngine, require_device
 from tacit.trainers.auto import Facts, noise_left, outlook
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
-from tacit.trainers.feasible import require_feasible
+from tacit.trainers.feasible import require_feasible, require_startable
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
 from tacit.trainers.movement import TARGET, Movement
 from tacit.trainers.statistics import Moments
@@ -57,6 +57,7 @@ from tacit.trainers.statistics import Moments
 __all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages"]
 
 MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
+MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 ARITHMETIC = ("exact", "strict", "fast")
 
@@ -151,6 +152,12 @@ class Plan:
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = self.stage_noise()
+        for i, multiplier in noise.items():
+            if multiplier > MOST_NOISE:
+                raise InputError(
+                    f"{self.stages[i].name} would add noise of {multiplier:.3g} contributions of a "
+                    f"row; at most {MOST_NOISE:.0e} can be drawn: raise its share, or the budget"
+                )
         fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
         test_share = max((_share(stage) for stage in self.stages if stage.tested), default=0.0)
@@ -359,6 +366,7 @@ class CalibratedPlan:
                 f"{(self.facts.outputs, wide)}, scores by the columns behind "
                 f"{', '.join(stage.name for stage in stages) or 'no stage'}"
             )
+        require_startable(*start, self.facts, self.bias)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""

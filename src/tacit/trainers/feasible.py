@@ -15,7 +15,7 @@ from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.trainers.strict import MOST_ROWS
 
-__all__ = ["require_feasible"]
+__all__ = ["require_feasible", "require_startable"]
 
 ARRAYS = 12  # as large as the weights: these, their velocity and mean, sums, noise, gradients
 ROOM = 2.0**10  # between what is planned and the limits: what stages release moves rows a little
@@ -59,6 +59,18 @@ def require_feasible(
         if kind != "fast":
             sigma_for(deviation / float(clipping.lattice[0]))
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))
+
+
+def require_startable(coef: np.ndarray, intercept: np.ndarray, facts: Facts, bias: float) -> None:
+    """Refuse a model to start from whose scores would be out of range."""
+    with np.errstate(over="ignore"):
+        score = np.linalg.norm(coef) * _bound(facts)
+        constant = np.linalg.norm(intercept) / bias * _bound(facts) if bias else 0.0
+        if not math.hypot(score, constant) * math.sqrt(coef.shape[1]) * ROOM <= LIMIT:
+            raise InputError(
+                "the model to start from has coefficients or intercepts that are too large: scores "
+                f"must stay below {LIMIT / ROOM:.1g}"
+            )
 
 
 def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
