@@ -24,7 +24,7 @@ from tacit.models import load
 from tacit.privacy import Certificate
 from tacit.trainers.storage import DenseStore
 
-FILES = ["certificate.json", "model.safetensors", "report.html"]
+FILES = ["certificate.json", "manifest.json", "model.safetensors", "report.html"]
 SCHEMA = """\
 target: ill
 classes: ["no", "yes"]
@@ -335,13 +335,27 @@ def test_an_interruption_leaves_nothing(here, monkeypatch):
     assert not os.path.exists("model")
 
 
-def test_a_mistake_of_ours_is_not_hidden(here, monkeypatch):
+def test_a_mistake_of_ours_is_named_and_shows_no_values(here, monkeypatch):
     def fail(*_):
-        raise ZeroDivisionError("ours")
+        raise ZeroDivisionError("SECRET")
 
     monkeypatch.setattr(DPLinearClassifier, "fit", fail)
-    with pytest.raises(ZeroDivisionError, match="ours"):
+    message = refused(*fitting(), code=4)
+    assert "ZeroDivisionError in tasks.py, line" in message and "please report" in message
+    assert "SECRET" not in message
+    assert not os.path.exists("model")
+    monkeypatch.setenv("TACIT_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError, match="SECRET"):
         run(*fitting())
+
+
+def test_want_of_memory_is_one_line(here, monkeypatch):
+    def fail(*_):
+        raise MemoryError("Unable to allocate SECRET")
+
+    monkeypatch.setattr(DPLinearClassifier, "fit", fail)
+    message = refused(*fitting())
+    assert message == "error: the memory of this machine is not enough for that\n"
     assert not os.path.exists("model")
 
 
@@ -697,7 +711,7 @@ def test_gaps_of_a_table_are_filled_by_a_stage(here):
 def test_a_test_that_fails_exits_with_3_and_leaves_the_certificate(here):
     words = refused(*fitting("--recipe", "ptr-pca", "--components", 1, "--gap", 0.9), code=3)
     assert "did not pass" in words and "budget is spent" in words
-    assert os.listdir("model") == ["certificate.json"]
+    assert sorted(os.listdir("model")) == ["certificate.json", "manifest.json"]
     assert run("verify", "model").exit_code == 0
 
 

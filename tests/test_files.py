@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import stat
+import warnings
+from hashlib import sha256
 
 import pytest
 
 from tacit import files
 from tacit.exceptions import FileError
 from tacit.files import (
+    MANIFEST,
+    find_output,
     first_bytes,
-    new_directory,
     new_file,
+    new_output,
     read_text,
     require_writable,
     write_bytes,
-    write_together,
 )
 
 
 def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
-
-
-def failing(error, at):
-    """A stand-in for os.replace and the like that fails at its ``at``-th call."""
-    calls = []
-
-    def call(honest, *args):
-        calls.append(args)
-        if len(calls) == at:
-            raise error
-        return honest(*args)
-
-    return call
 
 
 # One file
@@ -167,75 +159,202 @@ def test_new_files_overwrite_nothing_unasked(tmp_path):
         new_file(tmp_path / "dangling", force=False)
 
 
+# Several files
+
+
+OLD = {"one.txt": b"old 1", "two.txt": b"old 2", "gone.txt": b"old 3"}
+NEW = {"one.txt": b"1", "two.txt": b"2", "three.txt": b"3"}
+
+
+def write_output(folder, contents, **how):
+    with new_output(folder, list(contents), force=True) as output:
+        output.set_aside(dict.fromkeys(contents, how.get("room", 10_000)))
+        output.commit(contents)
+
+
+def read_output(folder):
+    found, problems = find_output(folder)
+    assert problems == []
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
 def test_a_new_directory_is_gone_again_if_something_fails(tmp_path):
     out = tmp_path / "a" / "b"
-    with pytest.raises(RuntimeError), new_directory(out, ["x"], force=False) as made:
-        assert made.is_dir()
+    with pytest.raises(RuntimeError), new_output(out, ["x.y"], force=False) as output:
+        assert output.directory.is_dir() and not output.committed
         raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
+    assert names(tmp_path) == []
     (tmp_path / "a").mkdir()
-    with pytest.raises(RuntimeError), new_directory(out, ["x"], force=False):
+    with pytest.raises(RuntimeError), new_output(out, ["x.y"], force=False):
         raise RuntimeError
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_directory_with_such_files_needs_force(tmp_path):
     (tmp_path / "x").write_bytes(b"old")
-    with pytest.raises(FileError, match="already holds x"), new_directory(tmp_path, ["x"], False):
+    with pytest.raises(FileError, match="already holds x"), new_output(tmp_path, ["x"], False):
         pass
-    with new_directory(tmp_path, ["x"], True) as same:
-        assert same == tmp_path
-    with new_directory(tmp_path, ["y"], False):
+    with new_output(tmp_path, ["x"], True) as same:
+        assert same.directory == tmp_path
+    with new_output(tmp_path, ["y"], False):
         pass
     (tmp_path / "z").mkdir()
-    with pytest.raises(FileError, match="already holds z"), new_directory(tmp_path, ["z"], True):
+    with pytest.raises(FileError, match="already holds z"), new_output(tmp_path, ["z"], True):
         pass
     assert contents(tmp_path) == {"x": b"old"}
+    (tmp_path / MANIFEST).write_text("somebody else's")
+    with pytest.raises(FileError, match="already holds"), new_output(tmp_path, ["y"], False):
+        pass
 
 
-# Several files
+@pytest.mark.parametrize("old", [{}, {"two.txt": b"2"}, OLD])
+def test_files_appear_together_and_nothing_else_is_touched(tmp_path, old):
+    (tmp_path / "other.txt").write_bytes(b"stays")
+    if old:
+        write_output(tmp_path, old)
+    write_output(tmp_path, NEW)
+    assert read_output(tmp_path) == NEW
+    assert contents(tmp_path).keys() == {*NEW, "other.txt", MANIFEST}  # not what only old ones had
+    assert names(tmp_path) == sorted([*NEW, "other.txt", MANIFEST])
 
 
-NEW = {"one": b"1", "two": b"2", "three": b"3"}
+def test_files_may_be_larger_or_smaller_than_the_space_that_was_set_aside(tmp_path):
+    for room in (0, 3, 10_000):
+        large = {"one.txt": b"x" * 5000, "two.txt": b""}
+        write_output(tmp_path, large, room=room)
+        assert read_output(tmp_path) == large
 
 
-def writers():
-    return {name: lambda path, data=data: path.write_bytes(data) for name, data in NEW.items()}
-
-
-@pytest.mark.parametrize("old", [{}, {"two": b"old"}, {name: b"old" for name in NEW}])
-def test_files_are_written_together(tmp_path, old):
-    for name, data in {**old, "other": b"stays"}.items():
-        (tmp_path / name).write_bytes(data)
-    write_together(tmp_path, writers())
-    assert contents(tmp_path) == {**NEW, "other": b"stays"}
+CALLS = ("fsync", "replace", "unlink", "mkdir", "open")
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("old", [{}, {"two": b"old"}, {name: b"old" for name in NEW}])
-def test_a_failure_at_any_move_leaves_what_was_there(tmp_path, monkeypatch, old, error):
-    for name, data in {**old, "other": b"stays"}.items():
-        (tmp_path / name).write_bytes(data)
-    honest = os.replace
-    moves = len(NEW) + len(old)
-    for at in range(1, moves + 1):
-        call = failing(error, at)
-        with monkeypatch.context() as patch:
-            patch.setattr(files.os, "replace", lambda *a, call=call: call(honest, *a))
-            with pytest.raises(FileError if isinstance(error, OSError) else KeyboardInterrupt):
-                write_together(tmp_path, writers())
-        assert contents(tmp_path) == {**old, "other": b"stays"}
-    write_together(tmp_path, writers())
-    assert contents(tmp_path) == {**NEW, "other": b"stays"}
+@pytest.mark.parametrize("old", [{}, OLD])
+def test_a_failure_at_any_call_leaves_the_old_output_or_the_new_one(
+    tmp_path, monkeypatch, old, error
+):
+    outcomes = []
+    monkeypatch.setattr(files.os, "fsync", lambda _: None)  # there is no power to be lost here
+    warnings.simplefilter("ignore")  # that files could not be moved, which is looked at below
+    for name in CALLS:
+        reached = True
+        for at in itertools.count(1):
+            if not reached:
+                break
+            out = tmp_path / f"{name}-{at}"
+            if old:
+                write_output(out, old)
+            honest, calls = getattr(os, name), itertools.count(1)
+
+            def call(*args, honest=honest, calls=calls, at=at, **how):
+                if next(calls) == at:
+                    raise error
+                return honest(*args, **how)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(files.os, name, call)
+                try:
+                    write_output(out, NEW)
+                except (FileError, KeyboardInterrupt):
+                    outcomes.append("refused")
+                else:
+                    outcomes.append("written")
+            reached = next(calls) > at
+            found = read_output(out) if (out / MANIFEST).exists() else {}
+            assert found in (old, NEW)
+            if outcomes[-1] == "written":
+                assert found == NEW
+            write_output(out, NEW)
+            assert names(out) == sorted([*NEW, MANIFEST])  # nothing is left of it
+    assert outcomes.count("refused") > 10 and outcomes.count("written") >= len(CALLS)
 
 
-def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
-    (tmp_path / "one").write_bytes(b"old")
+def test_space_that_is_not_there_is_missed_before_anything_is_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
 
-    def fail(path):
-        path.write_bytes(b"half")
-        raise RuntimeError
+    with (
+        pytest.raises(FileError, match=r"cannot set aside 3 kB .* Nothing was spent"),
+        new_output(tmp_path / "out", ["one.txt"], False) as output,
+    ):
+        monkeypatch.setattr(files.os, "fsync", full)
+        output.set_aside({"one.txt": 3000})
+    assert names(tmp_path) == []
 
-    with pytest.raises(RuntimeError):
-        write_together(tmp_path, {**writers(), "four": fail})
-    assert contents(tmp_path) == {"one": b"old"}
+
+def test_two_at_once_are_refused_and_do_no_harm(tmp_path):
+    with new_output(tmp_path, list(NEW), force=True) as first:
+        with (
+            pytest.raises(FileError, match="another process is writing into"),
+            new_output(tmp_path, list(NEW), force=True),
+        ):
+            pass
+        first.commit(NEW)
+    assert read_output(tmp_path) == NEW
+
+
+def left_behind(folder, contents):
+    """What a process leaves that is killed before its files are the output."""
+    stage = folder / ".tacit-0123456789abcdef"
+    stage.mkdir()
+    for name, data in {**contents, MANIFEST: b"{}"}.items():
+        (stage / name).write_bytes(data)
+    return stage
+
+
+def test_what_a_killed_process_left_is_never_output_and_is_removed(tmp_path):
+    stage = left_behind(tmp_path, NEW)
+    with pytest.raises(FileError, match="holds no complete output"):
+        find_output(tmp_path)
+    write_output(tmp_path, OLD)
+    assert not stage.exists() and read_output(tmp_path) == OLD
+
+
+def test_an_output_is_read_where_it_is_if_it_was_not_moved(tmp_path):
+    write_output(tmp_path, OLD)
+    digests = {name: sha256(data).hexdigest() for name, data in NEW.items()}
+    stage = left_behind(tmp_path, NEW)
+    said = {"format": "tacit-output/1", "files": digests, "stage": stage.name}
+    (tmp_path / MANIFEST).write_text(json.dumps({**said, "replaced": ["gone.txt"]}))
+    assert read_output(tmp_path) == NEW
+    with pytest.raises(FileError, match="already holds"), new_output(tmp_path, list(NEW), False):
+        pass
+    assert read_output(tmp_path) == NEW  # by now in its place
+    assert names(tmp_path) == sorted([*NEW, MANIFEST])
+
+
+def test_a_changed_or_missing_file_of_an_output_is_a_problem(tmp_path):
+    write_output(tmp_path, NEW)
+    (tmp_path / "one.txt").write_bytes(b"!")
+    (tmp_path / "two.txt").unlink()
+    found, problems = find_output(tmp_path)
+    assert list(found) == ["three.txt"]
+    assert "is not the file that manifest.json names" in problems[0] and "missing" in problems[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "tacit-output/9"},
+        {"files": {}},
+        {"files": {"../one.txt": "0" * 64}},
+        {"files": ["one.txt"]},
+        {"files": {"manifest.json": "0" * 64}},
+        {"stage": ".."},
+        {"stage": ["x"]},
+        {"replaced": ["/etc/passwd"]},
+        {"replaced": None},
+    ],
+    ids=str,
+)
+def test_a_manifest_that_is_not_ours_counts_for_nothing(tmp_path, change):
+    write_output(tmp_path, NEW)
+    said = json.loads((tmp_path / MANIFEST).read_text())
+    for text in (json.dumps({**said, **change}), "{", "[]", "1", "{}", "x" * 5000):
+        (tmp_path / MANIFEST).write_text(text)
+        with pytest.raises(FileError, match="holds no complete output"):
+            find_output(tmp_path)

@@ -2,14 +2,17 @@
 
 What the commands do is in `tacit.tasks`, imported when one runs, so that
 ``tacit --help`` answers at once. Exit codes: 0 success; 1 ``verify`` found a false
-claim, or ``ledger check`` a changed ledger; 2 bad input; 3 the budget does not allow
-it, or a private test did not pass; 130 interrupted.
+claim, or ``ledger check`` a changed ledger; 2 bad input, or a machine that cannot do it;
+3 the budget does not allow it, or a private test did not pass; 4 a mistake of Tacit's own;
+130 interrupted.
 """
 
 from __future__ import annotations
 
+import os
+import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -25,26 +28,55 @@ from tacit.cli_median import attach as attach_median
 from tacit.cli_reproduce import attach as attach_reproduce
 from tacit.cli_theory import attach as attach_theory
 from tacit.console import Json, argument, dump, flag, line, say
-from tacit.exceptions import FOR_CURATORS, BudgetError, TacitError, TestFailed
+from tacit.exceptions import FOR_CURATORS, BudgetError, TacitError, TestFailed, consequences
 
 __all__ = ["app", "main"]
 
 DEMO = Path("tacit-demo")
+REFUSALS = (BudgetError, TestFailed)
+TRACEBACK = "TACIT_TRACEBACK"
 
 
 class Commands(TyperGroup):
-    """The commands; an error that Tacit raises on purpose becomes one line and a code."""
+    """The commands; whatever is raised becomes one line and a code.
+
+    An error that Tacit did not raise on purpose may quote private values, so its words are not
+    shown: its kind and its place are.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except TacitError as error:
             marked = f" ({FOR_CURATORS})" if error.depends_on_rows else ""
-            say(f"error: {line(error)}{marked}", err=True)
-            raise typer.Exit(3 if isinstance(error, BudgetError | TestFailed) else 2) from error
-        except KeyboardInterrupt:
-            say("interrupted; nothing was written", err=True)
-            raise typer.Exit(130) from None
+            code = 3 if isinstance(error, REFUSALS) else 2
+            self._end(error, f"error: {str(error).rstrip('.')}{marked}", code)
+        except MemoryError as error:
+            self._end(error, "error: the memory of this machine is not enough for that", 2)
+        except KeyboardInterrupt as error:
+            told = consequences(error)
+            self._end(error, "interrupted" if told else "interrupted; nothing was written", 130)
+        except Exception as error:
+            ours = isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code")
+            if ours or isinstance(error, BrokenPipeError) or os.environ.get(TRACEBACK):
+                raise
+            self._end(error, f"error: {_mistake(error)}", 4)
+
+    @staticmethod
+    def _end(error: BaseException, words: str, code: int) -> NoReturn:
+        """Say what happened, and what has become of budget and files."""
+        say(line(". ".join([words.rstrip("."), *consequences(error)])), err=True)
+        raise typer.Exit(code) from error
+
+
+def _mistake(error: Exception) -> str:
+    """Kind and place of an error that nobody foresaw."""
+    places = [f for f in traceback.extract_tb(error.__traceback__) if "tacit" in f.filename]
+    where = f" in {Path(places[-1].filename).name}, line {places[-1].lineno}" if places else ""
+    return (
+        f"{type(error).__name__}{where}: a mistake of Tacit's own, please report it. With "
+        f"{TRACEBACK}=1 in the environment it is shown in full, and may then show private values"
+    )
 
 
 app = typer.Typer(
@@ -205,7 +237,8 @@ def fit(
 
     Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
     needed since bounds and categories that are read from the rows would leak. The directory
-    gets model.safetensors, certificate.json and report.html: all of them or none.
+    gets model.safetensors, certificate.json and report.html, all of them or none, and
+    manifest.json, which says which files belong together.
 
     A folder of Parquet files, or a file of more than 256 MB, stays on disk and may be larger than
     memory.
@@ -382,7 +415,7 @@ def verify(
 
     Its events are composed again, by two routes that share no code. The exit code is 1 if the
     claim does not hold, if plans like it were found to be false since ("revoked", as far as this
-    version knows), or if a file was changed or damaged.
+    version knows), or if a file of a directory was changed, damaged, or left by another run.
 
     \b
     Example:
@@ -447,12 +480,7 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
 
     if seed is not None:
         say(SEEDED, err=True)
-    try:
-        fitted = tasks.fit(*what, random_state=seed, verbose=not quiet, **how)
-    except KeyboardInterrupt:
-        if how.get("ledger") is not None:
-            say("the ledger counts this fit as spent if it had begun", err=True)
-        raise
+    fitted = tasks.fit(*what, random_state=seed, verbose=not quiet, **how)
     facts, out = fitted.to_dict(), fitted.out
     if as_json:
         dump(facts)

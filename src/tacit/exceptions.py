@@ -21,7 +21,9 @@ __all__ = [
     "SchemaError",
     "TacitError",
     "TestFailed",
+    "add_consequence",
     "carried",
+    "consequences",
     "of_public_facts",
     "of_rows",
     "raise_alone",
@@ -100,6 +102,17 @@ def raise_alone(error: BaseException) -> NoReturn:
     except BaseException:
         error.__context__ = None
         raise
+
+
+def add_consequence(error: BaseException, words: str) -> None:
+    """Say with an error what became of budget and files: in its notes, and on the command line."""
+    error.add_note(words)
+    error.consequences = [*consequences(error), words]  # type: ignore[attr-defined]
+
+
+def consequences(error: BaseException) -> list[str]:
+    """What was said with `add_consequence`; other notes may quote private values."""
+    return list(getattr(error, "consequences", ()))
 
 
 class TacitError(Exception):

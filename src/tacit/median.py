@@ -16,7 +16,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.intake import rows_of
 from tacit.ledger import Ledger, Reservation
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
-from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -122,9 +122,7 @@ class DPGeometricMedian(BaseEstimator):
         weights = self._weights(d)
         roots = np.sqrt(weights)
         reach = float(self.radius or 0.0) * float(roots.max())
-        slack = numerical_delta(int(self.steps) * d, budget.epsilon)
-        if slack >= budget.delta:
-            raise InputError(f"delta={budget.delta:g} is below what can be computed, {slack:.3g}")
+        slack = require_precision(budget.epsilon, budget.delta, int(self.steps) * d)
         left = Budget(budget.epsilon, budget.delta - slack)
         steps = int(self.steps)
         z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)

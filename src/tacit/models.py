@@ -29,7 +29,7 @@ from tacit.plan import apply_stages
 from tacit.privacy.certificate import Certificate
 from tacit.stages import Encode, PublicFeatures, Stage
 
-__all__ = ["load", "save"]
+__all__ = ["dumps", "load", "save"]
 
 FORMAT = "tacit-model/1"
 LIMIT = 1 << 30  # bytes of a file: 100 million coefficients
@@ -51,6 +51,11 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
     What is written was released by the certificate: coefficients, the stages
     that prediction needs (free and public ones), and the certificate itself.
     """
+    write_bytes(path, dumps(estimator))
+
+
+def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
+    """What `save` writes."""
     from safetensors.numpy import save as to_bytes
 
     if type(estimator) not in ESTIMATORS.values():
@@ -83,7 +88,7 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
     if max(map(len, metadata.values())) > LONGEST:
         raise InputError("names of features or labels are too long to be kept in a model file")
     metadata["digest"] = _digest(tensors, metadata)
-    write_bytes(path, to_bytes(tensors, metadata=metadata))
+    return bytes(to_bytes(tensors, metadata=metadata))
 
 
 def load(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tacit import __version__
-from tacit.exceptions import BudgetError, InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
-from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.budget import Budget
@@ -131,11 +131,8 @@ def fit_module(
     facts = Facts(size, engine.d, 1, 1.0, mu)
     settings = settled(trainer, facts)
     draws = settings.draws(engine.d, 1) if arithmetic == "exact" else 0
-    slack = numerical_delta(draws, budget.epsilon)
-    if accountant_for([settings.event(1.0, facts)]) == "pld":
-        slack += PLD_SLACK
-    if slack >= budget.delta:
-        raise BudgetError(f"delta={delta:g} is below what can be computed, {slack:.3g}; raise it")
+    pld = accountant_for([settings.event(1.0, facts)]) == "pld"
+    slack = require_precision(budget.epsilon, budget.delta, draws, grid=PLD_SLACK * pld, ideal=True)
     left = Budget(budget.epsilon, budget.delta - slack)
     z = calibrate(lambda z: [settings.event(z, facts)], left, neighbors)
     spent = settings.events(z, facts)

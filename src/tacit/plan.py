@@ -27,7 +27,7 @@ from tacit.exceptions import BudgetError, InputError, TestFailed, of_public_fact
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
-from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
 from tacit.privacy.accountants import (
@@ -50,6 +50,7 @@ from tacit.trainers.arrays import ArrayEngine, require_device
 from tacit.trainers.auto import Facts, noise_left, outlook, prospect
 from tacit.trainers.cluster import ClusterEngine
 from tacit.trainers.engine import Engine
+from tacit.trainers.feasible import require_feasible, require_startable
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
 from tacit.trainers.movement import TARGET, Movement
 from tacit.trainers.statistics import Moments
@@ -57,6 +58,7 @@ from tacit.trainers.statistics import Moments
 __all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages"]
 
 MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
+MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 ARITHMETIC = ("exact", "strict", "fast")
 
@@ -176,6 +178,12 @@ class Plan:
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = self.stage_noise()
+        for i, multiplier in noise.items():
+            if multiplier > MOST_NOISE:
+                raise InputError(
+                    f"{self.stages[i].name} would add noise of {multiplier:.3g} contributions of a "
+                    f"row; at most {MOST_NOISE:.0e} can be drawn: raise its share, or the budget"
+                )
         fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
         test_share = max((_share(stage) for stage in self.stages if stage.tested), default=0.0)
@@ -204,18 +212,15 @@ class Plan:
         )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.adds_constant, outputs)
-        slack = 0.0
-        if self.arithmetic != "fast":
-            draws += bool(test_share)
-            slack = numerical_delta(draws, self.budget.epsilon)
-        if accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld":
-            slack += PLD_SLACK
-        if slack >= self.budget.delta:
-            raise BudgetError(
-                f"delta={self.budget.delta:g} is below what can be computed for this plan at "
-                f"epsilon={self.budget.epsilon:g}, {slack:.3g}; raise delta, lower epsilon, or "
-                "train on full batches"
-            )
+        draws = 0 if self.arithmetic == "fast" else draws + bool(test_share)
+        pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
+        slack = require_precision(
+            self.budget.epsilon,
+            self.budget.delta,
+            draws,
+            grid=PLD_SLACK * pld,
+            ideal=not self.plain,
+        )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         test = None
         if test_share:
@@ -240,7 +245,7 @@ class Plan:
 
         z = calibrate(events, left_over, self.neighbors)
         listed = (*fixed, *trainer.events(z, facts))
-        return CalibratedPlan(
+        found = CalibratedPlan(
             replace(self, stages=stages),
             columns,
             classes,
@@ -253,8 +258,10 @@ class Plan:
             drifts=way.drifts,
             moves=moves,
             test=test,
-            draws=draws if self.arithmetic != "fast" else 0,
+            draws=draws,
         )
+        require_feasible(trainer, facts, z, bias=found.bias, arithmetic=found.arithmetic)
+        return found
 
 
 @dataclass(frozen=True)
@@ -385,6 +392,7 @@ class CalibratedPlan:
                 f"{(self.facts.outputs, wide)}, scores by the columns behind "
                 f"{', '.join(stage.name for stage in stages) or 'no stage'}"
             )
+        require_startable(*start, self.facts, self.bias)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tacit.data.rows import Rows
-from tacit.exceptions import BudgetError, InputError, of_public_facts
+from tacit.exceptions import InputError, of_public_facts
 from tacit.ledger import Ledger
 from tacit.losses import Loss
-from tacit.mechanisms.lattice import numerical_delta, sigma_for
+from tacit.mechanisms.lattice import require_precision, sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.trials import chances, draw_setting, draw_trials
 from tacit.plan import CalibratedPlan, Fit, Plan, Prepared
@@ -193,13 +193,9 @@ class Search:
         first, shared = self.plans[0], self.shared
         budget, neighbors, unit = first.budget, first.neighbors, sensitivity(first.neighbors)
         many = weight(self.trials.event([[Gaussian(1.0)]]))
-        slack = 0.0 if first.arithmetic == "fast" else numerical_delta(MOST_DRAWS, budget.epsilon)
-        slack += PLD_SLACK * (1 + many) if grid else 0.0
-        if slack >= budget.delta:
-            raise BudgetError(
-                f"delta={budget.delta:g} is below what can be computed for this search, "
-                f"{slack:.3g}; raise delta, or train on full batches"
-            )
+        most = 0 if first.arithmetic == "fast" else MOST_DRAWS
+        on_grid = PLD_SLACK * (1 + many) if grid else 0.0
+        slack = require_precision(budget.epsilon, budget.delta, most, grid=on_grid, ideal=True)
         left = Budget(budget.epsilon, budget.delta - slack)
         fixed = first.stage_events() if shared else []
         before = [event for _, event in fixed]

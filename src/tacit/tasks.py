@@ -1,7 +1,8 @@
 """What the commands do, as plain functions: no printing, no exit codes.
 
 What can be refused is refused before a private row is learned from, and files
-appear whole and together, or not at all.
+appear whole and together, or not at all. A ledger hears last of them: first the budget
+is reserved, then files are written, then the entry says what came of it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import ast
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,13 +37,16 @@ from tacit.exceptions import (
     FileError,
     InputError,
     SchemaError,
+    TacitError,
     TestFailed,
+    add_consequence,
     of_rows,
 )
-from tacit.files import first_bytes, new_directory, new_file, write_bytes, write_together
+from tacit.files import find_output, first_bytes, new_file, new_output, write_bytes
+from tacit.ledger import DeferredLedger, Ledger
 from tacit.losses import get_loss
 from tacit.median import DPGeometricMedian
-from tacit.models import load, save
+from tacit.models import LIMIT, dumps, load
 from tacit.plan import CalibratedPlan, Plan
 from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
@@ -91,6 +94,8 @@ TAKERS = {
     "strength": ("strengths", "plain-pca"),
 }
 AUTO, DEFAULT = "auto", "dpsgd-f"  # the recipe whose trainer is left to the estimator
+BASE = 1 << 16  # bytes of a file, besides what grows with the table
+MANY = 100  # classes, where nobody has said how many
 LARGE = 1 << 28  # bytes of a file from which on a table is not read into memory
 MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
 
@@ -362,7 +367,7 @@ def fit(
     if public is None and settings.recipe in TAKERS["public"]:
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     _require_other_file(table, public)
-    with new_directory(Path(os.path.realpath(out)), FILES, force) as directory:
+    with _output(out, FILES, force, options) as output:
         seen = None if public is None else _features(_read(public), schema)
         listed, words = settings.candidates(seen)
         parts = listed[0]
@@ -381,6 +386,9 @@ def fit(
             if not known and schema.target_bounds is None:
                 known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
             tests = _test_rows(given, schema, known, parts["stages"])
+        many = schema.classes or (range(MANY) if labels is None else np.unique(labels))
+        outputs = 1 if schema.target_bounds else len(many)
+        output.set_aside(_room(schema, outputs, listed, seen, given))
         estimator = _public_facts(schema, None, None).estimator(settings, parts, **options)
         best: dict[str, Any] = {}
         try:
@@ -390,7 +398,7 @@ def fit(
             else:
                 estimator.fit(rows, labels)
         except TestFailed as failed:  # the budget is spent all the same: that stays on record
-            write_together(directory, {CERTIFICATE: failed.certificate.save})
+            output.commit({CERTIFICATE: _written(failed.certificate)})
             raise
         results = {} if tests is None else _score(estimator, *tests)
         if tests is not None and baseline and labels is not None:
@@ -398,9 +406,80 @@ def fit(
         certificate = estimator.certificate_
         shown = {**results, "files": list(FILES)} if results else None
         page = render_html(certificate.to_dict(), results=shown).encode()
-        writers = (partial(save, estimator), certificate.save, lambda path: write_bytes(path, page))
-        write_together(directory, dict(zip(FILES, writers, strict=True)))
+        contents = (dumps(estimator), _written(certificate), page)
+        output.commit(dict(zip(FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
+
+
+@contextmanager
+def _output(
+    out: PathLike | None, names: tuple[str, ...], force: bool, options: dict[str, Any] | None = None
+) -> Iterator[Any]:
+    """A place for these files, or for none; what came of a plan is recorded once they are there.
+
+    The ledger among ``options`` is replaced by one that waits for it.
+    """
+    if out is None:
+        yield None
+        return
+    held, output = None, None
+    if isinstance((options or {}).get("ledger"), Ledger):
+        assert options is not None
+        held = options["ledger"] = DeferredLedger(options["ledger"])
+    try:
+        with new_output(Path(os.path.realpath(out)), names, force) as output:
+            yield output
+    except BaseException as error:
+        if output is not None and output.committed:
+            if held is not None:
+                held.record()
+            add_consequence(error, f"Files were written to {out}")
+        elif held is not None and held.entry is not None:
+            add_consequence(
+                error,
+                f"The budget of {held.spent} was spent and nothing was written: entry "
+                f"{held.entry.number} of the ledger stays, as not finished",
+            )
+        elif held is not None and held.asked and not isinstance(error, TacitError):
+            add_consequence(error, "Whether budget was spent, tacit ledger show tells")
+        raise
+    if held is not None:
+        held.record()
+
+
+def _written(certificate: Certificate) -> bytes:
+    return certificate.to_json().encode() + b"\n"
+
+
+def _room(
+    schema: Schema,
+    outputs: int,
+    parts: Sequence[Mapping[str, Any]],
+    public: Any,
+    test: Table | None,
+) -> dict[str, int]:
+    """At most so many bytes have the files of a fit, as far as public facts tell."""
+    wide = Encode(schema).width()
+    text = len(json.dumps(json.dumps(schema.to_dict(), indent=2)))
+    kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
+    for part in parts:
+        affine = [stage.affine for stage in part["stages"]]
+        last = max((i for i, folds in enumerate(affine) if not folds), default=0)
+        components = [getattr(stage, "n_components", 0) for stage in part["stages"][:last]]
+        most = wide if public is None else min(wide, public.n)
+        sizes = [n if isinstance(n, int) else most for n in components]
+        kept = max(kept, wide * (sum(sizes) + 8 * len(sizes)))
+    if 8 * (outputs * wide + kept) > LIMIT:
+        raise InputError(
+            f"a model of {wide} columns, {outputs} classes and its stages would have more than "
+            f"{LIMIT >> 20} MB, and could not be read again: project to fewer components"
+        )
+    tables = 0 if test is None else 64 * outputs**2
+    return {
+        MODEL: 8 * (outputs * (wide + 1) + kept) + 3 * text + BASE,
+        CERTIFICATE: 2 * text + BASE,
+        REPORT: 2 * text + tables + BASE,
+    }
 
 
 def _tuned(
@@ -436,7 +515,7 @@ def inspect(
 ) -> Inspection:
     """Look at a table without noise, and write a page of plots into ``out``."""
     schema = _with_target(Schema.of(schema), target)
-    with _pages(out, (PAGE,), force) as directory:
+    with _output(out, (PAGE,), force) as output:
         given = _read(table)
         rows, labels = _unit_rows(given, schema), _labels(given, schema, schema.classes)
         bounds = schema.target_bounds
@@ -449,9 +528,8 @@ def inspect(
             rows, labels, regression=bounds is not None, unit=False, progress=progress, **options
         )
         found = replace(found, unit=True)
-        if directory is not None:
-            page = render_page(found, title="Inspection").encode()
-            write_together(directory, {PAGE: lambda path: write_bytes(path, page)})
+        if output is not None:
+            output.commit({PAGE: render_page(found, title="Inspection").encode()})
     return found
 
 
@@ -471,20 +549,14 @@ def inspect_privately(
     """
     schema = Schema.of(schema)
     schema = schema if schema.target is None and target is None else _with_target(schema, target)
-    with _pages(out, (PAGE, CERTIFICATE), force) as directory:
+    with _output(out, (PAGE, CERTIFICATE), force, budget) as output:
+        if output is not None:
+            output.set_aside({PAGE: 8 * BASE, CERTIFICATE: BASE})
         found = look_privately(_unit_rows(_read(table), schema), train=train, **budget)
-        if directory is not None:
+        if output is not None:
             page = render_page(found, title="Inspection through noise").encode()
-            writers = {PAGE: lambda path: write_bytes(path, page)}
-            write_together(directory, {**writers, CERTIFICATE: found.certificate.save})
+            output.commit({PAGE: page, CERTIFICATE: _written(found.certificate)})
     return found
-
-
-def _pages(out: PathLike | None, names: tuple[str, ...], force: bool) -> Any:
-    """A new directory for these files, or nothing."""
-    return (
-        nullcontext() if out is None else new_directory(Path(os.path.realpath(out)), names, force)
-    )
 
 
 def _unit_rows(table: Table, schema: Schema) -> Rows:
@@ -531,15 +603,17 @@ def median(
     encode = Encode(Schema.of(schema))
     if encode.makes_gaps:
         raise InputError("the schema says missing: gap; a median needs another way to fill gaps")
-    with new_directory(Path(os.path.realpath(out)), (MEDIAN, CERTIFICATE), force) as directory:
+    with _output(out, (MEDIAN, CERTIFICATE), force, options) as output:
+        output.set_aside(
+            {MEDIAN: 2 * len(json.dumps(encode.schema.to_dict())) + BASE, CERTIFICATE: BASE}
+        )
         features = _features(_read(table), encode.schema)
         rows = encode.fit(features).transform(features)
         # The schema bounds the norm of every row, whatever the table holds.
         found = DPGeometricMedian(epsilon, delta, radius=encode.bound(), **options).fit(rows)
         middle = Middle(_decoded(encode.schema, found.location_), found.certificate_)
         text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
-        writers = {MEDIAN: lambda path: write_bytes(path, text)}
-        write_together(directory, {**writers, CERTIFICATE: found.certificate_.save})
+        output.commit({MEDIAN: text, CERTIFICATE: _written(found.certificate_)})
     return middle
 
 
@@ -571,7 +645,7 @@ def predict(
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
     path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
-    estimator = load(path / MODEL if path.is_dir() else path, extractor=extractor)
+    estimator = load(_model_in(path) if path.is_dir() else path, extractor=extractor)
     if not any(stage.takes_tables for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
     rows = _open(table)
@@ -583,6 +657,14 @@ def predict(
             columns[f"probability_{name}"] = column
     write_predictions(target, columns)
     return rows.n
+
+
+def _model_in(directory: Path) -> Path:
+    """The model of an output that is complete."""
+    found, problems = find_output(directory)
+    if problems or MODEL not in found:
+        raise FileError("; ".join(problems) or f"{directory} holds no {MODEL}")
+    return found[MODEL]
 
 
 def draft(
@@ -627,12 +709,12 @@ def verify(path: PathLike) -> Verdict:
     A file with Tacit's mark that cannot be read whole is a problem: it was
     changed or damaged. A file without it, or none at all, is bad input.
     """
-    files = [Path(path)]
+    files, problems = [Path(path)], list[str]()
     if files[0].is_dir():
-        files = [file for name in (CERTIFICATE, MODEL) if (file := files[0] / name).exists()]
-        if not files:
+        output, problems = find_output(files[0])
+        files = [output[name] for name in (CERTIFICATE, MODEL) if name in output]
+        if not files and not problems:
             raise FileError(f"{path} holds neither {CERTIFICATE} nor {MODEL}")
-    problems: list[str] = []
     found: list[Certificate] = []
     for file in files:
         start = first_bytes(file)

@@ -179,7 +179,8 @@ def test_an_interrupted_fit_says_that_it_counts(here, monkeypatch):
 
     monkeypatch.setattr("tacit.plan.Engine", interrupt)
     result = run(*fitting(), code=130)
-    assert "the ledger counts this fit as spent" in result.stderr
+    assert result.stderr.startswith("interrupted. The budget of epsilon=")
+    assert "was spent and nothing was written: entry 2 of the ledger" in result.stderr
     assert Ledger("ledger.db", "patients").remaining().unfinished == 1
 
 

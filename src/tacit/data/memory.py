@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 
-__all__ = ["memory_for", "require_room"]
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["machine_memory", "memory_for", "require_room"]
 
 SHARE = 4  # of the machine's memory, one part in so many
-UNKNOWN = 2 << 30  # bytes, where the machine does not say what it has
+UNKNOWN = 8 << 30  # bytes, where the machine does not say what it has
+CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def memory_for(rows: Rows) -> int:
@@ -18,10 +26,20 @@ def memory_for(rows: Rows) -> int:
     asked = getattr(rows.source, "memory", None)
     if asked is not None:
         return int(asked)
+    return machine_memory() // SHARE
+
+
+def machine_memory() -> int:
+    """Bytes that this process may have in all."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on every platform
         return UNKNOWN
+    allowed = [] if resource is None else [resource.getrlimit(resource.RLIMIT_AS)[0]]
+    for place in CONTAINERS:
+        with suppress(OSError, ValueError):  # without a limit, it says so in words
+            allowed.append(int(Path(place).read_text()))
+    return min([found, *(limit for limit in allowed if limit > 0)])  # some say -1 for none
 
 
 def require_room(rows: Rows, what: str, d: int) -> None:

@@ -23,11 +23,11 @@ from scipy.linalg import eigh
 from tacit import __version__
 from tacit.data.rows import Rows, as_rows
 from tacit.diagnostics.advice import Advice, Facts, advise
-from tacit.exceptions import BudgetError, InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
-from tacit.mechanisms.lattice import numerical_delta
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.privacy.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -144,9 +144,7 @@ def inspect_privately(
     size = _public_size(rows, neighbors, size)
     d, radius = rows.d, float(rows.bound)
     draws = d + d * (d + 1) // 2
-    slack = numerical_delta(draws, budget.epsilon)
-    if slack >= budget.delta:
-        raise BudgetError(f"delta={delta:g} is below what can be computed, {slack:.3g}; raise it")
+    slack = require_precision(budget.epsilon, budget.delta, draws)
     left = Budget(budget.epsilon, budget.delta - slack)
     unit = sensitivity(neighbors)
     z_mean = unit / (MEAN_SHARE * gaussian_mu(left.epsilon, left.delta))

@@ -16,7 +16,7 @@ from tacit.exceptions import FileError, InputError, carried
 from tacit.features.cache import Cache, open_cache
 from tacit.features.extractors import Extractor, assumed, open_extractor
 from tacit.features.sources import Row, is_table, open_source, read_npz
-from tacit.files import new_file, write_together
+from tacit.files import new_file, write_file
 from tacit.progress import Progress, silent
 
 __all__ = ["FeatureSet", "compute", "extract", "load_features", "save_features"]
@@ -170,13 +170,7 @@ def save_features(
     arrays |= {} if found.names is None else {"names": found.names}
     arrays |= {} if found.labels is None else {"labels": found.labels}
 
-    def write(staged: Path) -> None:
-        with open(staged, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-
-    write_together(target.parent, {target.name: write})
+    write_file(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def load_features(path: str | os.PathLike[str]) -> FeatureSet:

@@ -1,7 +1,17 @@
 """Durable accounts of what was spent on data sets, that refuse what would pass their limits."""
 
 from tacit.ledger.account import Charge, Remaining
+from tacit.ledger.deferred import DeferredLedger
 from tacit.ledger.ledger import Entry, Ledger, Reservation
 from tacit.ledger.tally import Limits, Spending
 
-__all__ = ["Charge", "Entry", "Ledger", "Limits", "Remaining", "Reservation", "Spending"]
+__all__ = [
+    "Charge",
+    "DeferredLedger",
+    "Entry",
+    "Ledger",
+    "Limits",
+    "Remaining",
+    "Reservation",
+    "Spending",
+]

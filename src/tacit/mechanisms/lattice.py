@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from tacit.exceptions import InputError
+from tacit.exceptions import BudgetError, InputError
 from tacit.mechanisms import discrete_gaussian as dg
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "accounted_sigma",
     "inclusion_threshold",
     "numerical_delta",
+    "require_precision",
     "sigma_for",
 ]
 
@@ -182,3 +183,42 @@ def numerical_delta(draws: int, epsilon: float) -> float:
         return 1.0
     bound = (1.0 + math.exp(epsilon)) * draws * (dg.TOTAL_VARIATION + 8.0 * _KAPPA)
     return min(1.0, bound * (1.0 + 2.0**-40))  # more than all roundings above
+
+
+def require_precision(
+    epsilon: float, delta: float, draws: int, *, grid: float = 0.0, ideal: bool = False
+) -> float:
+    """Return what finite precision takes from δ, or say which budget would leave something of it.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    draws : int
+        As for `numerical_delta`.
+    grid : float
+        What the accountant's grid takes from δ besides.
+    ideal : bool
+        Whether there is a way without it: ``arithmetic="fast"``.
+
+    Examples
+    --------
+    >>> require_precision(1.0, 1e-6, 1000) < 1e-50
+    True
+    """
+    taken = numerical_delta(draws, epsilon) + grid
+    if taken < delta:
+        return taken
+    # The ε that would leave half of δ to the events. Below 1 it is δ that is too small.
+    most = math.log(max((delta - grid) / 2, 1e-300) / max(numerical_delta(draws, 1.0), 1e-300)) + 1
+    if grid >= delta or most < 1:
+        full = ", or train on full batches" if grid else ""
+        raise BudgetError(
+            f"delta={delta:g} is below what can be computed for this plan, {taken:.3g}: raise "
+            f"delta{full}"
+        )
+    other = ", or pass arithmetic='fast', which assumes ideal arithmetic" if ideal else ""
+    raise BudgetError(
+        f"epsilon={epsilon:g} is too large: what finite precision adds to delta is multiplied by "
+        f"e^epsilon, and would exceed delta={delta:g}. Pass epsilon up to {math.floor(most)}{other}"
+    )

@@ -23,6 +23,7 @@ PRECISION = 5e-4  # of the noise multiplier, where each trial costs a convolutio
 # and errs, upwards, with the square of it: nearly all trials are made on the first.
 GRIDS = (1e-2, 1e-3, FINE_GRID)
 TRIALS = 12
+LEAST = 1e-11  # ε that can be had, with whatever noise
 
 
 def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: str) -> float:
@@ -54,7 +55,7 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
 
     def excess(log_noise: float, grid: float) -> float:
         spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
-        return math.log(min(max(spent, 1e-12), 1e300) / target)
+        return math.log(min(max(spent, LEAST / 10), 1e300) / target)
 
     if closed_form(events(1.0)):
         return math.exp(_least(partial(excess, grid=FINE_GRID), 0.0, 1.0, 1e-12, budget))
@@ -130,9 +131,14 @@ def _least(
     while excess(high) > 0:
         low, high, step = high, high + step, step * 2
         if high > math.log(1e9):
+            why = (
+                "the stages before training alone spend it. Lower their shares or raise the budget."
+                if budget.epsilon > LEAST and excess(2 * high) > 0
+                else "it would take noise of more than 10^9 times what a row can count for. Raise "
+                "the budget, or take fewer steps."
+            )
             raise BudgetError(
-                f"epsilon={budget.epsilon:g}, delta={budget.delta:g} is not enough: the stages "
-                "before training alone spend it. Lower their shares or raise the budget.",
+                f"epsilon={budget.epsilon:g}, delta={budget.delta:g} is not enough: {why}",
                 remaining=0.0,
             )
     while low == high or excess(low) <= 0:

@@ -20,9 +20,10 @@ from tacit.trainers.auto import BIAS, Facts
 from tacit.trainers.engine import Engine, LatticeSum
 from tacit.trainers.gradient import (
     MOST_STEPS,
+    RANGE,
     GradientTrainer,
     OrAuto,
-    is_positive,
+    is_in_range,
     train_together,
 )
 from tacit.trainers.movement import Movement
@@ -67,10 +68,11 @@ class FlattestDPGD(GradientTrainer):
     takes_drift: ClassVar[bool] = False
     takes_start: ClassVar[bool] = False
     takes_strict: ClassVar[bool] = False
+    keeps_iterates: ClassVar[bool] = True
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
-        self._check("choice_noise", is_positive, "a positive number")
+        self._check("choice_noise", is_in_range, RANGE)
         self._check("average", lambda v: v == "last", "last: a single iterate is returned")
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,12 +26,14 @@ from tacit.trainers.auto import BIAS, Facts, suggest
 from tacit.trainers.averages import AVERAGES, Averages
 from tacit.trainers.engine import Engine, GradientSource, LatticeSum
 from tacit.trainers.movement import Movement
+from tacit.trainers.quantize import LIMIT
 
 __all__ = [
     "DPGD",
     "DPSGD",
     "GradientTrainer",
     "is_auto",
+    "is_in_range",
     "is_positive",
     "is_whole",
     "train_together",
@@ -39,6 +41,8 @@ __all__ = [
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
+RANGE = "a positive number within 2**-60 and 2**60"
+LARGEST_STEPS = 10**7  # weeks on a table of any size
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
 
@@ -100,6 +104,8 @@ class GradientTrainer:
     takes_start: ClassVar[bool] = True
     #: Whether it takes steps along sums of gradients, which an engine gives it.
     descends: ClassVar[bool] = True
+    #: Whether the weights of all steps are kept until the last.
+    keeps_iterates: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
@@ -133,9 +139,11 @@ class GradientTrainer:
 
     def check(self, facts: Facts) -> None:
         """Refuse settings that make no sense, naming the one to change."""
-        self._check("steps", lambda v: is_whole(v) and v >= 1, "a whole number from 1")
-        for name in ("learning_rate", "clip", "bias"):
+        allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
+        self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
+        for name in ("learning_rate", "bias"):
             self._check(name, is_positive, "a positive number")
+        self._check("clip", is_in_range, RANGE)
         self._check("momentum", lambda v: _number(v) and 0 <= v < 1, "in [0, 1)")
         self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
         self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
@@ -264,15 +272,16 @@ class GradientTrainer:
 
     def rates(self) -> np.ndarray:
         """Learning rate of every step."""
-        done = np.arange(self.steps) / self.steps
-        shape = {
-            "constant": np.ones_like(done),
-            "late": np.minimum(1.0, 4 * (1.0 - done)),
-            "linear": 1.0 - done,
-            "cosine": (1 + np.cos(np.pi * done)) / 2,
-            "sqrt": 1 / np.sqrt(1 + done * self.steps),
+        steps = int(self.steps)
+        done = np.arange(steps) / steps
+        shapes: dict[str, Callable[[], np.ndarray]] = {
+            "constant": lambda: np.ones_like(done),
+            "late": lambda: np.minimum(1.0, 4 * (1.0 - done)),
+            "linear": lambda: 1.0 - done,
+            "cosine": lambda: (1 + np.cos(np.pi * done)) / 2,
+            "sqrt": lambda: 1 / np.sqrt(1 + done * steps),
         }
-        return self.learning_rate * shape[self.schedule]
+        return float(self.learning_rate) * shapes[self.schedule]()
 
     def train(
         self,
@@ -558,12 +567,22 @@ def is_auto(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float | np.number)
+    """Whether a value is a number that a float can hold."""
+    try:
+        real = not isinstance(value, bool) and isinstance(value, int | float | np.number)
+        return real and math.isfinite(float(value))
+    except (OverflowError, TypeError):
+        return False
 
 
 def is_positive(value: Any) -> bool:
-    return _number(value) and 0 < value < math.inf
+    return _number(value) and value > 0
+
+
+def is_in_range(value: Any) -> bool:
+    """Whether a number is neither so small nor so large that products with it leave the range."""
+    return is_positive(value) and 1 / LIMIT <= value <= LIMIT
 
 
 def is_whole(value: Any) -> bool:
-    return _number(value) and math.isfinite(value) and int(value) == value
+    return _number(value) and int(value) == value

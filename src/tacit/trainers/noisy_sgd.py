@@ -16,9 +16,10 @@ from tacit.trainers.auto import Facts
 from tacit.trainers.engine import LOSS_UNIT, Engine
 from tacit.trainers.gradient import (
     DPSGD,
+    RANGE,
     OrAuto,
     is_auto,
-    is_positive,
+    is_in_range,
     is_whole,
     train_together,
 )
@@ -73,7 +74,7 @@ class NoisySGD(DPSGD):
         super().check(facts)
         self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "a whole number from 2")
         for name in ("choice_noise", "ceiling"):
-            self._check(name, is_positive, "a positive number")
+            self._check(name, is_in_range, RANGE)
 
     def resolve(self, facts: Facts) -> Self:
         self.check(facts)

@@ -1,0 +1,122 @@
+"""Whether a run can be made at all, by public facts: what cannot is refused before it costs."""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+import numpy as np
+
+from tacit.data.memory import machine_memory
+from tacit.exceptions import InputError
+from tacit.mechanisms.lattice import sigma_for
+from tacit.trainers.auto import Facts
+from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
+from tacit.trainers.strict import MOST_ROWS
+
+__all__ = ["require_feasible", "require_startable"]
+
+ARRAYS = 12  # as large as the weights: these, their velocity and mean, sums, noise, gradients
+ROOM = 2.0**10  # between what is planned and the limits: what stages release moves rows a little
+LARGEST = 1e150  # whose square is a number
+
+
+def require_feasible(
+    trainer: GradientTrainer,
+    facts: Facts,
+    noise_multiplier: float,
+    *,
+    bias: float,
+    arithmetic: str,
+) -> None:
+    """Refuse a run whose numbers are out of range, or that needs more memory than there is.
+
+    Parameters
+    ----------
+    bias : float
+        Size of the constant feature; 0 for none.
+    arithmetic : str
+        Of the engine: exact, strict, rounded or fast.
+    """
+    if not trainer.descends:
+        return
+    kind = "exact" if arithmetic == "strict" else arithmetic
+    most = {"strict": MOST_ROWS - 1, "rounded": ROUNDED_ROWS}.get(arithmetic, math.inf)
+    if facts.size > most:
+        raise InputError(f"{facts.size} rows are too many for arithmetic={arithmetic!r}: {most:,}")
+    if bias > LIMIT:
+        raise InputError(f"{trainer.name}(bias={trainer.bias!r}) is too large for these rows")
+    width, bound = facts.features + bool(bias), _bound(facts)
+    for size in (bound / ROOM, bound * ROOM):
+        check_range("the norm bound of the rows", size)
+    _require_memory(trainer, facts, width)
+    scale = Scale.of(bound, width, None, bias)
+    deviations = trainer.deviations(noise_multiplier, 0.0, None)
+    for clip, deviation in zip(trainer.clips, deviations, strict=True):
+        per_class = trainer.clipping == "per-class"
+        clipping = Clipping.of(np.array([clip]), facts.outputs, scale, kind, per_class)
+        if kind != "fast":
+            sigma_for(deviation / float(clipping.lattice[0]))
+    _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))
+
+
+def require_startable(coef: np.ndarray, intercept: np.ndarray, facts: Facts, bias: float) -> None:
+    """Refuse a model to start from whose scores would be out of range."""
+    with np.errstate(over="ignore"):
+        score = np.linalg.norm(coef) * _bound(facts)
+        constant = np.linalg.norm(intercept) / bias * _bound(facts) if bias else 0.0
+        if not math.hypot(score, constant) * math.sqrt(coef.shape[1]) * ROOM <= LIMIT:
+            raise InputError(
+                "the model to start from has coefficients or intercepts that are too large: scores "
+                f"must stay below {LIMIT / ROOM:.1g}"
+            )
+
+
+def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
+    kept = ARRAYS + (int(trainer.steps) if trainer.keeps_iterates else 0)
+    needed = 8 * (width * facts.outputs * kept + 2 * int(trainer.steps))
+    if needed > machine_memory():
+        raise InputError(
+            f"{width} features and {facts.outputs} outputs, in {trainer.steps} steps of "
+            f"{trainer.name}, need {needed / 2**30:.3g} GB, and this machine has "
+            f"{machine_memory() / 2**30:.3g}: project the rows, or take fewer classes or steps"
+        )
+
+
+def _require_bounded(
+    trainer: GradientTrainer, facts: Facts, width: int, clip: float, deviation: float
+) -> None:
+    """Refuse rates with which weights leave the range in which scores can be computed.
+
+    A step adds a mean gradient, of norm C and ten deviations of its noise at most, and a pull of
+    λ times the weights, λ being alpha and anchor together; momentum m adds up 1/(1 − m) of it. With
+    a pull, weights grow by the larger root of x² − (1 + m − ηλ)x + m in every step, if it
+    exceeds 1.
+    """
+    rate, momentum = float(trainer.learning_rate), float(trainer.momentum)
+    pull = float(trainer.alpha) + float(trainer.anchor)
+    steps = int(trainer.steps)
+    noise = 10 * deviation * math.sqrt(width * facts.outputs) / trainer.normaliser(facts)
+    step = rate * (clip + noise) / (1 - momentum)
+    middle = 1 + momentum - rate * pull
+    root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST else middle
+    growth = math.log(max(abs(middle + root) / 2, abs(middle - root) / 2, 1.0)) * steps
+    reach = (math.log(step * steps) if step else 0.0) + growth
+    if trainer.radius is not None:
+        held = rate * pull * float(trainer.radius) / (1 - momentum)
+        most = math.log(float(trainer.radius)) if step + held < LARGEST else math.inf
+        reach = min(reach, most)
+    longest = _bound(facts) * math.sqrt(width) * 8
+    if reach + math.log(longest) > math.log(LIMIT):
+        raise InputError(
+            f"{trainer.name}: with learning_rate={rate:g}, clip={clip:g}, momentum={momentum:g}, "
+            f"alpha={float(trainer.alpha):g}, anchor={float(trainer.anchor):g} and {steps} steps, "
+            "weights may grow beyond what scores can be computed with; lower the learning rate, or "
+            "alpha and anchor"
+        )
+
+
+def _bound(facts: Facts) -> float:
+    """Norm that no row exceeds, or that of a typical one."""
+    return facts.bound if facts.limit is None else facts.limit
