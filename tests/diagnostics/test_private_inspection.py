@@ -190,7 +190,7 @@ def test_the_command_shows_one_screen_and_draws_a_page(table, tmp_path):
     page = (out / "inspection.html").read_text()
     assert "NOT RELEASABLE" in page and page.count("<svg") == 5
     assert "<script" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert {path.name for path in out.iterdir()} == {"inspection.html"}
+    assert {path.name for path in out.iterdir()} == {"inspection.html", "manifest.json"}
     assert run(*table, "--out", str(out)).exit_code == 2  # nothing is overwritten
 
 
