@@ -22,11 +22,11 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tacit import DPLinearClassifier
-from tacit.data.datasets import load_adult, load_fashion_mnist, load_mnist
 from tacit.data.rows import as_rows
+from tacit.datasets import load_adult, load_fashion_mnist, load_mnist
 from tacit.exceptions import FileError
-from tacit.stages import Encode, Stage
-from tacit.stages.base import Context
+from tacit.preprocessing import Encode, Stage
+from tacit.preprocessing.base import Context
 
 DELTA = 1e-5
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C, for rows of norm 1

@@ -17,9 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data.rows import as_rows
+from tacit.engine.array_api import ArrayEngine
 from tacit.losses import get_loss
 from tacit.trainers import Engine
-from tacit.trainers.arrays import ArrayEngine
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from tacit.audit import audit, audit_naive, prepare
-from tacit.audit.naive import NAIVE
+from tacit.audit.leaky_pipelines import NAIVE
 from tacit.audit.picture import plot_audits
-from tacit.privacy.accountants import accountant_for
-from tacit.recipes import RECIPES
+from tacit.plan.recipes import RECIPES
+from tacit.privacy.accounting.accountants import accountant_for
 
 DELTA = 1e-5
 RUNS = 800

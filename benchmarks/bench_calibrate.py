@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tacit.losses import get_loss
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.plan.recipes import RECIPES, recipe
+from tacit.preprocessing.noiseless import PlainStage
 from tacit.privacy import Budget
-from tacit.privacy.accountants import accountant_for
-from tacit.recipes import RECIPES, recipe
-from tacit.stages.plain import PlainStage
+from tacit.privacy.accounting.accountants import accountant_for
 
 FACTS = {"Adult": (32_561, 105, 2), "MNIST": (60_000, 784, 10)}  # rows, columns, classes
 EPSILONS = (0.1, 1.0, 8.0)

@@ -19,8 +19,8 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from tacit.data.rows import as_rows
+from tacit.engine.dask import ClusterEngine
 from tacit.losses import get_loss
-from tacit.trainers.cluster import ClusterEngine
 
 
 def seconds_of(part: Any) -> float:

@@ -24,9 +24,9 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from tacit.data.datasets import load_kdd99
+from tacit.datasets import load_kdd99
 from tacit.exceptions import FileError
-from tacit.stages.crowds import crowd_limit, good_clusters
+from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 
 WORDS = (1, 2, 3)  # protocol, service, flag
 # What a column is divided by, after log1p: from the published description, not from the rows.

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.datasets import load_cifar100, load_fashion_mnist, load_mnist
+from tacit.datasets import load_cifar100, load_fashion_mnist, load_mnist
 from tacit.diagnostics import inspect
 
 NAMES = ("mnist", "fashion_mnist", "cifar100")

@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 from comparison import OURS, Comparison, compare
 
-from tacit import DPLinearClassifier, recipe
-from tacit.data import datasets
+from tacit import DPLinearClassifier, datasets, recipe
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.stages import Encode
+from tacit.preprocessing import Encode
 
 DELTA = 1e-5
 TESTED = 10_000

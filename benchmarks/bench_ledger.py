@@ -22,7 +22,7 @@ from tacit import Ledger
 from tacit.ledger import Spending, store
 from tacit.ledger.ledger import _SEEN
 from tacit.privacy import Gaussian, PoissonGaussian
-from tacit.privacy.accountants import epsilon
+from tacit.privacy.accounting.accountants import epsilon
 
 KINDS = (10, 80, 300, 1000)
 GAUSSIAN = (1_000, 100_000)  # plans of full batches, whose account is a closed form

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from tacit import DPLinearClassifier
 from tacit.exceptions import TestFailed
 from tacit.instances import low_rank
-from tacit.stages import Normalize, PlainPCA, PrivatePCA, SoftPCA
+from tacit.preprocessing import Normalize, PlainPCA, PrivatePCA, SoftPCA
 from tacit.trainers import DPGD
 
 DELTA = 1e-5

@@ -22,15 +22,15 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from tacit.data import datasets
+from tacit import datasets
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import gaussian_mu
-from tacit.stages import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
-from tacit.trainers.auto import Facts, suggest
-from tacit.trainers.engine import Engine
+from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.trainers.defaults import Facts, suggest
 
 DELTA, BUDGETS = 1e-5, (0.1, 1.0, 4.0)
 SHARE, MOMENT_SHARE = 0.1, 0.3  # parts of mu for a mean or scales, and for a second moment

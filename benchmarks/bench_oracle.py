@@ -32,7 +32,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit import DPLinearClassifier
-from tacit.data.datasets import (
+from tacit.data.rows import as_rows
+from tacit.data.schema import Schema
+from tacit.data.tables import Table
+from tacit.datasets import (
     load_adult,
     load_bank,
     load_census_kdd,
@@ -45,14 +48,11 @@ from tacit.data.datasets import (
     load_mnist,
     load_w8a,
 )
-from tacit.data.rows import as_rows
-from tacit.data.schema import Schema
-from tacit.data.tables import Table
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, apply_stages
-from tacit.stages import Encode
+from tacit.plan.plan import CalibratedPlan, apply_stages
+from tacit.preprocessing import Encode
 from tacit.trainers import DPGD, train_together
 
 Halves: TypeAlias = tuple[Any, np.ndarray, Any, np.ndarray]  # rows may be sparse

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tacit import DPLinearClassifier, recipe
-from tacit.data.datasets import (
+from tacit.datasets import (
     load_chest_xray,
     load_cifar10,
     load_cifar100,

@@ -27,12 +27,11 @@ import numpy as np
 from bench_field import COD_RNA
 from comparison import OURS, Comparison, compare
 
-from tacit import DPLinearRegressor
-from tacit.data import datasets
+from tacit import DPLinearRegressor, datasets
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.privacy.accountants import gaussian_mu
-from tacit.stages import Encode
+from tacit.preprocessing import Encode
+from tacit.privacy.accounting.accountants import gaussian_mu
 
 DELTA = 1e-5
 Predict = Callable[[np.ndarray], np.ndarray]

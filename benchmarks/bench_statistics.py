@@ -22,9 +22,9 @@ from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms import Key, private_mean
 from tacit.mechanisms.quantile import METHODS, Floats, Linear, Targets, margin, search
-from tacit.plan import Plan, apply_stages
+from tacit.plan.plan import Plan, apply_stages
 from tacit.privacy import Budget
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
 
 EPSILON, DELTA, ROWS = 1.0, 1e-5, 2000
 RATES = (0.03, 1.0, 30.0)  # rate × clip, for rows of unit norm

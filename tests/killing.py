@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit import Ledger, files, tasks
-from tacit.cli import app
+from tacit import Ledger, files
+from tacit.cli import tasks
+from tacit.cli.main import app
 from tacit.exceptions import FileError
 from tacit.ledger import DeferredLedger
-from tacit.models import load
+from tacit.persistence import load
 from tacit.privacy import Certificate
 
 SCHEMA = """\

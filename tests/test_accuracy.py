@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tacit import DPLinearClassifier
-from tacit.data.datasets import load_adult, load_fashion_mnist, load_mnist
+from tacit.datasets import load_adult, load_fashion_mnist, load_mnist
 from tacit.exceptions import FileError
-from tacit.stages import Encode
+from tacit.preprocessing import Encode
 
 RUNS, RUNS_OF_IMAGES = 5, 3  # five of these are in benchmarks/RESULTS.md
 

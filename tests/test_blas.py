@@ -31,8 +31,15 @@ from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.data import scan
 from tacit.data.rows import as_rows
 from tacit.mechanisms.noise import Key, Stream
-from tacit.stages import Encode, Normalize, PrivateCenter, PrivateEqualize, PrivatePCA, PrivateScale
-from tacit.stages.base import Context
+from tacit.preprocessing import (
+    Encode,
+    Normalize,
+    PrivateCenter,
+    PrivateEqualize,
+    PrivatePCA,
+    PrivateScale,
+)
+from tacit.preprocessing.base import Context
 from tacit.trainers import SufficientStatistics
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,13 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 import tacit
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.data.readers import read_table
-from tacit.estimators import DPLinearClassifier
+from tacit.engine.storage import DenseStore
 from tacit.ledger import Ledger
-from tacit.models import load
+from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.persistence import load
 from tacit.privacy import Certificate
-from tacit.trainers.storage import DenseStore
 
 FILES = ["certificate.json", "manifest.json", "model.safetensors", "report.html"]
 SCHEMA = """\
@@ -100,7 +100,7 @@ def python(*arguments):
 
 
 def tacit_process(*arguments):
-    return python("-m", "tacit.cli", *arguments)
+    return python("-m", "tacit.cli.main", *arguments)
 
 
 def test_a_table_becomes_a_model_predictions_and_a_verified_claim(here):
@@ -129,7 +129,7 @@ def test_a_refusal_shows_one_line_and_no_traceback(here):
 def test_help_is_cheap():
     heavy = "dp_accounting", "pyarrow", "sklearn", "numpy", "scipy", "pandas"
     script = (
-        "import sys; from tacit.cli import app\n"
+        "import sys; from tacit.cli.main import app\n"
         "try: app(['fit', '--help'])\n"
         f"except SystemExit: print([m for m in {heavy!r} if m in sys.modules])"
     )

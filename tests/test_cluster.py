@@ -17,12 +17,14 @@ from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Led
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
 from tacit.data.dask_rows import DaskSource
+from tacit.engine.dask import ClusterEngine
+from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan
-from tacit.search import _right
-from tacit.stages import (
+from tacit.model_selection.search import _right
+from tacit.plan.plan import Plan
+from tacit.preprocessing import (
     ClipNorm,
     Dedup,
     Encode,
@@ -40,8 +42,6 @@ from tacit.stages import (
     SoftPCA,
 )
 from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD, gradient
-from tacit.trainers.cluster import ClusterEngine
-from tacit.trainers.engine import LOSS_UNIT, Engine
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

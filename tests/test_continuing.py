@@ -11,10 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
-from tacit.privacy import Gaussian
-from tacit.privacy.accountants import epsilon
-from tacit.privacy.certificate import Certificate, Expense
-from tacit.stages import (
+from tacit.preprocessing import (
     ClipNorm,
     Context,
     Normalize,
@@ -27,6 +24,9 @@ from tacit.stages import (
     RandomProjection,
     SoftPCA,
 )
+from tacit.privacy import Gaussian
+from tacit.privacy.accounting.accountants import epsilon
+from tacit.privacy.certificate import Certificate, Expense
 from tacit.trainers import DPGD, DPSGD, FlattestDPGD, LocalDPGD
 
 RNG = np.random.default_rng(0)

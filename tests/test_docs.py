@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, DPSearchCV
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.diagnostics import power_law_fit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -150,14 +150,14 @@ def test_relative_links_point_to_files(page):
     "module",
     [
         "tacit",
-        "tacit.stages",
+        "tacit.preprocessing",
         "tacit.trainers",
         "tacit.mechanisms",
         "tacit.losses",
         "tacit.theory",
         "tacit.instances",
         "tacit.diagnostics",
-        "tacit.networks",
+        "tacit.networks.fit",
     ],
 )
 def test_public_names_are_documented(module):

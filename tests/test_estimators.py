@@ -17,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tacit import DPLinearClassifier, DPLinearRegressor
-from tacit.data.datasets import load_adult
 from tacit.data.rows import as_rows
+from tacit.datasets import load_adult
 from tacit.exceptions import BudgetError, InputError, MissingBound, SchemaError
 from tacit.losses import Hinge, Huber, Logistic, Tempered, clipped
 from tacit.mechanisms.noise import Key
-from tacit.stages import (
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Context,

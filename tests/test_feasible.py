@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import DPLinearClassifier, DPSearchCV, Ledger, stages, tasks
-from tacit.cli import app
+from tacit import DPLinearClassifier, DPSearchCV, Ledger
+from tacit import preprocessing as stages
+from tacit.cli import tasks
+from tacit.cli.main import app
+from tacit.cli.tasks import Settings
 from tacit.data import memory
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
 from tacit.privacy import Budget
-from tacit.tasks import Settings
 from tacit.trainers import DPGD, DPSGD, GEP, FlattestDPGD, NoisySGD
 
 BUDGET = Budget(1.0, 1e-5)

@@ -15,10 +15,11 @@ from safetensors.numpy import save as to_bytes
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 
-from tacit import DPLinearClassifier, DPLinearRegressor, load, models, save
+from tacit import DPLinearClassifier, DPLinearRegressor, load, save
+from tacit import persistence as models
 from tacit.exceptions import FileError, InputError
 from tacit.losses import HuberHinge, Tempered, clipped
-from tacit.stages import (
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Encode,
@@ -282,7 +283,7 @@ def test_types_that_numpy_lacks_are_refused(path, dtype):
 
 def test_a_file_that_is_too_large_is_not_read(saved, path, monkeypatch):
     monkeypatch.setattr(models, "LIMIT", len(saved) - 1)
-    refused(path, saved, "set tacit.models.LIMIT")
+    refused(path, saved, "set tacit.persistence.LIMIT")
 
 
 # Edits, with a digest that is stale or was computed again
@@ -352,7 +353,7 @@ HOSTILE = {
     "another class": change(estimator="LogisticRegression"),
     "a dotted class": change(estimator="os.system"),
     "an unknown stage": stage(name="Exec"),
-    "a dotted stage": stage(name="tacit.cli.app"),
+    "a dotted stage": stage(name="tacit.cli.main.app"),
     "a dunder": stage(name="__builtins__"),
     "a helper of the package": stage(name="Context"),
     "the base class": stage(name="Stage"),

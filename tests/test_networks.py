@@ -13,10 +13,10 @@ from tacit.diagnostics import NotReleasable, module_trajectory, module_trajector
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
-from tacit.networks import fit_module
-from tacit.privacy.accountants import epsilon
+from tacit.networks.fit import fit_module
+from tacit.networks.gradients import ModuleEngine
+from tacit.privacy.accounting.accountants import epsilon
 from tacit.trainers import DPGD, DPSGD, Engine, GammaSGD
-from tacit.trainers.modules import ModuleEngine
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -60,7 +60,7 @@ def one_by_one(module, inputs, targets, clip, chosen=None):
 @pytest.mark.parametrize("clip", [0.3, 5.0])
 @pytest.mark.parametrize("chosen", [None, ["4.bias", "0.weight"]])
 def test_sums_are_those_of_rows_clipped_one_by_one(arithmetic, clip, chosen, monkeypatch):
-    monkeypatch.setattr("tacit.trainers.modules.TOGETHER", 500)  # several rows, not all
+    monkeypatch.setattr("tacit.networks.gradients.TOGETHER", 500)  # several rows, not all
     module, (X, y) = network(), data()
     engine = ModuleEngine(module, X, y, cross_entropy, parameters=chosen, arithmetic=arithmetic)
     zero = np.zeros((1, engine.d, 1))

@@ -10,9 +10,9 @@ import pytest
 
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import Normalize
 from tacit.privacy import Budget
-from tacit.stages import Normalize
 from tacit.trainers import DPGD, DPSGD, LocalDPGD
 
 

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from tests import killing
 
-from tacit import Ledger, files, tasks
+from tacit import Ledger, files
+from tacit.cli import tasks
+from tacit.cli.tasks import FILES, Settings
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import FileError, TestFailed
 from tacit.ledger import DeferredLedger
-from tacit.tasks import FILES, Settings
 
 CLASSES = {
     "target": "ill",
@@ -150,7 +151,7 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
     def stop(*_args, **_options):
         raise error
 
-    for place in ("tacit.plan.Engine", "tacit.tasks.dumps"):
+    for place in ("tacit.plan.plan.Engine", "tacit.cli.tasks.dumps"):
         with monkeypatch.context() as patch:
             patch.setattr(place, stop)
             with pytest.raises(error) as raised:
@@ -160,7 +161,7 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
         assert not (tmp_path / "m").exists()
     assert [charge.outcome for charge in ledger.charges()] == ["not finished"] * 2
     with monkeypatch.context() as patch:  # before the reservation, there is nothing to say
-        patch.setattr("tacit.plan.CalibratedPlan.reserve", stop)
+        patch.setattr("tacit.plan.plan.CalibratedPlan.reserve", stop)
         with pytest.raises(error) as raised:
             fit(tmp_path / "m", ledger=ledger)
     assert not hasattr(raised.value, "__notes__")

@@ -46,19 +46,21 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.svm import SVC, LinearSVC
 
 import tacit
-from tacit import DPLinearClassifier, chain, load, pipelines, privatize, save
-from tacit.data.datasets import load_adult
+from tacit import DPLinearClassifier, load, privatize, save
+from tacit import pipeline as pipelines
+from tacit.datasets import load_adult
 from tacit.exceptions import BudgetError, InputError, MissingBound, TestFailed
 from tacit.losses import Huber, get_loss
-from tacit.pipelines import Choice, PrivatizedClassifier, PrivatizedRegressor
-from tacit.pipelines.choosing import Problem
-from tacit.pipelines.parts import Given
-from tacit.pipelines.reading import read
-from tacit.pipelines.refusals import REFUSED, REFUSED_LAST
-from tacit.plan import Plan
-from tacit.privacy.accountants import gaussian_mu
+from tacit.pipeline import Choice, PrivatizedClassifier, PrivatizedRegressor
+from tacit.pipeline.choosing import Problem
+from tacit.pipeline.parts import Given
+from tacit.pipeline.reading import read
+from tacit.pipeline.refusals import REFUSED, REFUSED_LAST
+from tacit.plan import bounds as chain
+from tacit.plan.plan import Plan
+from tacit.preprocessing import Bound
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
-from tacit.stages import Bound
 
 EPSILON, DELTA = 1.0, 1e-5
 

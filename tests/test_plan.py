@@ -16,13 +16,8 @@ from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import CalibratedPlan, Plan, apply_stages
-from tacit.privacy import Budget, Certificate
-from tacit.privacy.accountants import epsilon as epsilon_of
-from tacit.privacy.accountants import gaussian_mu
-from tacit.privacy.calibrate import calibrate
-from tacit.privacy.events import Gaussian, PoissonGaussian
-from tacit.stages import (
+from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Encode,
@@ -33,6 +28,11 @@ from tacit.stages import (
     RandomProjection,
     Stage,
 )
+from tacit.privacy import Budget, Certificate
+from tacit.privacy.accounting.accountants import epsilon as epsilon_of
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
+from tacit.privacy.events import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD, gradient
 
 N, D = 120, 6

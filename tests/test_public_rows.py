@@ -17,9 +17,8 @@ from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan
-from tacit.privacy import Budget
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Encode,
@@ -31,6 +30,7 @@ from tacit.stages import (
     RandomProjection,
     SoftPCA,
 )
+from tacit.privacy import Budget
 from tacit.trainers import DPGD
 
 N, D = 300, 8
@@ -317,7 +317,7 @@ def test_the_reason_and_the_cautions_survive_a_certificate():
 
 
 def test_a_link_to_the_private_file_is_the_private_file(tmp_path):
-    from tacit import tasks
+    from tacit.cli import tasks
 
     names = [f"x{i}" for i in range(D)]
     lines = [

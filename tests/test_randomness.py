@@ -13,8 +13,8 @@ import tacit
 from tacit import DPLinearClassifier, recipe
 from tacit.mechanisms import quantile, selection
 from tacit.mechanisms.noise import Key, Stream
-from tacit.recipes import RECIPES
-from tacit.stages import (
+from tacit.plan.recipes import RECIPES
+from tacit.preprocessing import (
     ClipNorm,
     Normalize,
     PlainImpute,

@@ -9,7 +9,7 @@ from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
-from tacit.recipes import RECIPES, TRAINERS
+from tacit.plan.recipes import RECIPES, TRAINERS
 from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
 RNG = np.random.default_rng(0)

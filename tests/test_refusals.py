@@ -21,13 +21,13 @@ from tests.features import nets
 from typer.testing import CliRunner
 
 from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearchCV, privatize
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.data import as_table, read_table, scan
 from tacit.data.rows import as_rows
 from tacit.exceptions import FOR_CURATORS, InputError, TacitError, of_rows, raise_alone
 from tacit.features.onnx_files import open_onnx
 from tacit.mechanisms import statistics
-from tacit.stages import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter, PublicFeatures
+from tacit.preprocessing import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter, PublicFeatures
 from tacit.trainers import DPGD
 
 WORD = "S3CR3T"

@@ -10,10 +10,10 @@ import pytest
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
 from tacit.data.rows import as_rows
 from tacit.mechanisms.noise import Key
-from tacit.models import load, save
-from tacit.stages import Normalize, PrivateCenter, SoftPCA
+from tacit.persistence import load, save
+from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.trainers import DPGD, DPSGD, LocalDPGD
-from tacit.trainers.auto import BALANCE
+from tacit.trainers.defaults import BALANCE
 
 RNG = np.random.default_rng(0)
 N, D = 5000, 6

@@ -11,16 +11,16 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from tacit import tasks
+from tacit.cli import tasks
+from tacit.cli.tasks import FILES, Settings
 from tacit.data.readers import read_table
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import BudgetError, FileError, InputError, SchemaError
 from tacit.files import MANIFEST
-from tacit.models import load, save
+from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.persistence import load, save
 from tacit.privacy import Certificate
-from tacit.tasks import FILES, Settings
 
 COLUMNS = {
     "age": {"kind": "number", "low": 0, "high": 100},

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 
-import tacit.search
+import tacit.model_selection.search
 from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Ledger, load, save
+from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.model_selection.search import SCORE_SHARE, Search, Trials
+from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Gaussian, PoissonGaussian, Repeated
-from tacit.privacy.accountants import epsilon, total_mu
+from tacit.privacy.accounting.accountants import epsilon, total_mu
 from tacit.report import render_html
-from tacit.search import SCORE_SHARE, Search, Trials
-from tacit.stages import ClipNorm, Normalize, PlainPCA, PrivateCenter, SoftPCA
 from tacit.trainers import DPGD, DPSGD, LocalDPGD
-from tacit.trainers.engine import LOSS_UNIT
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, 600)
@@ -123,11 +123,16 @@ def test_regression_and_many_classes():
 def test_scores_count_from_minus_one_to_one_for_a_row():
     scores = np.array([[0.5], [-0.5], [0.5], [np.nan]])
     signs = np.array([[1.0], [1.0], [-1.0], [1.0]])
-    assert tacit.search._right(scores, signs).tolist() == [1, -1, -1, -1]
+    assert tacit.model_selection.search._right(scores, signs).tolist() == [1, -1, -1, -1]
     wide = np.array([[0.1, 0.9], [0.9, 0.1]])
-    assert tacit.search._right(wide, np.array([1, 1])).tolist() == [1, -1]
-    assert tacit.search._right(wide, np.array([[-1.0, 1], [-1, 1]])).tolist() == [1, -1]
-    near = tacit.search._near(np.array([[0.0], [3.0], [np.inf], [0.5]]), np.zeros((4, 1)))
+    assert tacit.model_selection.search._right(wide, np.array([1, 1])).tolist() == [1, -1]
+    assert tacit.model_selection.search._right(wide, np.array([[-1.0, 1], [-1, 1]])).tolist() == [
+        1,
+        -1,
+    ]
+    near = tacit.model_selection.search._near(
+        np.array([[0.0], [3.0], [np.inf], [0.5]]), np.zeros((4, 1))
+    )
     assert near.tolist() == [1, -1, -1, 0.5]
 
 
@@ -190,13 +195,15 @@ def test_a_search_that_forgets_its_score_is_found_out(monkeypatch):
         bare = tuple(trial[:-1] for trial in made.event.trial)
         event = Repeated(trial=bare, shape=made.event.shape, rate=made.event.rate)
         spent = (*made.spent[:-1], ("Search", event))
-        return tacit.search.replace(made, spent=spent, event=event)
+        return tacit.model_selection.search.replace(made, spent=spent, event=event)
 
     monkeypatch.setattr(Search, "_calibrated", forgetful)
     with pytest.raises(InputError, match="not what its account lists"):
         search().plan(size=600, columns=4)
     # Without that check, what is drawn and what is spent tell it too.
-    monkeypatch.setattr(tacit.search.CalibratedSearch, "__post_init__", lambda self: None)
+    monkeypatch.setattr(
+        tacit.model_selection.search.CalibratedSearch, "__post_init__", lambda self: None
+    )
     with pytest.raises(AssertionError):
         test_every_noise_that_is_drawn_was_counted(pytest.MonkeyPatch())
     with pytest.raises(AssertionError):
@@ -206,8 +213,10 @@ def test_a_search_that_forgets_its_score_is_found_out(monkeypatch):
 @pytest.mark.parametrize("shared", [True, False])
 def test_noise_that_had_to_be_corrected_is_the_noise_that_runs(shared, monkeypatch):
     """If the first noise does not fit, as for steps on samples, all of it is multiplied once."""
-    monkeypatch.setattr(tacit.search, "epsilon", lambda *_, **__: math.inf)
-    monkeypatch.setattr(tacit.search, "calibrate", _twice(tacit.search.calibrate))
+    monkeypatch.setattr(tacit.model_selection.search, "epsilon", lambda *_, **__: math.inf)
+    monkeypatch.setattr(
+        tacit.model_selection.search, "calibrate", _twice(tacit.model_selection.search.calibrate)
+    )
     grid = GRID if shared else {"stages": [[Normalize(), PrivateCenter()], [ClipNorm(2.0)]]}
     made = search(grid).plan(size=600, columns=4)
     for plan in made.plans:
@@ -235,24 +244,26 @@ def _twice(real):
     ],
 )
 def test_trials_are_independent_whether_trained_together_or_alone(trainer, monkeypatch):
-    monkeypatch.setattr(tacit.search, "draw_trials", lambda event, stream: 6)
-    weights, real = [], tacit.search.CalibratedSearch._scores
+    monkeypatch.setattr(tacit.model_selection.search, "draw_trials", lambda event, stream: 6)
+    weights, real = [], tacit.model_selection.search.CalibratedSearch._scores
 
     def watched(self, engine, found, *rest):
         weights.extend(found.copy())
         return real(self, engine, found, *rest)
 
-    monkeypatch.setattr(tacit.search.CalibratedSearch, "_scores", watched)
+    monkeypatch.setattr(tacit.model_selection.search.CalibratedSearch, "_scores", watched)
     search({"trainer": [trainer]}, distribution="logarithmic").fit(X, Y)
     assert len({each.tobytes() for each in weights}) == len(weights) == 6
 
 
 def test_equal_scores_go_to_the_earlier_trial_in_whatever_order_they_run(monkeypatch):
-    monkeypatch.setattr(tacit.search, "draw_trials", lambda event, stream: 5)
+    monkeypatch.setattr(tacit.model_selection.search, "draw_trials", lambda event, stream: 5)
     picks = iter([1, 0, 1, 0, 0])
-    monkeypatch.setattr(tacit.search, "draw_setting", lambda count, stream: next(picks))
     monkeypatch.setattr(
-        tacit.search.CalibratedSearch,
+        tacit.model_selection.search, "draw_setting", lambda count, stream: next(picks)
+    )
+    monkeypatch.setattr(
+        tacit.model_selection.search.CalibratedSearch,
         "_scores",
         lambda self, engine, found, task, key, group: [7] * len(group),
     )
@@ -308,13 +319,13 @@ def ledger(tmp_path):
 
 def test_a_search_is_reserved_before_trials_are_drawn_and_committed_after(ledger, monkeypatch):
     seen = []
-    real = tacit.search.draw_trials
+    real = tacit.model_selection.search.draw_trials
 
     def draw(event, stream):
         seen.append([charge.outcome for charge in ledger.charges()])
         return real(event, stream)
 
-    monkeypatch.setattr(tacit.search, "draw_trials", draw)
+    monkeypatch.setattr(tacit.model_selection.search, "draw_trials", draw)
     base = DPLinearClassifier(trainer=DPGD(steps=5), ledger=ledger)
     found = search(estimator=base, epsilon=1.0).fit(X, Y)
     assert seen == [["not finished"]]
@@ -334,7 +345,7 @@ def test_a_crash_in_the_middle_of_trials_counts_as_spent(ledger, monkeypatch):
     def crash(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(tacit.search, "_train", crash)
+    monkeypatch.setattr(tacit.model_selection.search, "_train", crash)
     base = DPLinearClassifier(trainer=DPGD(steps=5), ledger=ledger)
     with pytest.raises(RuntimeError, match="power cut"):
         search(estimator=base, epsilon=1.0).fit(X, Y)

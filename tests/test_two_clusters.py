@@ -11,9 +11,9 @@ from tacit import DPLinearClassifier, recipe
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan, apply_stages
+from tacit.plan.plan import Plan, apply_stages
+from tacit.preprocessing import PrivateCenter, PrivateClip
 from tacit.privacy import Budget
-from tacit.stages import PrivateCenter, PrivateClip
 from tacit.trainers import DPGD
 
 EPSILON, DELTA, N = 1.0, 1e-5, 2000

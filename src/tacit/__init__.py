@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.estimators import DPLinearClassifier, DPLinearRegressor
     from tacit.ledger import Ledger
+    from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
     from tacit.median import DPGeometricMedian
-    from tacit.models import load, save
-    from tacit.pipelines import privatize
+    from tacit.model_selection.dp_search import DPSearchCV
+    from tacit.persistence import load, save
+    from tacit.pipeline import privatize
+    from tacit.plan.recipes import recipe
     from tacit.privacy import Budget, Certificate
-    from tacit.recipes import recipe
-    from tacit.tuning import DPSearchCV
 
 __version__ = "0.2.0"
 
@@ -27,14 +27,14 @@ _HOMES = {
     "Budget": "tacit.privacy",
     "Certificate": "tacit.privacy",
     "DPGeometricMedian": "tacit.median",
-    "DPLinearClassifier": "tacit.estimators",
-    "DPLinearRegressor": "tacit.estimators",
-    "DPSearchCV": "tacit.tuning",
+    "DPLinearClassifier": "tacit.linear_model.estimators",
+    "DPLinearRegressor": "tacit.linear_model.estimators",
+    "DPSearchCV": "tacit.model_selection.dp_search",
     "Ledger": "tacit.ledger",
-    "load": "tacit.models",
-    "privatize": "tacit.pipelines",
-    "recipe": "tacit.recipes",
-    "save": "tacit.models",
+    "load": "tacit.persistence",
+    "privatize": "tacit.pipeline",
+    "recipe": "tacit.plan.recipes",
+    "save": "tacit.persistence",
 }
 
 __all__ = [

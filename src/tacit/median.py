@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
 from tacit.exceptions import InputError, MissingBound
-from tacit.intake import rows_of
 from tacit.ledger import Ledger, Reservation
+from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Gaussian, sensitivity
 

@@ -11,13 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit import plan
+from tacit.engine import engine
+from tacit.engine.quantization import Clipping
 from tacit.mechanisms.noise import Stream
+from tacit.plan import plan
+from tacit.preprocessing import PrivateCenter
+from tacit.preprocessing import private_center as private
 from tacit.privacy import events
 from tacit.privacy.budget import Budget
-from tacit.stages import PrivateCenter, private
-from tacit.trainers import engine, gradient, rivals
-from tacit.trainers.quantize import Clipping
+from tacit.trainers import gradient, rivals
 
 
 def less_noise(patch):

@@ -11,23 +11,20 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tacit import cli_audit
 from tacit.audit import Audit, Pair, Table, audit, audit_naive, prepare
 from tacit.audit.distinguish import Bare, Subject, separation, worst
-from tacit.audit.naive import NAIVE
+from tacit.audit.leaky_pipelines import NAIVE
+from tacit.audit.neighbouring_tables import pairs, targets
 from tacit.audit.picture import draw_audits, plot_audits
-from tacit.audit.watch import recorded, replayed
-from tacit.audit.worlds import pairs, targets
+from tacit.audit.recorder import recorded, replayed
+from tacit.cli import audit as cli_audit
 from tacit.data.rows import as_rows
 from tacit.exceptions import FileError, InputError, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan
-from tacit.privacy.accountants import accountant_for, gaussian_mu
-from tacit.privacy.budget import Budget
-from tacit.privacy.events import NEIGHBORS
-from tacit.recipes import RECIPES
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.plan.recipes import RECIPES
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Dedup,
@@ -43,7 +40,10 @@ from tacit.stages import (
     Quantize,
     SoftPCA,
 )
-from tacit.stages import private as private_stages
+from tacit.preprocessing import private_center as private_stages
+from tacit.privacy.accounting.accountants import accountant_for, gaussian_mu
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, DPSGD, gradient
 
 EPSILON, DELTA = 4.0, 1e-5

@@ -13,7 +13,7 @@ from scipy.stats import binom, norm
 from tacit.audit import bounds
 from tacit.audit.canaries import best_guesses
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import epsilon, gaussian_epsilon, gaussian_mu
+from tacit.privacy.accounting.accountants import epsilon, gaussian_epsilon, gaussian_mu
 from tacit.privacy.events import Gaussian, PoissonGaussian
 
 DELTA = 1e-5

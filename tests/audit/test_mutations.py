@@ -14,7 +14,7 @@ from tests.audit import bugs
 
 from tacit.audit import audit, prepare
 from tacit.mechanisms.noise import Key
-from tacit.stages import Normalize, PrivateCenter
+from tacit.preprocessing import Normalize, PrivateCenter
 
 ROOT = Path(__file__).resolve().parents[2]
 DELTA = 1e-5

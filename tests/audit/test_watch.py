@@ -11,18 +11,16 @@ import scipy.sparse as sp
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
 from tacit.audit import audit, prepare
 from tacit.audit.distinguish import Subject, worst
-from tacit.audit.watch import recorded, replayed
-from tacit.audit.worlds import pairs, targets
+from tacit.audit.neighbouring_tables import pairs, targets
+from tacit.audit.recorder import recorded, replayed
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms import selection
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan
-from tacit.privacy import Budget
-from tacit.privacy.accountants import gaussian_mu
-from tacit.recipes import RECIPES
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.plan.recipes import RECIPES
+from tacit.preprocessing import (
     ClipNorm,
     Normalize,
     PlainImpute,
@@ -34,7 +32,9 @@ from tacit.stages import (
     PrivateImpute,
     PrivateScale,
 )
-from tacit.stages import free as free_stages
+from tacit.preprocessing import free as free_stages
+from tacit.privacy import Budget
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import (
     DPGD,
     FlattestDPGD,

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.data import scan
 from tacit.exceptions import TestFailed
-from tacit.stages import (
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Dedup,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import tacit.plan
+import tacit.plan.plan
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
 from tacit.trainers import DPGD, DPSGD
 
@@ -31,7 +31,7 @@ def exceptions(estimator):
 def _calibrated_once():
     """The same public facts give the same noise, which takes most of the time for samples."""
     known = {}
-    find = tacit.plan.calibrate
+    find = tacit.plan.plan.calibrate
 
     def calibrate(events, budget, neighbors):
         facts = (tuple(events(1.0)), budget, neighbors)
@@ -40,7 +40,7 @@ def _calibrated_once():
         return known[facts]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tacit.plan, "calibrate", calibrate)
+        patch.setattr(tacit.plan.plan, "calibrate", calibrate)
         yield
 
 

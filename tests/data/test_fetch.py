@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli import app
-from tacit.data.datasets import SOURCES, File, archives, fetch, find, load_w8a
+from tacit.cli.main import app
+from tacit.datasets import SOURCES, File, archives, fetch, find, load_w8a
 from tacit.exceptions import FileError, InputError
 
 ROWS = b"-1 1:1 300:1\n1 7:1\n-1 \n"
@@ -71,7 +71,7 @@ def server():
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.data.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_is_not_there(w8a, cache, monkeypatch):
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_download_that_is_too_large(server, w8a, cache, monkeypatch, silent):
     server.silent = silent
-    monkeypatch.setattr("tacit.data.datasets.store.MOST", 20)
+    monkeypatch.setattr("tacit.datasets.store.MOST", 20)
     with pytest.raises(FileError, match=r"could not be fetched .* 20 are taken|more than 20 bytes"):
         load_w8a()
     assert nothing_kept(cache)

@@ -17,7 +17,7 @@ from tacit.data import parquet as parquet_module
 from tacit.data.rows import shares_memory
 from tacit.data.streams import Ahead, pieces
 from tacit.exceptions import FileError, InputError
-from tacit.stages import Encode
+from tacit.preprocessing import Encode
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

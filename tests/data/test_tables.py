@@ -20,7 +20,7 @@ from tacit.data.rows import as_rows
 from tacit.data.scans import scan
 from tacit.data.tables import UNSEEN, Table, as_table
 from tacit.exceptions import FileError, InputError
-from tacit.stages import Encode
+from tacit.preprocessing import Encode
 
 CSV = "age,job,pay\n31, cook ,1.5\n?,NA,\n-2,nurse,NaN\n"
 

@@ -282,8 +282,8 @@ TABLE2 = {"mnist": (1.41, 1.03, 0.77), "fashion_mnist": (1.41, 1.10, 0.62)}
 @pytest.mark.parametrize("name", ["mnist", pytest.param("fashion_mnist", marks=pytest.mark.long)])
 def test_table_2_of_paper_000(name):
     from tacit.data import as_rows
-    from tacit.data.datasets import load_fashion_mnist, load_mnist
-    from tacit.stages import Normalize
+    from tacit.datasets import load_fashion_mnist, load_mnist
+    from tacit.preprocessing import Normalize
 
     try:
         pixels, *_ = (load_mnist if name == "mnist" else load_fashion_mnist)(download=False)

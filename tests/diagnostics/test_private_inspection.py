@@ -10,17 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, Ledger, recipe
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.diagnostics import Facts, advise, inspect, inspect_privately
 from tacit.diagnostics.page import render_page
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
+from tacit.preprocessing import Normalize
 from tacit.privacy import Certificate
-from tacit.privacy.accountants import epsilon as epsilon_of
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import epsilon as epsilon_of
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.events import sensitivity
-from tacit.stages import Normalize
 from tacit.theory import descent, projection
 
 BUDGET = {"epsilon": 0.5, "delta": 1e-6}

@@ -20,8 +20,8 @@ from tacit.diagnostics.page import render_page
 from tacit.diagnostics.sketch import Pass
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import InputError, MissingBound
-from tacit.privacy.accountants import epsilon
-from tacit.stages import ClipNorm, Normalize, PlainPCA
+from tacit.preprocessing import ClipNorm, Normalize, PlainPCA
+from tacit.privacy.accounting.accountants import epsilon
 from tacit.trainers import DPGD, DPSGD, FlattestDPGD, GammaSGD
 
 
@@ -142,8 +142,8 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
     import sys
 
     module = sys.modules["tacit.diagnostics.trajectory"]
+    from tacit.engine.engine import LatticeSum
     from tacit.trainers import Facts
-    from tacit.trainers.engine import LatticeSum
 
     matrix = falling(r=100, p=400, decay=decay)
 

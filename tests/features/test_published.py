@@ -16,7 +16,7 @@ import pytest
 
 from tacit.exceptions import FileError, InputError
 from tacit.features import open_extractor
-from tacit.stages import PublicFeatures
+from tacit.preprocessing import PublicFeatures
 
 
 def alone(extractor, rows, jobs=2):

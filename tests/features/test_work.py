@@ -15,12 +15,12 @@ from tests.features import nets
 from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.exceptions import FileError, InputError
 from tacit.features import FeatureSet, extract, load_features, open_extractor, save_features
 from tacit.features.cache import default_folder, open_cache
 from tacit.features.extractors import Extractor
-from tacit.stages import Normalize, PublicPCA
+from tacit.preprocessing import Normalize, PublicPCA
 from tacit.trainers import DPGD
 
 RNG = np.random.default_rng(0)

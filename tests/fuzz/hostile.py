@@ -33,18 +33,26 @@ import yaml
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, models, save
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, save
+from tacit import persistence as models
 from tacit.data import NumberColumn, Schema, Table, read_table, scan
-from tacit.data.datasets.archives import member, unpacked
+from tacit.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
 from tacit.files import first_bytes
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN, digest
+from tacit.plan.recipes import parse_stage
+from tacit.preprocessing import (
+    ClipNorm,
+    Encode,
+    PrivateCenter,
+    PublicPCA,
+    PublicScale,
+    RandomProjection,
+)
 from tacit.privacy import Certificate, Gaussian
 from tacit.privacy import certificate as certificate_module
-from tacit.recipes import parse_stage
 from tacit.report import plain_text, render_html
-from tacit.stages import ClipNorm, Encode, PrivateCenter, PublicPCA, PublicScale, RandomProjection
 from tacit.trainers import DPGD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -540,7 +548,7 @@ def limited(source: str, *, megabytes: int, seconds: int = 60) -> str:
         "import resource, sys\n"
         "import numpy, scipy.signal, scipy.stats, yaml, sqlalchemy, safetensors.numpy\n"
         "import pyarrow.parquet\n"
-        "import tacit.models, tacit.tasks, tacit.ledger.store\n"
+        "import tacit.persistence, tacit.cli.tasks, tacit.ledger.store\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         f"limit = pages * resource.getpagesize() + ({megabytes} << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"

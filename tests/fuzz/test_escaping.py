@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from tacit.audit.audits import Audit
 from tacit.audit.picture import draw_audits
-from tacit.cli import app
-from tacit.console import line
+from tacit.cli.console import line
+from tacit.cli.main import app
 from tacit.exceptions import InputError
 from tacit.privacy import Certificate, Expense, Gaussian
 from tacit.progress import progress_bar

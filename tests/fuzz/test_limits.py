@@ -26,9 +26,10 @@ from tacit.data import readers
 from tacit.exceptions import BudgetError, InputError
 from tacit.ledger.links import LONGEST
 from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
-from tacit.privacy import Gaussian, PoissonGaussian, recheck
-from tacit.privacy.accountants import MOST_STEPS, epsilon, loss_distribution
+from tacit.privacy import Gaussian, PoissonGaussian
+from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, loss_distribution
 from tacit.privacy.certificate import MOST_EVENTS, MOST_SAMPLED, Certificate, Expense
+from tacit.privacy.verification import recheck
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs limits of memory by process")
 pytest.importorskip("pyarrow")
@@ -51,7 +52,7 @@ def outcomes(cases: dict[str, str], *, megabytes: int, seconds: float) -> dict[s
     """What each expression came to; none may take longer than so many seconds of processor."""
     made = "CASES = {" + ", ".join(f"{k!r}: lambda: {v}" for k, v in cases.items()) + "}\n"
     imports = "from tacit.data import Schema, read_table, scan\nfrom tacit import Ledger, load\n"
-    imports += "from tacit.privacy import Certificate\nfrom tacit.recipes import parse_stage\n"
+    imports += "from tacit.privacy import Certificate\nfrom tacit.plan.recipes import parse_stage\n"
     found = json.loads(limited(imports + made + RUN, megabytes=megabytes, seconds=300))
     slow = {name: time for name, (_, time) in found.items() if time > seconds}
     assert not slow
@@ -156,7 +157,7 @@ def test_schemas(tmp_path):
     names = [f"column_{i}" for i in range(1500)]
     near = "{n.replace('_', ''): {'kind': 'number', 'low': 0, 'high': 1} for n in names}"
     cases["columns that are nearly there"] = (
-        f"(lambda names: __import__('tacit.stages').stages.Encode({{'columns': {near}}})"
+        f"(lambda names: __import__('tacit.preprocessing').stages.Encode({{'columns': {near}}})"
         f".fit({{n: [1] for n in names}}))({names!r})"
     )
     found = outcomes(cases, megabytes=300, seconds=30)
@@ -214,7 +215,7 @@ def test_models_and_stages(tmp_path):
     found = outcomes(cases, megabytes=300, seconds=20)
     assert found.pop("empty").startswith("DPLinearRegressor")  # no harm in it
     assert all(words.startswith(("FileError", "InputError")) for words in found.values()), found
-    assert "set tacit.models.LIMIT" in found["sparse"]
+    assert "set tacit.persistence.LIMIT" in found["sparse"]
 
 
 # --- ledgers ---------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ def test_coarser_grids_err_upwards(event, neighbors, monkeypatch):
     steps = [(event.kind, event.to_dict()["parameters"])]
     true = recheck.epsilon(steps, 1e-5, neighbors)
     for points in (2**10, 2**8):
-        monkeypatch.setattr("tacit.privacy.accountants.STEP_POINTS", points)
+        monkeypatch.setattr("tacit.privacy.accounting.accountants.STEP_POINTS", points)
         coarse = loss_distribution([event], neighbors, 1e-2).get_epsilon(1e-5)
         assert true.lower <= coarse <= 1.2 * true.upper + 1
 

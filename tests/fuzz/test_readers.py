@@ -13,7 +13,7 @@ from tests.fuzz import hostile
 from tests.fuzz.hostile import EDITED, READERS, survives
 from typer.testing import CliRunner
 
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.exceptions import InputError
 from tacit.files import parse_json
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
 from tacit.data import as_table
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
-from tacit.stages import (
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Dedup,

@@ -19,9 +19,11 @@ from tacit.ledger.composed import Composed, composed_event, grid_for
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import canonical, digest
 from tacit.ledger.tally import Limits, Tally
-from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated, loss_pmf, recheck
-from tacit.privacy.accountants import MOST_STEPS, epsilon, gaussian_delta
-from tacit.privacy.loss_pmf import TAIL, LossPmf, dyadic, event_losses
+from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
+from tacit.privacy.accounting import loss_pmf
+from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta
+from tacit.privacy.accounting.loss_pmf import TAIL, LossPmf, dyadic, event_losses
+from tacit.privacy.verification import recheck
 
 SPECIAL = "replace_special"
 

@@ -19,7 +19,7 @@ from tacit.ledger import Spending, store
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN
 from tacit.privacy import Gaussian, PoissonGaussian
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 
 def test_an_account_from_its_opening_to_its_limit(ledger, spend):

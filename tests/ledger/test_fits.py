@@ -28,16 +28,16 @@ from tacit import (
 )
 from tacit.data.rows import as_rows
 from tacit.diagnostics import inspect_privately
+from tacit.engine.storage import DenseStore
 from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, TestFailed
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.preprocessing import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Certificate, Gaussian
-from tacit.privacy.accountants import gaussian_epsilon
-from tacit.stages import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.trainers import DPGD, DPSGD, GammaSGD, IteratedSGD
-from tacit.trainers.storage import DenseStore
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))
@@ -204,8 +204,8 @@ import numpy as np
 from tacit import Ledger, Budget
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
-from tacit.plan import Plan
-from tacit.stages import ClipNorm
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm
 from tacit.trainers import DPGD
 X = np.random.default_rng(0).normal(size=(300, 4))
 loss = get_loss("logistic")

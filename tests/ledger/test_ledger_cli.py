@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit import Certificate, Ledger
-from tacit.cli import app
-from tacit.estimators import DPLinearClassifier
+from tacit.cli.main import app
 from tacit.ledger.ledger import _SEEN
+from tacit.linear_model.estimators import DPLinearClassifier
 
 SCHEMA = """\
 target: ill
@@ -177,7 +177,7 @@ def test_an_interrupted_fit_says_that_it_counts(here, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.plan.Engine", interrupt)
+    monkeypatch.setattr("tacit.plan.plan.Engine", interrupt)
     result = run(*fitting(), code=130)
     assert result.stderr.startswith("interrupted. The budget of epsilon=")
     assert "was spent and nothing was written: entry 2 of the ledger" in result.stderr

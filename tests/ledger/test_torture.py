@@ -17,7 +17,7 @@ from tests.ledger.server import Server
 from tacit import Ledger
 from tacit.exceptions import BudgetError
 from tacit.privacy import Gaussian
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 PROCESSES, RESERVATIONS, KILLED = 20, 50, 7
 FIT = 620  # of 1000: fewer than the survivors alone ask for, so that the limit is reached

@@ -24,7 +24,7 @@ from tacit.mechanisms.checksum import (
     integers,
     require_equal,
 )
-from tacit.stages import ClipNorm, Normalize
+from tacit.preprocessing import ClipNorm, Normalize
 
 MODULUS = 2**64 * PRIME
 INT64 = st.integers(-(2**63), 2**63 - 1)

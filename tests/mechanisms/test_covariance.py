@@ -15,7 +15,7 @@ from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.covariance import BITS, TOGETHER, noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.privacy.drift import Drift
+from tacit.privacy.sensitivity.drift import Drift
 
 
 @pytest.fixture

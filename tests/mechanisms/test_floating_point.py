@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS, lattice_sum, noisy_sum
 from tacit.mechanisms.noise import Key
-from tacit.trainers.engine import Engine
 from tacit.trainers.gradient import _add_noise
 
 SIGMA = 10.3

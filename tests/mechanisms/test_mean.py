@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import hadamard as matrix
 
-from tacit.audit.watch import recorded, replayed
+from tacit.audit.recorder import recorded, replayed
 from tacit.mechanisms import mean as module
 from tacit.mechanisms.additive import BITS as SUM_BITS
 from tacit.mechanisms.extent import noisy_bounds, noisy_radius

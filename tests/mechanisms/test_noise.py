@@ -33,7 +33,7 @@ from tacit.mechanisms.lattice import (
     sigma_for,
 )
 from tacit.mechanisms.noise import Key, Stream, self_test
-from tacit.stages import Context, Normalize
+from tacit.preprocessing import Context, Normalize
 from tacit.trainers import DPGD
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -29,7 +29,7 @@ from tacit.mechanisms.quantile import (
 )
 from tacit.mechanisms.selection import masses
 from tacit.privacy import Gaussian, Selection
-from tacit.privacy.accountants import total_mu
+from tacit.privacy.accounting.accountants import total_mu
 from tacit.privacy.events import NEIGHBORS
 
 QUIET = 1e-4  # noise of less than one row

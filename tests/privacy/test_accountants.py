@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.exceptions import InputError
-from tacit.privacy import accountants
-from tacit.privacy.accountants import (
+from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
     accountant_for,
     delta,

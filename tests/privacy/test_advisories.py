@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.estimators import DPLinearClassifier
 from tacit.exceptions import FileError
+from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.preprocessing import Dedup, Normalize, SoftPCA
 from tacit.privacy import Certificate, advisories
-from tacit.stages import Dedup, Normalize, SoftPCA
 
 OLD = Path(__file__).parent / "old"
 RNG = np.random.default_rng(0)

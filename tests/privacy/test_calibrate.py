@@ -9,11 +9,12 @@ import pytest
 from dp_accounting import pld
 
 from tacit.exceptions import BudgetError
-from tacit.privacy import Budget, Gaussian, PoissonGaussian, calibrate
-from tacit.privacy.accountants import epsilon, gaussian_mu
+from tacit.privacy import Budget, Gaussian, PoissonGaussian
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
 
-search = sys.modules["tacit.privacy.calibrate"]  # the package names the function so
+search = sys.modules["tacit.privacy.accounting.calibrate"]  # the package names the function so
 
 # relation, epsilon, delta, steps, sampling probability (None: all rows), share of a statistic
 PLANS = [

@@ -17,10 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacit.exceptions import CertificateError, FileError, InputError
-from tacit.privacy import Budget, Certificate, Expense, Gaussian, PoissonGaussian, calibrate
-from tacit.privacy import accountants as accountants_module
+from tacit.privacy import Budget, Certificate, Expense, Gaussian, PoissonGaussian
 from tacit.privacy import certificate as certificate_module
-from tacit.privacy.recheck import Recheck
+from tacit.privacy.accounting import accountants as accountants_module
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.verification.recheck import Recheck
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)
 

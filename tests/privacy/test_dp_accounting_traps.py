@@ -12,7 +12,7 @@ import dp_accounting as dpa
 import pytest
 from dp_accounting import dp_event, pld, rdp
 
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 REPLACE_ONE = dpa.NeighboringRelation.REPLACE_ONE
 

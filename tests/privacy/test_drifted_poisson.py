@@ -20,20 +20,9 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from tacit.exceptions import BudgetError, CertificateError, InputError
-from tacit.privacy import (
-    Budget,
-    Certificate,
-    Event,
-    Expense,
-    Gaussian,
-    PoissonGaussian,
-    Selection,
-    accountants,
-    calibrate,
-    recheck,
-    sampling,
-)
-from tacit.privacy.accountants import (
+from tacit.privacy import Budget, Certificate, Event, Expense, Gaussian, PoissonGaussian, Selection
+from tacit.privacy.accounting import accountants, calibrate
+from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
     delta,
     epsilon,
@@ -41,8 +30,10 @@ from tacit.privacy.accountants import (
     gaussian_epsilon,
     loss_distribution,
 )
-from tacit.privacy.drift import Drift, deduplicate, impute_mean, pca, soft_pca
 from tacit.privacy.events import EVENTS
+from tacit.privacy.sensitivity import sampling
+from tacit.privacy.sensitivity.drift import Drift, deduplicate, impute_mean, pca, soft_pca
+from tacit.privacy.verification import recheck
 
 REPLACE = "replace_one"
 THIRDS = ((0.5, 0.1), (0.3, 0.4), (0.2, 1.5))

@@ -13,9 +13,11 @@ import pytest
 from scipy import stats
 
 from tacit.diagnostics import inspect_privately
-from tacit.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import CertificateError, InputError
+from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.median import DPGeometricMedian
+from tacit.model_selection.dp_search import DPSearchCV
+from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, SoftPCA
 from tacit.privacy import (
     Certificate,
     Gamma,
@@ -25,7 +27,7 @@ from tacit.privacy import (
     Repeated,
     Selection,
 )
-from tacit.privacy.accountants import (
+from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
     delta,
     epsilon,
@@ -33,12 +35,10 @@ from tacit.privacy.accountants import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from tacit.privacy.accounting.group import ROWS, group_epsilon, sentence
 from tacit.privacy.certificate import _digest
-from tacit.privacy.group import ROWS, group_epsilon, sentence
 from tacit.privacy.ptr import TEST, Test
-from tacit.stages import ClipNorm, Normalize, PlainPCA, SoftPCA
 from tacit.trainers import DPGD, DPSGD, GammaSGD
-from tacit.tuning import DPSearchCV
 
 SPECIAL, REPLACE = "replace_special", "replace_one"
 OLD = Path(__file__).parent / "old"

@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.exceptions import InputError
-from tacit.privacy import pairs, recheck
-from tacit.privacy.pairs import delta_of, epsilon_of
+from tacit.privacy.verification import pairs, recheck
+from tacit.privacy.verification.pairs import delta_of, epsilon_of
 
 RELATIONS = ("replace_special", "add_or_remove_one", "replace_one")
 
@@ -296,7 +296,7 @@ def test_a_negative_epsilon_is_refused():
 
 def test_shares_no_code_with_dp_accounting():
     code = (
-        "import sys, tacit.privacy.recheck as r; "
+        "import sys, tacit.privacy.verification.recheck as r; "
         "r.epsilon([('poisson-gaussian', {'noise_multiplier': 2.0, 'sampling_probability': 0.1})],"
         " 1e-5, 'replace_one'); sys.exit('dp_accounting' in sys.modules)"
     )

@@ -25,12 +25,12 @@ from tacit.privacy import (
     PoissonGaussian,
     Repeated,
     Selection,
-    calibrate,
-    recheck,
 )
-from tacit.privacy import accountants as acc
+from tacit.privacy.accounting import accountants as acc
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.repeated import rate_for, renyi_epsilon, shift, unfold, weight
 from tacit.privacy.events import Gamma
-from tacit.privacy.repeated import rate_for, renyi_epsilon, shift, unfold, weight
+from tacit.privacy.verification import recheck
 
 SPECIAL = "replace_special"
 NUMBERS = {

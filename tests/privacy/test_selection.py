@@ -10,8 +10,7 @@ import pytest
 from scipy.special import log_expit, log_ndtr, logsumexp
 
 from tacit.ledger.tally import Limits, Spending, Tally
-from tacit.privacy import recheck
-from tacit.privacy.accountants import (
+from tacit.privacy.accounting.accountants import (
     accountant_for,
     epsilon,
     gaussian_delta,
@@ -20,6 +19,7 @@ from tacit.privacy.accountants import (
     total_mu,
 )
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Selection
+from tacit.privacy.verification import recheck
 
 
 def choice(utilities: np.ndarray, beta: float) -> np.ndarray:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.claims import PREPROCESSORS, preprocessor, table2
 from tacit.privacy.price import STAGES, WAYS, price
 from tacit.privacy.smooth import (

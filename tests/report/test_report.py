@@ -16,12 +16,12 @@ from rich.console import Console
 
 import tacit
 from tacit.exceptions import CertificateError, FileError, InputError
-from tacit.privacy import accountants
+from tacit.privacy.accounting import accountants
 from tacit.privacy.certificate import Certificate, Expense
 from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Gaussian
 from tacit.report import html, plain_text, render_html, render_text, show
-from tacit.report.story import read
-from tacit.report.words import HOW_IT_PAYS, RELATIONS
+from tacit.report.phrases import HOW_IT_PAYS, RELATIONS
+from tacit.report.view import read
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'> {{ 7*7 }} [bold]x[/nope] &lt;"

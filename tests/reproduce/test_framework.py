@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.exceptions import FileError, InputError
 from tacit.reproduce import CLAIMS, Check, Claim, Figure, Finding, Measured, Table, Work, reproduce
 from tacit.reproduce import run as runs
@@ -199,8 +199,16 @@ def test_an_interrupted_command_says_what_is_kept(tmp_path, claims, monkeypatch)
 @pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
     """A real process, killed in the middle: what it had computed is not computed again."""
-    call = [sys.executable, "-m", "tacit.cli", "reproduce", "song-clipping", "--quick", "--quiet"]
-    call = [sys.executable, "-c", "from tacit.cli import main; main()", *call[3:]]
+    call = [
+        sys.executable,
+        "-m",
+        "tacit.cli.main",
+        "reproduce",
+        "song-clipping",
+        "--quick",
+        "--quiet",
+    ]
+    call = [sys.executable, "-c", "from tacit.cli.main import main; main()", *call[3:]]
     call += ["--jobs", "1", "--out", str(tmp_path)]
     with subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120

@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike
 
 from tacit.data.rows import Rows, as_rows
 from tacit.mechanisms.noise import Key
-from tacit.privacy import drift as rules
-from tacit.privacy.drift import Drift
-from tacit.stages import ClipNorm, PlainImpute, PlainPCA, PlainScale, SoftPCA, Stage
-from tacit.stages.base import Context, PlainStage
+from tacit.preprocessing import ClipNorm, PlainImpute, PlainPCA, PlainScale, SoftPCA, Stage
+from tacit.preprocessing.base import Context, PlainStage
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 
 NUMBERS = ("total", "each", "energy")
 KEY = Key.from_seed("attack")  # plain stages draw nothing

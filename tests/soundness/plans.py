@@ -20,10 +20,18 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.preprocessing import (
+    ClipNorm,
+    Dedup,
+    PlainImpute,
+    PlainPCA,
+    PlainScale,
+    Quantize,
+    SoftPCA,
+)
+from tacit.preprocessing.base import Stage
 from tacit.privacy import Budget
-from tacit.stages import ClipNorm, Dedup, PlainImpute, PlainPCA, PlainScale, Quantize, SoftPCA
-from tacit.stages.base import Stage
 from tacit.trainers import DPGD
 
 RADIUS = 1e-3

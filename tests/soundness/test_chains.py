@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.soundness import attack
 
+from tacit.engine.sensitivity import Movement
 from tacit.losses import get_loss
-from tacit.privacy import drift as rules
-from tacit.privacy.drift import Drift
-from tacit.trainers.movement import Movement
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 
 GAPS = {"gaps": 0.3}
 LEVER = {"gaps": 0.3, "columns": [1]}

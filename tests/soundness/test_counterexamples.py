@@ -12,10 +12,10 @@ import pytest
 from scipy.integrate import trapezoid
 from sklearn.decomposition import PCA
 
-from tacit.privacy import drift as rules
 from tacit.privacy.claims import preprocessor, table2
-from tacit.privacy.drift import Drift
 from tacit.privacy.price import price
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.smooth import GaussianMechanism, GradientDescent, SampledSGD, subsample
 
 UNIT = Drift(1.0)

@@ -16,11 +16,11 @@ from tacit.exceptions import BudgetError, InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
-from tacit.privacy.accountants import gaussian_delta
+from tacit.preprocessing import PlainImpute, PlainPCA, PlainScale
+from tacit.preprocessing.base import Context
+from tacit.privacy.accounting.accountants import gaussian_delta
 from tacit.privacy.events import sensitivity
 from tacit.privacy.ptr import Test
-from tacit.stages import PlainImpute, PlainPCA, PlainScale
-from tacit.stages.base import Context
 
 MANY = 10**6  # rows with gaps: a condition that does not bind
 

@@ -7,8 +7,8 @@ import pytest
 from tests.soundness import plans
 
 from tacit.losses import get_loss
-from tacit.plan import CalibratedPlan
-from tacit.stages import ClipNorm, RandomProjection, SoftPCA
+from tacit.plan.plan import CalibratedPlan
+from tacit.preprocessing import ClipNorm, RandomProjection, SoftPCA
 from tacit.trainers import DPSGD
 
 #: Free stages that may stand behind each noiseless one.

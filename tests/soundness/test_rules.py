@@ -15,15 +15,15 @@ import pytest
 import scipy.sparse as sp
 from tests.soundness import attack
 
-from tacit import chain
 from tacit.data.rows import as_rows
 from tacit.mechanisms.additive import BITS, lattice_drift, lattice_sum
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
-from tacit.privacy import drift as rules
-from tacit.privacy.drift import Drift
-from tacit.stages import ClipNorm, PlainImpute, PlainPCA, PlainScale, PrivateCenter, SoftPCA
-from tacit.stages.base import Context
+from tacit.plan import bounds as chain
+from tacit.preprocessing import ClipNorm, PlainImpute, PlainPCA, PlainScale, PrivateCenter, SoftPCA
+from tacit.preprocessing.base import Context
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 
 LEVER = [2]  # the column with gaps, where a regression fills them
 

@@ -11,15 +11,16 @@ import pytest
 from tests.soundness import attack
 
 from tacit.data.rows import as_rows
+from tacit.engine import sensitivity as movement
+from tacit.engine.quantization import SHRINK, rounding_error
+from tacit.engine.sensitivity import Movement, data_lipschitz
 from tacit.exceptions import InputError
 from tacit.losses import Logistic, clipped, get_loss
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
-from tacit.privacy.drift import Drift
-from tacit.privacy.sampling import bernstein, flat
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, movement
-from tacit.trainers.movement import Movement, data_lipschitz
-from tacit.trainers.quantize import SHRINK, rounding_error
+from tacit.privacy.sensitivity.drift import Drift
+from tacit.privacy.sensitivity.sampling import bernstein, flat
+from tacit.trainers import DPGD, DPSGD, Engine, Facts
 
 # How fast a clipped gradient changes with its row
 

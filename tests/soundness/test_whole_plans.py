@@ -13,8 +13,8 @@ import pytest
 import tacit
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import InputError, MissingBound, TestFailed
-from tacit.plan import Fit
-from tacit.stages import (
+from tacit.plan.plan import Fit
+from tacit.preprocessing import (
     ClipNorm,
     FillGaps,
     Normalize,
@@ -26,7 +26,7 @@ from tacit.stages import (
     PrivateScale,
     SoftPCA,
 )
-from tacit.stages.base import PlainStage
+from tacit.preprocessing.base import PlainStage
 from tacit.trainers import DPGD, DPSGD
 
 N, D = 4000, 5
@@ -348,7 +348,7 @@ def test_gaps_must_be_filled_before_columns_mix():
 
 
 def test_a_median_on_rows_that_moved_is_refused_by_its_rule():
-    from tacit.privacy.drift import Drift
+    from tacit.privacy.sensitivity.drift import Drift
 
     stage = PlainImpute("median", rows_with_gaps=3, median_change=0.1)
     with pytest.raises(InputError, match="before any other plain stage"):

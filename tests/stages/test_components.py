@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from tacit.data.rows import as_rows
-from tacit.stages.components import NOISE, POWER, Spectrum, rank
+from tacit.preprocessing.public_components import NOISE, POWER, Spectrum, rank
 
 FACTS = {"size": 10_000, "outputs": 10, "mu": 0.1}
 

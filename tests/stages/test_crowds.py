@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tacit.exceptions import InputError
-from tacit.stages import crowds
-from tacit.stages.crowds import crowd_limit, good_clusters
+from tacit.preprocessing import good_clusters as crowds
+from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 
 
 def squared(x, y):

@@ -8,9 +8,9 @@ import pytest
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound, TestFailed
+from tacit.preprocessing import ClipNorm, Dedup, Normalize, PrivateCenter, Quantize, SoftPCA
+from tacit.preprocessing.base import Context
 from tacit.privacy import Drift
-from tacit.stages import ClipNorm, Dedup, Normalize, PrivateCenter, Quantize, SoftPCA
-from tacit.stages.base import Context
 from tacit.trainers import DPGD, DPSGD
 
 

@@ -14,7 +14,7 @@ from tacit.data.rows import as_rows
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, SchemaError
-from tacit.stages.encode import Encode
+from tacit.preprocessing.encode import Encode
 
 
 def number(values, low=0, high=10, **settings):

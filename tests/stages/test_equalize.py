@@ -15,10 +15,10 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import Context, Normalize, PrivateCenter, PrivateEqualize
+from tacit.preprocessing import private_equalize as module
 from tacit.privacy import Gaussian
-from tacit.privacy.drift import Drift
-from tacit.stages import Context, Normalize, PrivateCenter, PrivateEqualize
-from tacit.stages import equalize as module
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.trainers import DPGD
 
 BOUND = 2.0

@@ -12,12 +12,12 @@ from sklearn.base import clone
 from tests.features import nets
 
 from tacit import Certificate, DPLinearClassifier, Ledger, load, save
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.data.rows import as_rows
 from tacit.exceptions import FileError, InputError, MissingBound
 from tacit.features import extract, open_extractor
 from tacit.features.extractors import Extractor
-from tacit.stages import ClipNorm, Encode, Normalize, PrivateCenter, PublicFeatures
+from tacit.preprocessing import ClipNorm, Encode, Normalize, PrivateCenter, PublicFeatures
 from tacit.trainers import DPGD
 
 QUICK = DPGD(steps=5)
@@ -154,7 +154,7 @@ def test_a_model_file_cannot_name_a_place(here):
     from safetensors import safe_open
     from safetensors.numpy import save as to_bytes
 
-    from tacit import models
+    from tacit import persistence as models
 
     save(fitted(images()), "model.safetensors")
     with safe_open("model.safetensors", framework="np") as file:
@@ -287,7 +287,7 @@ def test_a_row_on_which_the_network_fails_counts_nothing(here):
 def test_progress_counts_to_the_public_size(here):
     seen = []
     stage = images()
-    from tacit.stages import Context
+    from tacit.preprocessing import Context
 
     stage.fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert seen == [("features", 64, 70), ("features", 70, 70)]

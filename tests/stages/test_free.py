@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
-from tacit.stages import Bound, ClipNorm, Context, Normalize, RandomProjection, Root
+from tacit.preprocessing import Bound, ClipNorm, Context, Normalize, RandomProjection, Root
 
 MAX, TINY = sys.float_info.max, 5e-324
 RADII = [1.0, 1 / 3, 1e-3, 1e6]

@@ -13,9 +13,9 @@ from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
-from tacit.privacy.drift import Drift
-from tacit.stages import ClipNorm, Context, FillGaps, PlainImpute
-from tacit.stages.impute import STRATEGIES, _steady_changes
+from tacit.preprocessing import ClipNorm, Context, FillGaps, PlainImpute
+from tacit.preprocessing.noiseless_impute import STRATEGIES, _steady_changes
+from tacit.privacy.sensitivity.drift import Drift
 
 SHAPES = {"tall": (60, 5), "wide": (7, 30), "two chunks": (5000, 4)}
 COLUMNS = [1, 3]

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import Context, PlainPCA, PlainScale, PrivateScale, SoftPCA
 from tacit.privacy import Gaussian
-from tacit.privacy.drift import Drift
-from tacit.stages import Context, PlainPCA, PlainScale, PrivateScale, SoftPCA
+from tacit.privacy.sensitivity.drift import Drift
 
 SHAPES = {"tall": (200, 5), "wide": (6, 30), "square": (8, 8), "two chunks": (5000, 3)}
 

@@ -13,8 +13,8 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound, TacitError
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import ClipNorm, Context, PrivateCenter
 from tacit.privacy import Gaussian
-from tacit.stages import ClipNorm, Context, PrivateCenter
 
 
 def rows_of(n=50, d=4, radius=2.0, seed=0):
@@ -200,7 +200,7 @@ def test_noise_is_positive(z):
 @pytest.mark.parametrize("z", [0, 0.0])
 def test_noise_that_is_none_is_not_quietly_replaced_by_a_share(z):
     from tacit.losses import get_loss
-    from tacit.plan import Plan
+    from tacit.plan.plan import Plan
     from tacit.privacy import Budget
     from tacit.trainers import DPGD
 
@@ -214,7 +214,7 @@ def test_noise_that_is_none_is_not_quietly_replaced_by_a_share(z):
 
 
 def test_a_row_that_overflows_on_the_way_moves_the_mean_no_more_than_another(silence):
-    from tacit.stages import PublicScale
+    from tacit.preprocessing import PublicScale
 
     rng = np.random.default_rng(0)
     small = rng.normal(size=(300, 3)) * 1e-6

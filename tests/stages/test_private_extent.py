@@ -14,9 +14,8 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan
-from tacit.privacy import Budget, Gaussian, Selection
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Context,
@@ -26,6 +25,7 @@ from tacit.stages import (
     PrivateClip,
     PrivateScale,
 )
+from tacit.privacy import Budget, Gaussian, Selection
 from tacit.trainers import DPGD
 
 METHODS = ["gaussian", "exponential"]

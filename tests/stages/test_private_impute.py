@@ -15,10 +15,10 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import ClipNorm, Context, PrivateCenter, PrivateImpute
+from tacit.preprocessing.private_impute import _lifted
 from tacit.privacy import Gaussian
-from tacit.privacy.drift import Drift
-from tacit.stages import ClipNorm, Context, PrivateCenter, PrivateImpute
-from tacit.stages.private_impute import _lifted
+from tacit.privacy.sensitivity.drift import Drift
 
 
 def rows_of(n=200, d=5, radius=2.0, missing=0.3, seed=0):

@@ -14,9 +14,9 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import Context, Normalize, PrivatePCA, SoftPCA
 from tacit.privacy import Gaussian
-from tacit.privacy.drift import Drift
-from tacit.stages import Context, Normalize, PrivatePCA, SoftPCA
+from tacit.privacy.sensitivity.drift import Drift
 
 
 def rows_of(n=400, d=12, seed=0):

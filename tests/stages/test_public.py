@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from tacit.data import as_table
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.stages import (
+from tacit.preprocessing import (
     ClipNorm,
     Context,
     Normalize,
@@ -74,7 +74,7 @@ def test_the_fingerprint_is_that_of_the_values(stage):
 
 
 def test_the_fingerprint_of_a_table_is_that_of_its_cells():
-    from tacit.stages.public_rows import fingerprint_of as _fingerprint
+    from tacit.preprocessing.public_rows import fingerprint_of as _fingerprint
 
     cells = {"age": [31.0, 40.0], "job": ["cook", "smith"]}
     first = _fingerprint(as_table(cells))

@@ -14,10 +14,10 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.preprocessing import Context, PrivateScale
+from tacit.preprocessing.private_scale import _lifted, exact_moments, released_moments
 from tacit.privacy import Gaussian
-from tacit.privacy.drift import Drift
-from tacit.stages import Context, PrivateScale
-from tacit.stages.scale import _lifted, exact_moments, released_moments
+from tacit.privacy.sensitivity.drift import Drift
 
 
 def rows_of(n=50, d=4, radius=2.0, seed=0):

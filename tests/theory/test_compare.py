@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tacit.cli import app
+from tacit.cli.main import app
 from tacit.exceptions import InputError
 from tacit.report.theory import show_comparison
 from tacit.theory import Comparison, Risk, Setting, compare

@@ -9,7 +9,7 @@ import pytest
 
 from tacit import instances
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.theory import decay, descent
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}

@@ -12,11 +12,11 @@ from tests.theory import runs
 from tacit import DPLinearClassifier
 from tacit.exceptions import InputError
 from tacit.losses import clipped, get_loss
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
-from tacit.privacy.accountants import gaussian_epsilon, gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
-from tacit.stages import ClipNorm
 from tacit.theory import descent
 from tacit.theory.risk import noise_of
 from tacit.trainers import DPGD

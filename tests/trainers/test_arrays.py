@@ -17,13 +17,13 @@ from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
 from tacit.data import NumberColumn, Schema
 from tacit.data.arrays import is_array
 from tacit.data.rows import as_rows, shares_memory
+from tacit.engine.array_api import ArrayEngine
+from tacit.engine.array_losses import rounds_roots
+from tacit.engine.quantization import LATTICE_ROWS
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Logistic, get_loss
-from tacit.stages import ClipNorm, Encode, PublicPCA, PublicRotation, SoftPCA
+from tacit.preprocessing import ClipNorm, Encode, PublicPCA, PublicRotation, SoftPCA
 from tacit.trainers import DPGD, DPSGD, GEP, Engine, NoisySGD
-from tacit.trainers.arrays import ArrayEngine
-from tacit.trainers.quantize import LATTICE_ROWS
-from tacit.trainers.residuals import rounds_roots
 
 # All that an engine asks of a namespace. Each is in the array API standard, version 2023.12.
 STANDARD = re.findall(

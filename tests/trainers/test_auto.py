@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.trainers.auto import BALANCE, MOST_BIAS, Facts, suggest
+from tacit.trainers.defaults import BALANCE, MOST_BIAS, Facts, suggest
 
 BALANCED = BALANCE["two classes"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from tacit import DPLinearClassifier
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.averages import AVERAGES, Averages
+from tacit.trainers.averaging import AVERAGES, Averages
 
 STEPS = 17
 

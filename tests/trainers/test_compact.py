@@ -17,16 +17,19 @@ import pytest
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.data.streams import Columns
+from tacit.engine import quantization as quantize
+from tacit.engine import storage
+from tacit.engine.array_api import ArrayEngine
+from tacit.engine.engine import Engine
+from tacit.engine.kernels import compact
+from tacit.engine.quantization import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
+from tacit.engine.storage import DenseStore, Rounding, with_norms
 from tacit.exceptions import MachineError
 from tacit.losses import get_loss
-from tacit.trainers import DPGD, compact, quantize, storage
-from tacit.trainers.arrays import ArrayEngine
-from tacit.trainers.engine import Engine
-from tacit.trainers.quantize import EXACT_BITS, LATTICE_ROWS, Clipping, Scale, Weights
-from tacit.trainers.storage import DenseStore, Rounding, with_norms
+from tacit.trainers import DPGD
 
 try:
-    from tacit.trainers import vectors
+    from tacit.engine.kernels import vectors
 except ImportError:  # no Numba
     WAYS = [False]
 else:
@@ -431,9 +434,9 @@ def test_processors_without_the_instruction_use_other_loops(way, monkeypatch):
 def test_machine_code_for_another_processor_does_without_the_instruction(tmp_path):
     """A compiler that is asked for an instruction which there is not ends the process."""
     code = """
-import tacit.trainers.wide
+import tacit.engine.kernels.wide
 from tacit.trainers import compact
-assert not tacit.trainers.wide.AVAILABLE
+assert not tacit.engine.kernels.wide.AVAILABLE
 assert type(compact.products(compact.MANY)) is compact.Products
 """
     env = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -455,7 +458,7 @@ assert type(compact.products(compact.MANY)) is compact.Products
 )
 def test_planted_faults_of_many_columns_are_found_out(tmp_path, old, new):
     wide_products()
-    from tacit.trainers import wide
+    from tacit.engine.kernels import wide
 
     source = Path(wide.__file__).read_text(encoding="utf-8")
     assert source.count(old) == 1
@@ -495,8 +498,8 @@ def test_wrong_products_of_many_columns_are_found_out():
 @compiled_only
 def test_machine_code_that_is_kept_is_forgotten_when_its_sources_change():
     """Numba looks at the file of a loop only. Put the digest there that this asks for."""
+    from tacit.engine.kernels import compiled, wide
     from tacit.losses import elementary
-    from tacit.trainers import compiled, wide
 
     names = ("BIAS", "EXP", "LN2_HIGH", "LN2_LOW", "LOG2E", "LOWEST", "MANTISSA", "SQUARINGS")
     constants = [getattr(elementary, name) for name in names]
@@ -547,9 +550,9 @@ def test_memory_that_is_let_go_of_is_not_read(tmp_path):
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
 from tacit.data.streams import Columns
-from tacit.trainers.compact import CompactStore
-from tacit.trainers.quantize import Scale
-from tacit.trainers.storage import Rounding
+from tacit.engine.kernels.compact import CompactStore
+from tacit.engine.quantization import Scale
+from tacit.engine.storage import Rounding
 scale = Scale.of(1.0, 300, None, 0.0, small=True)
 cells = np.random.default_rng(0).normal(size=(300, 640)) / 30
 def fill(_):

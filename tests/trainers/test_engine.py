@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse as sp
 
 from tacit.data.rows import as_rows
+from tacit.engine import engine as engine_module
+from tacit.engine.engine import Engine
+from tacit.engine.quantization import FEATURE_MAX, LATTICE_ROWS, Clipping, Scale, Weights
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import LOSSES, get_loss
-from tacit.trainers import engine as engine_module
-from tacit.trainers.engine import Engine
-from tacit.trainers.quantize import FEATURE_MAX, LATTICE_ROWS, Clipping, Scale, Weights
 
 EVERY_LOSS = sorted(LOSSES)
 

@@ -13,10 +13,10 @@ from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.selection import masses
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm, Normalize, SoftPCA
 from tacit.privacy import Budget, Gaussian, Selection
-from tacit.privacy.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
-from tacit.stages import ClipNorm, Normalize, SoftPCA
+from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
 from tacit.trainers import Engine, Facts, FlattestDPGD
 from tacit.trainers import flattest as module
 
@@ -60,7 +60,7 @@ def test_the_worst_row_moves_a_utility_nearly_as_far():
 
 
 def test_lengths_are_exact_where_floats_are_not():
-    from tacit.trainers.engine import LatticeSum
+    from tacit.engine.engine import LatticeSum
 
     big = np.array([[[2**55 + 1], [1]]])
     assert module._length(LatticeSum(big, np.ones(1))) == 2**55 + 1

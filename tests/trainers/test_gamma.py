@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import gamma, kstest
 
 from tacit import DPLinearClassifier
+from tacit.engine.engine import LatticeSum
 from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
+from tacit.preprocessing import Normalize, PrivateCenter
 from tacit.privacy import Gamma
-from tacit.stages import Normalize, PrivateCenter
 from tacit.trainers import GammaSGD
-from tacit.trainers.engine import LatticeSum
 
 TRAINER = GammaSGD(steps=20, batch_size=30)
 

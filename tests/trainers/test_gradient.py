@@ -19,7 +19,7 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD, Engine, Facts, train_together
 from tacit.trainers import gradient as module
-from tacit.trainers.averages import AVERAGES
+from tacit.trainers.averaging import AVERAGES
 from tacit.trainers.gradient import SCHEDULES
 
 EVERY_TRAINER = [DPGD, DPSGD]

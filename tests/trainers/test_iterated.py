@@ -13,10 +13,11 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import Plan
-from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian, recheck
-from tacit.privacy import accountants as acc
-from tacit.stages import ClipNorm, Normalize, PrivateCenter, SoftPCA
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
+from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
+from tacit.privacy.accounting import accountants as acc
+from tacit.privacy.verification import recheck
 from tacit.trainers import Engine, Facts, IteratedSGD
 
 # The account

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("numba")
 
 from tacit.data.rows import as_rows
+from tacit.engine import storage
+from tacit.engine.engine import Engine
+from tacit.engine.kernels import single as kernels
 from tacit.losses import get_loss
-from tacit.trainers import kernels, storage
-from tacit.trainers.engine import Engine
 
 
 @pytest.fixture

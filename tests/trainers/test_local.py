@@ -15,9 +15,9 @@ from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
-from tacit.stages import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.trainers import Engine, Facts, LocalDPGD
 from tacit.trainers import local as module
 

@@ -14,18 +14,18 @@ import scipy.sparse as sp
 from tacit import DPLinearClassifier, Ledger
 from tacit.audit import audit, prepare
 from tacit.data.rows import as_rows
+from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.selection import masses
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
-from tacit.privacy.accountants import epsilon, selection_mu
+from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
-from tacit.stages import Normalize, PrivateCenter, SoftPCA
 from tacit.trainers import Engine, Facts, NoisySGD, gradient, noisy_sgd
-from tacit.trainers.engine import LOSS_UNIT
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)

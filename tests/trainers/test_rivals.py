@@ -14,17 +14,14 @@ from scipy.stats import kstest
 from tacit import DPLinearClassifier, recipe
 from tacit.audit import prepare
 from tacit.audit.distinguish import Subject, worst
-from tacit.audit.worlds import pairs
+from tacit.audit.neighbouring_tables import pairs
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import Plan
-from tacit.privacy import Budget, Gaussian
-from tacit.privacy.accountants import epsilon, gaussian_mu
-from tacit.privacy.events import NEIGHBORS
-from tacit.stages import (
+from tacit.plan.plan import Plan
+from tacit.preprocessing import (
     ClipNorm,
     Normalize,
     PrivateCenter,
@@ -33,6 +30,9 @@ from tacit.stages import (
     PublicRotation,
     SoftPCA,
 )
+from tacit.privacy import Budget, Gaussian
+from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
+from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, DPRAFT, GEP, AdaDPS, Engine, Facts, train_together
 from tacit.trainers import gradient as module
 from tacit.trainers.rivals import PROBE

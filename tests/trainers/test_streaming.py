@@ -17,12 +17,18 @@ import pytest
 import scipy.sparse as sp
 import yaml
 
-from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, tasks
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit.cli import tasks
+from tacit.cli.tasks import Settings
 from tacit.data import as_rows, parquet, scan
 from tacit.data.rows import DenseSource, Rows
+from tacit.engine.engine import Engine
+from tacit.engine.quantization import Scale
+from tacit.engine.storage import DenseStore
+from tacit.engine.streaming import Streamed, held
 from tacit.exceptions import FileError, InputError, SchemaError
 from tacit.losses import get_loss
-from tacit.stages import (
+from tacit.preprocessing import (
     ClipNorm,
     Dedup,
     Normalize,
@@ -32,12 +38,7 @@ from tacit.stages import (
     RandomProjection,
     SoftPCA,
 )
-from tacit.tasks import Settings
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.engine import Engine
-from tacit.trainers.quantize import Scale
-from tacit.trainers.storage import DenseStore
-from tacit.trainers.streaming import Streamed, held
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -147,7 +148,7 @@ def test_rows_that_begin_wide_are_read_a_few_at_a_time(monkeypatch):
             read.append(chunk.shape)
             return chunk[:, :2]
 
-    monkeypatch.setattr("tacit.trainers.streaming.TILE_CELLS", 4000)
+    monkeypatch.setattr("tacit.engine.streaming.TILE_CELLS", 4000)
     cells = np.random.default_rng(0).normal(size=(500, 100))
     rows = Rows(DenseSource(cells), (Narrow(),), d=2, bound=4.0)
     loss = get_loss("logistic")
@@ -310,7 +311,7 @@ def test_stages_that_hold_all_rows_say_so_before_anything_is_spent(files, tmp_pa
 
 
 def test_public_rows_must_not_be_the_private_file(files):
-    from tacit.stages import PublicCenter
+    from tacit.preprocessing import PublicCenter
 
     made = DPLinearClassifier(stages=[ClipNorm(1.0), PublicCenter(scan(files / "rows.npy"))])
     with pytest.raises(InputError, match="its public rows are the private rows"):
@@ -483,7 +484,7 @@ import json, sys
 import numpy as np
 from tacit import DPLinearClassifier
 from tacit.data import scan
-from tacit.stages import ClipNorm, PrivateCenter
+from tacit.preprocessing import ClipNorm, PrivateCenter
 from tacit.trainers import DPGD
 def peak():
     with open("/proc/self/status") as file:

@@ -12,24 +12,26 @@ from threadpoolctl import threadpool_limits
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
+from tacit.engine import checks as strict
+from tacit.engine import selftest, storage
+from tacit.engine.engine import Engine
+from tacit.engine.storage import DenseStore, SparseStore
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Softmax, get_loss
 from tacit.mechanisms import covariance
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.noise import Key, Stream
-from tacit.stages import (
+from tacit.preprocessing import (
     ClipNorm,
     Normalize,
     PrivatePCA,
     PublicPCA,
     RandomProjection,
     SoftPCA,
-    linear,
 )
-from tacit.stages.base import Context
-from tacit.trainers import DPGD, DPSGD, Facts, selftest, storage, strict
-from tacit.trainers.engine import Engine
-from tacit.trainers.storage import DenseStore, SparseStore
+from tacit.preprocessing import projection as linear
+from tacit.preprocessing.base import Context
+from tacit.trainers import DPGD, DPSGD, Facts
 
 N, D, K = 300, 12, 4
 

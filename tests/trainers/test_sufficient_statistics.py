@@ -15,12 +15,12 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import Plan
+from tacit.plan.plan import Plan
+from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
-from tacit.stages import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.trainers import DPGD, Engine, Facts, SufficientStatistics
-from tacit.trainers.statistics import AutoRegression, Moments, few_columns
+from tacit.trainers.sufficient_statistics import AutoRegression, Moments, few_columns
 
 SQUARED = get_loss("squared")
 FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
@@ -135,7 +135,7 @@ def test_a_plan_with_it_is_certified_and_verified_under_every_relation(neighbors
 def test_a_moment_is_of_its_rows_whatever_chunks_they_come_in(monkeypatch):
     rows, targets = rows_and_targets(40)
     whole = moment(rows, targets)
-    monkeypatch.setattr("tacit.trainers.statistics.BLOCK", 35)
+    monkeypatch.setattr("tacit.trainers.sufficient_statistics.BLOCK", 35)
     assert (moment(rows, targets) == whole).all()
     order = np.random.default_rng(0).permutation(40)
     assert (moment(rows[order], targets[order]) == whole).all()

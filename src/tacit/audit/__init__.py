@@ -7,6 +7,6 @@ True
 """
 
 from tacit.audit.audits import Audit, audit, audit_naive, prepare
-from tacit.audit.worlds import Pair, Table
+from tacit.audit.neighbouring_tables import Pair, Table
 
 __all__ = ["Audit", "Pair", "Table", "audit", "audit_naive", "prepare"]

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tacit import chain
 from tacit.audit.canaries import one_run
 from tacit.audit.distinguish import Observe, Subject, distinguish, processes, separation, worst
-from tacit.audit.naive import naive
-from tacit.audit.worlds import Pair, pairs, shape
+from tacit.audit.leaky_pipelines import naive
+from tacit.audit.neighbouring_tables import Pair, pairs, shape
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.plan import CalibratedPlan, Plan
+from tacit.plan import bounds as chain
+from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan.recipes import RECIPES, recipe
+from tacit.preprocessing.base import Stage
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.recipes import RECIPES, recipe
-from tacit.stages.base import Stage
 from tacit.trainers import DPGD
 
 __all__ = ["Audit", "audit", "audit_naive", "prepare"]
@@ -43,7 +43,8 @@ def settings(name: str, columns: int) -> dict[str, Any]:
         "jl": {"n_components": columns, "seed": 0},
         "dp-pca": {"n_components": columns},
         # Steps that hardly move: the noise of a step follows the weights. Clipped so that the
-        # common rows of `tacit.audit.worlds` just are not, and the replaced one can do much.
+        # common rows of `tacit.audit.neighbouring_tables` just are not, and the replaced one can do
+        # much.
         "plain-pca": {"strength": 1.0, "clip": 0.195, "learning_rate": 0.01},
         "ptr-pca": {"n_components": 1, "gap": 0.88, "clip": 0.45, "learning_rate": 0.01},
     }
@@ -249,7 +250,7 @@ def audit_naive(
     seed: int | str | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """The same for a pipeline that ignores its preprocessing: see `tacit.audit.naive`.
+    """The same for a pipeline that ignores its preprocessing: see `tacit.audit.leaky_pipelines`.
 
     Examples
     --------

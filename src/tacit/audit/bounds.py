@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import beta, binom
 
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import (
+from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
     accountant_for,
     gaussian_epsilon,

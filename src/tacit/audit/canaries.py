@@ -17,16 +17,16 @@ from scipy.special import ndtr
 
 from tacit.audit import bounds
 from tacit.audit.distinguish import Bare, Observe
-from tacit.audit.watch import Release, recorded
-from tacit.audit.worlds import radius, raw, targets
+from tacit.audit.neighbouring_tables import radius, raw, targets
+from tacit.audit.recorder import Release, recorded
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, TestFailed
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Fit, apply_stages
-from tacit.privacy.accountants import gaussian_mu
-from tacit.stages import PrivateEqualize
-from tacit.stages.base import PlainStage
-from tacit.stages.private_extent import RankStage
+from tacit.plan.plan import CalibratedPlan, Fit, apply_stages
+from tacit.preprocessing import PrivateEqualize
+from tacit.preprocessing.base import PlainStage
+from tacit.preprocessing.private_extent import RankStage
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import SufficientStatistics
 
 __all__ = ["Guessed", "best_guesses", "one_run"]

@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tacit.audit import bounds
-from tacit.audit.watch import Release, recorded, replayed
-from tacit.audit.worlds import Pair, Table, targets
+from tacit.audit.neighbouring_tables import Pair, Table, targets
+from tacit.audit.recorder import Release, recorded, replayed
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, TacitError, TestFailed
 from tacit.mechanisms.noise import Key
-from tacit.plan import CalibratedPlan, Fit, Prepared
+from tacit.plan.plan import CalibratedPlan, Fit, Prepared
 from tacit.progress import Progress, silent
 
 __all__ = ["Bare", "Found", "Observe", "Subject", "distinguish", "processes", "separation", "worst"]
@@ -143,7 +143,7 @@ def _likelihood(
 
     Exactly so on full batches. On samples a step holds the row in question with probability q;
     what the others add is left out, along the direction that they all share in the tables of
-    `tacit.audit.worlds`. After plain stages every row is taken for its part q.
+    `tacit.audit.neighbouring_tables`. After plain stages every row is taken for its part q.
     """
     found = []
     for i, (release, one, other) in enumerate(zip(tape, first, second, strict=True)):

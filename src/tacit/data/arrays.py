@@ -2,7 +2,7 @@
 array API standard, on any device.
 
 They stay where they are. Stages read them chunk by chunk, as float64 of NumPy like all rows, and
-are none the wiser; training moves the prepared rows back (`tacit.trainers.arrays`).
+are none the wiser; training moves the prepared rows back (`tacit.engine.array_api`).
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def dask_rows(data: Any, *, gaps: bool = False, table: bool = False) -> Rows:
     gaps : bool
         Whether NaN is a missing cell.
     table : bool
-        Whether partitions are tables with named columns, for `tacit.stages.Encode`.
+        Whether partitions are tables with named columns, for `tacit.preprocessing.Encode`.
     """
     cluster = Cluster.current()
     if getattr(data, "ndim", None) != 2:

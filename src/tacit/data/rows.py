@@ -213,9 +213,9 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
 
     An array may be of another library than NumPy, on any device (`tacit.data.arrays`).
     Finite values are checked where numbers first appear; what to do about
-    missing cells of a table is the schema's business (`tacit.stages.Encode`). What is read from a
-    file, a memory map among them, is checked chunk by chunk, on every pass.
-    With ``gaps``, NaN is a missing cell that a stage will fill.
+    missing cells of a table is the schema's business (`tacit.preprocessing.Encode`). What is read
+    from a file, a memory map among them, is checked chunk by chunk, on every pass. With ``gaps``,
+    NaN is a missing cell that a stage will fill.
     """
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)

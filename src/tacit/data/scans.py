@@ -90,7 +90,7 @@ class Scan:
         return Rows(replace(self.source, numbers=True, gaps=gaps), d=self.d)
 
     def as_table_rows(self) -> Rows:
-        """Rows of a table, for `tacit.stages.Encode`."""
+        """Rows of a table, for `tacit.preprocessing.Encode`."""
         if isinstance(self.source, Mapped):
             raise InputError(f"{self.path} is an array; Encode needs a table with named columns")
         return Rows(self.source, d=self.d)

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_epsilon, gaussian_mu
+from tacit.plan.recipes import recipe
+from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
-from tacit.recipes import recipe
 from tacit.theory import Risk, descent, halfspaces, projection
 
 __all__ = ["Advice", "Facts", "Option", "advise"]
@@ -284,7 +284,7 @@ def _noisy(c: _Context) -> Option:
     """Components of a noisy second moment: what it costs, and eigenvalues that noise may hide."""
     f = c.facts
     noise = sensitivity(c.neighbors) * f.longest**2 / (_share("dp-pca") * c.mu)
-    # ‖E‖ ≤ σ(√(2d) + t) but for e^(−t²/2) on either side, see `tacit.stages.PrivatePCA`.
+    # ‖E‖ ≤ σ(√(2d) + t) but for e^(−t²/2) on either side, see `tacit.preprocessing.PrivatePCA`.
     edge = noise * (math.sqrt(2 * f.d) + math.sqrt(2 * math.log(2 / FAILURE))) / f.n
     # ‖(I − P̂)M(I − P̂)‖ ≤ λ̂_{k+1} + ‖E‖ ≤ λ_{k+1} + 2‖E‖: whatever the best weights are.
     hidden = np.append(np.sqrt(f.eigenvalues[1:] + 2 * edge), [0.0])

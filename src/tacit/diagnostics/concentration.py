@@ -21,7 +21,7 @@ from tacit.data.rows import Rows
 from tacit.diagnostics.base import NotReleasable, require_rows
 from tacit.diagnostics.moments import Moments, blocks
 from tacit.diagnostics.spectrum import spectrum
-from tacit.stages.base import densify
+from tacit.preprocessing.base import densify
 
 __all__ = ["Concentration", "concentration", "diameter"]
 

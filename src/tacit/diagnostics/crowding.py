@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.diagnostics.base import NotReleasable, require_rows
 from tacit.diagnostics.moments import blocks
-from tacit.stages.crowds import crowd_limit, good_clusters
+from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 
 __all__ = ["Crowding", "crowding"]
 
@@ -36,7 +36,7 @@ class Crowding(NotReleasable):
 
 
 def crowding(data: Any, radii: Sequence[float] = (0.0,)) -> Crowding:
-    """Crowds and copies among rows, exactly (`tacit.stages.crowds`).
+    """Crowds and copies among rows, exactly (`tacit.preprocessing.good_clusters`).
 
     Examples
     --------

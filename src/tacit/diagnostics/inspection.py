@@ -21,10 +21,10 @@ from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.diagnostics.trajectory import Trajectory
 from tacit.diagnostics.trajectory import trajectory as follow
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_mu
+from tacit.preprocessing import Normalize
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.stages import Normalize
 from tacit.theory.decay import best_k
 
 __all__ = ["Inspection", "inspect"]

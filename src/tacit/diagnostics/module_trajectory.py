@@ -9,12 +9,12 @@ import numpy as np
 
 from tacit.diagnostics.trajectory import COMPONENTS, RETRAIN, Run, Trajectory, follow, noise_for
 from tacit.exceptions import InputError
-from tacit.networks import settled
-from tacit.privacy.accountants import gaussian_mu
+from tacit.networks.fit import settled
+from tacit.networks.gradients import ModuleEngine
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
 from tacit.trainers import Facts, GradientTrainer
-from tacit.trainers.modules import ModuleEngine
 
 __all__ = ["module_trajectory"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.diagnostics.base import require_rows
 from tacit.exceptions import InputError
-from tacit.stages.base import block_rows, densify
+from tacit.preprocessing.base import block_rows, densify
 
 __all__ = ["Moments", "blocks"]
 

@@ -4,7 +4,8 @@ Two events, both Gaussian, on sums that are exact integers. Rows have norm at mo
 else is post-processing:
 
 - The noise E on XᵀX/n has ‖E‖ ≤ σ(√(2d) + t) with probability 1 − 2e^(−t²/2) (see
-  `tacit.stages.PrivatePCA`), so by Weyl's inequality every eigenvalue is known up to that much.
+  `tacit.preprocessing.PrivatePCA`), so by Weyl's inequality every eigenvalue is known up to that
+  much.
 - Σλ ≤ R² is public, so that λ_{k+1} + … + λ_d ≤ R² − (λ₁ + … + λ_k).
 - The mean square distance to the mean is tr(XᵀX)/n − ‖μ‖², and ‖μ̂‖² is too large by the noise it
   is known to carry.
@@ -29,12 +30,12 @@ from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
-from tacit.privacy.accountants import gaussian_mu
+from tacit.preprocessing.base import block_rows
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
-from tacit.stages.base import block_rows
 
 __all__ = ["PrivateInspection", "inspect_privately"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.diagnostics.base import require_rows
 from tacit.exceptions import InputError
 from tacit.losses import Loss, get_loss
-from tacit.stages.base import densify
+from tacit.preprocessing.base import densify
 
 __all__ = ["Rehearsal", "rehearse"]
 

@@ -23,12 +23,12 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.losses import Loss, get_loss
 from tacit.mechanisms.noise import Key
-from tacit.networks import ModuleFit, fit_module
-from tacit.plan import Fit, Plan
+from tacit.networks.fit import ModuleFit, fit_module
+from tacit.plan.plan import Fit, Plan
+from tacit.preprocessing import Normalize, PrivateCenter, Stage
+from tacit.preprocessing.base import PlainStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
-from tacit.stages import Normalize, PrivateCenter, Stage
-from tacit.stages.base import PlainStage
 from tacit.trainers import DPGD, GradientTrainer
 from tacit.trainers.gradient import is_auto
 
@@ -205,7 +205,7 @@ def module_trajectory_privately(
     Parameters
     ----------
     module, inputs, targets, loss, trainer, **settings
-        As for `tacit.networks.fit_module`; ``watch`` is taken.
+        As for `tacit.networks.fit.fit_module`; ``watch`` is taken.
     components : int
         Directions to find, as far as there are steps.
     """

@@ -17,7 +17,7 @@ from tacit.diagnostics.base import NotReleasable, require_rows
 from tacit.diagnostics.moments import blocks
 from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.exceptions import InputError
-from tacit.stages.base import densify
+from tacit.preprocessing.base import densify
 from tacit.theory.risk import require
 
 __all__ = ["Separability", "separability"]

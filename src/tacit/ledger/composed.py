@@ -3,11 +3,12 @@ r"""What the events of an account that are not Gaussian cost together, kept as o
 Composing a thousand kinds of sampled steps takes half a minute, and adding one more to what is
 composed already a few milliseconds. So the composed distribution is kept: in the process, and in
 the ledger beside its entries. Gaussian events stay apart, as one number μ²: δ(ε) of both is
-Σ p·δ_μ(ε − loss), a closed form for every loss (`tacit.privacy.loss_pmf`).
+Σ p·δ_μ(ε − loss), a closed form for every loss (`tacit.privacy.accounting.loss_pmf`).
 
 Searches stand in it for one of their trials each: they multiply δ and add to ε
-(`tacit.privacy.repeated`). Where a search draws settings with unlike events, each of them makes a
-branch, and the worst counts. Too many branches become one that is no better than any of them.
+(`tacit.privacy.accounting.repeated`). Where a search draws settings with unlike events, each of
+them makes a branch, and the worst counts. Too many branches become one that is no better than any
+of them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tacit.files import parse_json
-from tacit.privacy.accountants import gaussian_delta, total_mu, unfolded
+from tacit.privacy.accounting.accountants import gaussian_delta, total_mu, unfolded
+from tacit.privacy.accounting.loss_pmf import LossPmf, dyadic, event_losses, power
+from tacit.privacy.accounting.repeated import MOST_COMBINATIONS
 from tacit.privacy.events import Event, PoissonGaussian, Repeated
-from tacit.privacy.loss_pmf import LossPmf, dyadic, event_losses, power
-from tacit.privacy.repeated import MOST_COMBINATIONS
 
 __all__ = ["LARGEST_KEPT", "Branch", "Composed", "composed_event", "grid_for"]
 

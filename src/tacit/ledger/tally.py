@@ -10,7 +10,7 @@ composed as one list, which costs δ₁(ε). To this come
 - `PLD_SLACK` for every plan with events that are not Gaussian, as in its certificate.
 
 Searches among them multiply all of δ₁, and the slack with it, by the trials that they expect, and
-add to ε (`tacit.privacy.repeated`).
+add to ε (`tacit.privacy.accounting.repeated`).
 
 The account holds as long as δ₁(ε) and these sum to at most δ.
 
@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 from tacit.exceptions import InputError
 from tacit.ledger.composed import Composed, composed_event, grid_for
 from tacit.mechanisms.lattice import numerical_delta
-from tacit.privacy.accountants import (
+from tacit.privacy.accounting.accountants import (
     MOST_STEPS,
     PLD_SLACK,
     epsilon,
@@ -52,8 +52,10 @@ from tacit.privacy.accountants import (
     gaussian_mu,
     selection_mu,
 )
+from tacit.privacy.accounting.calibrate import MARGIN
+from tacit.privacy.accounting.renyi import pure_step
+from tacit.privacy.accounting.repeated import weight
 from tacit.privacy.budget import Budget
-from tacit.privacy.calibrate import MARGIN
 from tacit.privacy.events import (
     EVENTS,
     LARGEST_COUNT,
@@ -66,8 +68,6 @@ from tacit.privacy.events import (
     Selection,
     sensitivity,
 )
-from tacit.privacy.renyi import pure_step
-from tacit.privacy.repeated import weight
 
 __all__ = ["Limits", "Spending", "Tally", "checked"]
 

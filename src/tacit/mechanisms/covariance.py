@@ -25,7 +25,7 @@ from tacit.mechanisms.checksum import Probe, Residues, combine, integers, requir
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
-from tacit.privacy.drift import Drift
+from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = ["noisy_second_moment"]
 

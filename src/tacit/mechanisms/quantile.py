@@ -250,7 +250,7 @@ def event(method: Method, noise_multiplier: float) -> Event:
     """What `search` costs: the same to a Gaussian account, by either method.
 
     A selection with β = √(π/2)·z is Gaussian differentially private with μ = Δ/z at most, as is
-    Gaussian noise of z (`tacit.privacy.accountants.selection_mu`).
+    Gaussian noise of z (`tacit.privacy.accounting.accountants.selection_mu`).
     """
     return (
         Gaussian(noise_multiplier) if method == "gaussian" else Selection(BETA * noise_multiplier)

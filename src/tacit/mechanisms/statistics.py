@@ -2,8 +2,8 @@
 
 Every function draws noise for ``noise_multiplier`` contributions of one row and is one event:
 ``Gaussian(noise_multiplier)``, or for ``method="exponential"`` a ``Selection`` that costs the same
-(`tacit.mechanisms.quantile.event`). `tacit.privacy.calibrate` finds the noise for a budget, and
-`tacit.privacy.accountants` says what several of them cost together.
+(`tacit.mechanisms.quantile.event`). `tacit.privacy.accounting.calibrate` finds the noise for a
+budget, and `tacit.privacy.accounting.accountants` says what several of them cost together.
 
 ``size`` is the number of rows, where that is public: this is the default. Under
 ``add_or_remove_one`` it is not; pass a public guess, and the number of rows is not made use of.

@@ -1,9 +1,8 @@
 """What was spent, and on what: events, accountants, budgets, certificates."""
 
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.calibrate import calibrate
 from tacit.privacy.certificate import Certificate, Expense, Verification
-from tacit.privacy.drift import Drift
 from tacit.privacy.events import (
     Event,
     Gamma,
@@ -13,6 +12,7 @@ from tacit.privacy.events import (
     Repeated,
     Selection,
 )
+from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = [
     "Budget",

@@ -19,10 +19,12 @@ import numpy as np
 
 from tacit.exceptions import CertificateError, InputError, TacitError
 from tacit.files import parse_json, read_text, write_bytes
-from tacit.privacy import accountants, advisories, group, recheck
+from tacit.privacy import advisories
+from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.verification import recheck
 
 __all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups"]
 
@@ -310,7 +312,7 @@ class Certificate:
         """Recompute ε from the events, by two routes that share no code.
 
         dp-accounting's pessimistic loss distributions on the fine grid and
-        `tacit.privacy.recheck`, by its own numerics, each give an upper bound:
+        `tacit.privacy.verification.recheck`, by its own numerics, each give an upper bound:
         one of them must confirm the claim. The lower bound of the second must
         not contradict it. What is stated of several rows is recomputed as well.
         A certificate that falls under an advisory does not hold, whatever its
@@ -337,7 +339,7 @@ class Certificate:
                     recomputed["recheck"] = second.epsilon
                     far = second.lower > 10 * self.epsilon + 10  # then no grid would fit
                     if not far and all(e.count <= accountants.MOST_STEPS for e in sampled):
-                        # In proportion to the answer, as in `tacit.privacy.calibrate`.
+                        # In proportion to the answer, as in `tacit.privacy.accounting.calibrate`.
                         grid = accountants.FINE_GRID * max(1.0, min(self.epsilon, second.upper))
                         pld = accountants.loss_distribution(events, self.neighbors, grid)
                         recomputed["dp-accounting"] = float(pld.get_epsilon(delta))

@@ -5,7 +5,7 @@ rows of norm at most 1: one row replaced moves the sum by 2C, and a row that mov
 by at most min(μt, 2C). Noise is such that training alone has a given ε. The four ways:
 
 ``tacit``
-    Exact Gaussian DP of sensitivity 2C + b, b from the rules of `tacit.privacy.drift`.
+    Exact Gaussian DP of sensitivity 2C + b, b from the rules of `tacit.privacy.sensitivity.drift`.
 ``theorem2``
     Theorem 2 of Hu, Sanyal & Schölkopf with the paper's τ = Δ₂Δ∞, everything optimised.
 ``table2``
@@ -27,8 +27,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tacit.exceptions import InputError
-from tacit.privacy import drift as rules
-from tacit.privacy.accountants import gaussian_epsilon, gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.claims import (
     GAP,
@@ -40,7 +39,8 @@ from tacit.privacy.claims import (
     scale_claim,
     table2,
 )
-from tacit.privacy.drift import Drift
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.smooth import (
     GradientDescent,
     Priced,

@@ -19,7 +19,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 __all__ = [
     "Composed",

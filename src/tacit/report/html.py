@@ -8,11 +8,11 @@ from typing import Any
 
 import jinja2
 
-from tacit.privacy.accountants import FINE_GRID, selection_mu
+from tacit.privacy.accounting.accountants import FINE_GRID, selection_mu
 from tacit.privacy.events import Selection, sensitivity
+from tacit.report.phrases import LIMITS
 from tacit.report.show import clean, exact, factor
-from tacit.report.story import Story, read
-from tacit.report.words import LIMITS
+from tacit.report.view import Story, read
 
 __all__ = ["render_html"]
 

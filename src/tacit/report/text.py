@@ -11,10 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tacit.report.phrases import LIMITS
 from tacit.report.results import Bar
 from tacit.report.show import exact
-from tacit.report.story import read
-from tacit.report.words import LIMITS
+from tacit.report.view import read
 
 __all__ = ["plain_text", "render_text"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.integrate import trapezoid
 
-from tacit.privacy import drift as rules
 from tacit.privacy.claims import preprocessor
-from tacit.privacy.drift import Drift
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.smooth import SampledSGD
 
 __all__ = ["dimensions", "imputed", "quantised", "sampled", "scaled", "thinned", "turned"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.smooth import rdp_to_dp
 from tacit.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
 from tacit.reproduce.hu_pairs import turned

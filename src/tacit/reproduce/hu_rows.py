@@ -13,9 +13,9 @@ from tacit.exceptions import TestFailed
 from tacit.instances import Instance, low_rank
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan import CalibratedPlan, Fit, Plan, apply_stages
+from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
+from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
-from tacit.stages import ClipNorm, Normalize, PlainPCA, PrivatePCA, SoftPCA, Stage
 from tacit.trainers import DPGD, DPSGD, train_together
 
 __all__ = ["as_in_the_paper", "counted", "facts"]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tacit.privacy import drift as rules
 from tacit.privacy.claims import preprocessor, table2
-from tacit.privacy.drift import Drift
 from tacit.privacy.price import price
+from tacit.privacy.sensitivity import drift as rules
+from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.smooth import GaussianMechanism, rdp_to_dp
 from tacit.reproduce.claim import Cell, Check, Figure, Finding, Table
 from tacit.reproduce.hu_pairs import (

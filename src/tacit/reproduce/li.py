@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.datasets import load_sst2
+from tacit.datasets import load_sst2
 from tacit.instances import median
 from tacit.median import DPGeometricMedian
 from tacit.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table

@@ -20,11 +20,11 @@ from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import Plan, apply_stages
+from tacit.plan.plan import Plan, apply_stages
+from tacit.plan.recipes import recipe
+from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
-from tacit.recipes import recipe
 from tacit.reproduce.pinto_sets import Split, Turned, split, turned
-from tacit.stages import ClipNorm
 from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer, train_together
 
 __all__ = ["ours", "private", "public_descent", "xi"]

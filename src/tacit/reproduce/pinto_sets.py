@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.data.datasets import (
+from tacit.datasets import (
     load_chest_xray,
     load_cifar10,
     load_cifar100,
@@ -70,8 +70,8 @@ def split(name: str, private: int | None = None) -> Split:
 def turned(name: str, private: int | None, source: str, count: int | None, center: bool) -> Turned:
     """Rows in the components of ``count`` public rows of ``source``, about zero or their mean.
 
-    This is `tacit.stages.PublicPCA` of all components, or `tacit.stages.PublicCenter` and it,
-    done once for every number of them.
+    This is `tacit.preprocessing.PublicPCA` of all components, or `tacit.preprocessing.PublicCenter`
+    and it, done once for every number of them.
     """
     data = split(name, private)
     near = source == name and (count or 0) <= len(data.public)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import __version__
-from tacit.data.datasets import find
+from tacit.datasets import find
 from tacit.exceptions import InputError
 from tacit.files import parse_json, read_text, require_writable, write_bytes
 from tacit.progress import Progress, silent

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.datasets import load_cod_rna
 from tacit.data.rows import as_rows
-from tacit.estimators import DPLinearClassifier
+from tacit.datasets import load_cod_rna
 from tacit.instances import clipping_bias, fingerprinting
+from tacit.linear_model.estimators import DPLinearClassifier
 from tacit.losses import clipped, get_loss
 from tacit.mechanisms.noise import Key
+from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
-from tacit.privacy.accountants import epsilon as spent
-from tacit.privacy.calibrate import calibrate
+from tacit.privacy.accounting.accountants import epsilon as spent
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
-from tacit.stages import ClipNorm
 from tacit.theory import lower
 from tacit.trainers import DPGD, DPSGD, Engine, Facts, GammaSGD, train_together
 

@@ -13,9 +13,9 @@ from tacit.data.rows import as_rows
 from tacit.instances import two_clusters
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
-from tacit.recipes import recipe
 from tacit.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
 from tacit.trainers import GradientTrainer, train_together

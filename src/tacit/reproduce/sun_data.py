@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacit.data.datasets import load_cifar100, load_fashion_mnist, load_mnist
+from tacit.datasets import load_cifar100, load_fashion_mnist, load_mnist
 
 __all__ = ["images"]
 

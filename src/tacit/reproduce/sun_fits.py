@@ -10,14 +10,14 @@ import numpy as np
 
 from tacit.data.rows import as_rows
 from tacit.diagnostics import concentration
-from tacit.estimators import DPLinearClassifier
+from tacit.linear_model.estimators import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.reproduce.sun_data import images
-from tacit.stages import Normalize, PrivateCenter, Stage
 from tacit.trainers import DPSGD, train_together
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from tacit.exceptions import InputError
-from tacit.privacy.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 

@@ -1,7 +1,7 @@
 """Trainers: rows and labels into weights, with the event that says what it cost."""
 
-from tacit.trainers.auto import Facts
-from tacit.trainers.engine import Engine
+from tacit.engine.engine import Engine
+from tacit.trainers.defaults import Facts
 from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gamma import GammaSGD
 from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
@@ -9,7 +9,7 @@ from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
 from tacit.trainers.rivals import DPRAFT, GEP, AdaDPS
-from tacit.trainers.statistics import SufficientStatistics
+from tacit.trainers.sufficient_statistics import SufficientStatistics
 
 __all__ = [
     "DPGD",

@@ -8,12 +8,12 @@ import math
 import numpy as np
 
 from tacit.data.memory import machine_memory
+from tacit.engine.checks import MOST_ROWS
+from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.trainers.auto import Facts
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import GradientTrainer
-from tacit.trainers.quantize import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
-from tacit.trainers.strict import MOST_ROWS
 
 __all__ = ["require_feasible", "require_startable"]
 

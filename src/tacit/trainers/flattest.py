@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.engine.engine import Engine, LatticeSum
+from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
@@ -16,8 +18,7 @@ from tacit.mechanisms.selection import exponential_choice
 from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.theory import flatness
-from tacit.trainers.auto import BIAS, Facts
-from tacit.trainers.engine import Engine, LatticeSum
+from tacit.trainers.defaults import BIAS, Facts
 from tacit.trainers.gradient import (
     MOST_STEPS,
     RANGE,
@@ -26,7 +27,6 @@ from tacit.trainers.gradient import (
     is_in_range,
     train_together,
 )
-from tacit.trainers.movement import Movement
 
 __all__ = ["FlattestDPGD"]
 

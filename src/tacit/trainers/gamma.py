@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.engine.engine import LatticeSum
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import Event, Gamma
-from tacit.trainers.auto import Facts
-from tacit.trainers.engine import LatticeSum
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import DPSGD
 
 __all__ = ["GammaSGD"]
@@ -29,9 +29,9 @@ class GammaSGD(DPSGD):
     Notes
     -----
     *What it costs.* A step is purely private, by the ratio of densities, and counted by Rényi
-    divergences (`tacit.privacy.renyi`), which is how the appendix does it. In truth the loss of a
-    step falls with D, since noise in many dimensions hardly ever points at the row: it is this
-    account, which does not see it, that makes the noise too long.
+    divergences (`tacit.privacy.accounting.renyi`), which is how the appendix does it. In truth the
+    loss of a step falls with D, since noise in many dimensions hardly ever points at the row: it is
+    this account, which does not see it, that makes the noise too long.
 
     There is no exact sampler for it: ``arithmetic="fast"`` only, and not for release of anything
     that matters.

@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from tacit.engine.engine import Engine, GradientSource, LatticeSum
+from tacit.engine.quantization import LIMIT
+from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability, sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.theory import descent
-from tacit.trainers.auto import BIAS, Facts, suggest
-from tacit.trainers.averages import AVERAGES, Averages
-from tacit.trainers.engine import Engine, GradientSource, LatticeSum
-from tacit.trainers.movement import Movement
-from tacit.trainers.quantize import LIMIT
+from tacit.trainers.averaging import AVERAGES, Averages
+from tacit.trainers.defaults import BIAS, Facts, suggest
 
 __all__ = [
     "DPGD",
@@ -63,7 +63,7 @@ class GradientTrainer:
     average : {"last", "uniform", "weighted", "converged"}
         Which iterate is returned: the last, the mean of all, the mean with weight t on iterate t
         (Lacoste-Julien, Schmidt & Bach 2012), or the mean of the second half if weights had
-        stopped growing by then, and otherwise the last (`tacit.trainers.averages`).
+        stopped growing by then, and otherwise the last (`tacit.trainers.averaging`).
     schedule : {"constant", "late", "linear", "cosine", "sqrt"}
         How the rate falls over the run; ``"late"``: not before its last quarter.
     radius : float, optional

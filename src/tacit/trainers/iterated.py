@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.engine.engine import Engine, LatticeSum
+from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Softmax
 from tacit.losses.base import MarginLoss
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import Event, Iterated
 from tacit.progress import Progress, silent
-from tacit.trainers.auto import BIAS, Facts
-from tacit.trainers.engine import Engine, LatticeSum
+from tacit.trainers.defaults import BIAS, Facts
 from tacit.trainers.gradient import GradientTrainer, is_auto, is_positive, train_together
-from tacit.trainers.movement import Movement
 
 __all__ = ["IteratedSGD"]
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.engine.engine import LatticeSum
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.privacy.events import Event, Gaussian
-from tacit.trainers.auto import Facts
-from tacit.trainers.engine import LatticeSum
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import GradientTrainer, OrAuto, is_auto, is_whole
 
 __all__ = ["LocalDPGD"]

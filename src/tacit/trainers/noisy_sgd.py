@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.engine.engine import LOSS_UNIT, Engine
+from tacit.engine.sensitivity import Movement
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.selection import exponential_choice
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
-from tacit.trainers.auto import Facts
-from tacit.trainers.engine import LOSS_UNIT, Engine
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import (
     DPSGD,
     RANGE,
@@ -23,7 +24,6 @@ from tacit.trainers.gradient import (
     is_whole,
     train_together,
 )
-from tacit.trainers.movement import Movement
 
 __all__ = ["NoisySGD"]
 

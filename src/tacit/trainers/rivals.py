@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
-from tacit.trainers.auto import Balance, Facts, suggest
+from tacit.trainers.defaults import Balance, Facts, suggest
 from tacit.trainers.gradient import GradientTrainer, OrAuto, is_positive, is_whole
-from tacit.trainers.movement import Movement
 
 __all__ = ["DPRAFT", "GEP", "AdaDPS"]
 
@@ -40,7 +40,7 @@ class GEP(GradientTrainer):
     The gradient of a row x of a linear model is residual ⊗ x, so the span of k public
     directions, for all outputs, is a subspace of gradients: here the last
     ``n_components`` columns of the rows and the intercept's, which
-    `tacit.stages.PublicRotation` makes the public rows' strongest directions. Yu et al.
+    `tacit.preprocessing.PublicRotation` makes the public rows' strongest directions. Yu et al.
     find theirs anew in every step, by power iteration on gradients of public rows with
     random labels, because those of a deep network turn with its weights. A linear
     model's do not: they stay in the span of the rows whatever the weights, and at
@@ -109,7 +109,7 @@ class AdaDPS(GradientTrainer):
     """Descent with a public preconditioner (Li, Zaheer, Reddi & Smith 2022, Algorithm 1).
 
     A row's gradient is divided by A, coordinate by coordinate, *before* it is clipped and
-    the noise comes. Behind `tacit.stages.PublicPrecondition`, which divides the columns of
+    the noise comes. Behind `tacit.preprocessing.PublicPrecondition`, which divides the columns of
     the rows by A, the engine's gradients are those: residual ⊗ x/A. The weights w that
     move belong to the rows as they were, so the engine sees A·w; momentum, averaging, pulls
     and radius are about w.
@@ -133,14 +133,14 @@ class DPRAFT(GradientTrainer):
     """A linear probe by DP-RAFT (Panda, Tang, Sehwag, Mahloujifar & Mittal 2022).
 
     Weights begin at zero, batches are full, momentum is 0.9, the rate constant, and
-    gradients are clipped to norm 1, which for rows of norm 1 (`tacit.stages.Normalize`)
+    gradients are clipped to norm 1, which for rows of norm 1 (`tacit.preprocessing.Normalize`)
     shortens few of them.
 
     Their scaling rule says that the best rate × steps grows in proportion to ε. They
     find the factor by runs at small ε on the private rows, which costs budget; then rate
     and steps are any two numbers with that product. Here nothing is tuned on private
     rows. The factor follows from public facts, as for the other trainers
-    (`tacit.trainers.auto`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
+    (`tacit.trainers.defaults`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
     budget μ (nearly to ε, at a fixed δ), in 100 to 300 steps.
 
     **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.

@@ -1,0 +1,614 @@
+"""Clipped gradient sums of linear models, at the speed of the matrix products.
+
+The gradient of a row is its residual times the row, so its norm is a product of
+two norms: rows are clipped without a gradient of their own. In exact arithmetic
+every sum is an integer multiple of a public lattice spacing, the same for any
+order, blocking or number of threads, and one row counts for at most the clipping
+bound, with no slack for rounding (`tacit.engine.quantization` has the argument). A
+split engine does the same for two parts of every row: one forward product, and for
+each part clipping, a lattice and a backward product of its own.
+
+Two things are assumed: the products come from a conventional BLAS (those of
+large tables from compiled loops of integers, `tacit.engine.kernels.compact`), and a
+loss computes the residual of a row in the same way wherever the row stands in
+an array. Blocks are padded to a multiple of 16 rows, so vector code has no
+remainder in which it might differ, and a sum over outputs always runs in the
+same order. What the stages before the engine do to a row must have that
+property as well. In strict arithmetic both are checked while the engine works
+(`tacit.engine.checks`), and residuals are computed from correctly rounded
+operations alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from tacit.data.rows import Rows
+from tacit.engine.checks import StepCheck, Watch
+from tacit.engine.kernels.compact import FUSED, Fused, concluded, nothing
+from tacit.engine.quantization import (
+    LIMIT,
+    ROUNDED_ROWS,
+    Clipping,
+    Scale,
+    Weights,
+    check_range,
+    compact,
+)
+from tacit.engine.schedule import Block, groups_of, ordered_sum, padded
+from tacit.engine.selftest import tested
+from tacit.engine.storage import Workspace, checked_batch, checked_targets
+from tacit.engine.streaming import make_store, reading
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import Loss
+from tacit.progress import Progress, silent
+
+__all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum"]
+
+LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
+
+
+@dataclass(frozen=True)
+class LatticeSum:
+    """Gradient sums of S settings.
+
+    Attributes
+    ----------
+    values : ndarray of shape (S, d, K)
+        int64 multiples of the lattice spacing, or float64 (fast).
+    lattice : ndarray of shape (S,)
+        Spacing of each setting, a power of two; 1.0 in fast arithmetic.
+    start : int
+        First column, where the sum is over a part of the columns.
+    """
+
+    values: np.ndarray
+    lattice: np.ndarray
+    start: int = 0
+
+    def float(self) -> np.ndarray:
+        """The sums as numbers, of shape (S, d, K)."""
+        return self.values * self.lattice[:, None, None]
+
+    def rounded(self) -> LatticeSum:
+        """Sums in float64 as multiples of the lattice; below 2^63: at most 2^26 rows."""
+        values = np.rint(self.values / self.lattice[:, None, None]).astype(np.int64)
+        return replace(self, values=values)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What every group of rows needs for one sum."""
+
+    index: np.ndarray | None
+    operand: Any
+    clippings: tuple[Clipping, ...]
+    outputs: int
+    check: StepCheck | None
+    fused: Fused | None
+    #: What compiled loops have added up so far, one array for every thread that is at it.
+    sums: list[np.ndarray]
+
+
+class GradientSource(Protocol):
+    """What a trainer needs of whoever sums gradients: an `Engine`, or something in its place."""
+
+    n: int
+    d: int
+    split: int | None
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def gradient_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]: ...
+
+
+class Engine:
+    """Sums of clipped gradients over all rows or a batch of them.
+
+    Parameters
+    ----------
+    rows : Rows
+        Read once, chunk by chunk, and kept; if they are too many for that, read
+        again for every sum, with the same result. ``rows.bound`` sets the scale and is never
+        trusted: a feature beyond it is clamped, and every row is clipped by the
+        norm it has. Rows that are blanked count nothing, not even for the intercept.
+    targets : ndarray
+        As made by ``loss.targets``.
+    loss : Loss
+        Gives the residual.
+    intercept : float
+        Size of a constant feature appended to every row; 0 for none.
+    arithmetic : {"exact", "strict", "rounded", "fast"}
+        Integers; integers, with every product checked; float64 sums rounded to a
+        lattice, off by at most `tacit.engine.quantization.rounding_error`; or float32
+        without a guarantee.
+    shift : ndarray of shape (rows.d,), optional
+        Public vector subtracted from every row. Sparse rows stay sparse.
+    split : int, optional
+        Columns before this one, and those from it on (the intercept's among them),
+        are two parts of a row's gradient, clipped and summed by themselves.
+    size : int, optional
+        *Public* number of rows, of the whole table if these are a part of it. Large tables are
+        multiplied in 16 bits (`tacit.engine.quantization.compact`); without it, none is.
+    threads : int, optional
+        Workers; by default one per available core.
+    progress : Progress, optional
+        Told how many rows are read.
+    memory : int, optional
+        Bytes that rows may take; by default what their source says, or else a
+        quarter of the machine's memory.
+
+    Notes
+    -----
+    While an engine works, the BLAS library is limited to one thread in this
+    process, since the engine runs several products at once. Use the engine as a
+    context manager around a training loop to set this up only once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.data.rows import as_rows
+    >>> from tacit.losses import get_loss
+    >>> loss = get_loss("logistic")
+    >>> rows = as_rows(np.array([[0.5], [1.0], [-1.0]]), bound=1.0)
+    >>> with Engine(rows, loss.targets([0, 1, 0], outputs=1), loss) as engine:
+    ...     total = engine.gradient_sum(np.zeros((1, 1, 1)), clip=0.25)
+    >>> total.float().ravel().round(6)
+    array([-0.25])
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        targets: np.ndarray,
+        loss: Loss,
+        *,
+        intercept: float = 0.0,
+        arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
+        shift: np.ndarray | None = None,
+        split: int | None = None,
+        size: int | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        memory: int | None = None,
+    ) -> None:
+        if rows.bound is None:
+            raise MissingBound("the engine", "rows with a bound, e.g. after ClipNorm(radius)")
+        if arithmetic not in ("exact", "strict", "rounded", "fast"):
+            raise InputError(
+                f"arithmetic is {arithmetic!r}; it must be exact, strict, rounded or fast"
+            )
+        if not 0 <= intercept <= LIMIT:
+            raise InputError(f"intercept is {intercept}; it must be 0 or a positive number")
+        if threads is not None and threads < 1:
+            raise InputError(f"threads is {threads}; it must be at least 1")
+        if arithmetic == "rounded" and rows.n > ROUNDED_ROWS:
+            raise InputError(
+                f"after a plain stage at most {ROUNDED_ROWS:,} rows can be summed; there are more"
+            )
+        if shift is not None:
+            shift = np.asarray(shift, dtype=np.float64)
+            if shift.shape != (rows.d,) or not np.isfinite(shift).all():
+                raise InputError(f"shift must hold {rows.d} finite numbers")
+        if arithmetic != "fast":
+            tested()
+        self.n = rows.n
+        self.d = rows.d + (1 if intercept else 0)
+        self._blanked = rows.blanked is not None
+        if split is not None and not 0 < split < self.d:
+            raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
+        self.split = split
+        cuts = [0, self.d] if split is None else [0, int(split), self.d]
+        self.parts = tuple(slice(*ends) for ends in pairwise(cuts))
+        self.loss = loss
+        self.arithmetic = arithmetic
+        strict = arithmetic == "strict"
+        self._kind = "exact" if strict else arithmetic
+        self.compact = small = not rows.sparse and compact(size, self.d, arithmetic)
+        self._residual = (loss.portable() if strict or small else loss).residual
+        self.threads = _available_cores() if threads is None else int(threads)
+        self._targets = checked_targets(targets, rows.n, self._kind)
+        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), small=small)
+        shown = silent if progress is None else progress
+        self._store = make_store(
+            rows,
+            self._scale,
+            self._kind,
+            float(intercept),
+            shift,
+            parts=self.parts,
+            progress=shown,
+            memory=memory,
+        )
+        self._watch = Watch(self._store, self.n, self.d) if strict else None
+        self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
+        self._idle: list[Workspace] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._entered: list[ExitStack] = []
+
+    @property
+    def outputs(self) -> int | None:
+        """Scores per row; None where class indices leave it to the weights."""
+        return self._targets.shape[1] if self._targets.ndim == 2 else None
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether residuals are computed in the compiled loops of
+        `tacit.engine.kernels.compact`.
+        """
+        return self._store.compiled and type(self.loss) in FUSED
+
+    @property
+    def _total_type(self) -> type[np.int64] | type[np.float64]:
+        return np.int64 if self._kind == "exact" else np.float64
+
+    def __enter__(self) -> Self:
+        stack = ExitStack()
+        if not self._entered:
+            stack.enter_context(_blas().limit(limits=1, user_api="blas"))
+            if self.threads > 1:
+                self._pool = stack.enter_context(ThreadPoolExecutor(self.threads - 1))
+        self._entered.append(stack)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().close()
+        if not self._entered:
+            self._pool = None
+
+    def gradient_sum(
+        self,
+        weights: np.ndarray,
+        clip: float | np.ndarray,
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> LatticeSum:
+        """Sum over rows of the gradient, clipped to norm `clip` row by row.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        clip : float or ndarray of shape (S,)
+            Bound on the norm of one row's gradient.
+        batch : ndarray of int, optional
+            Strictly increasing row indices, possibly none; all rows by default.
+        per_class : bool
+            Clip the gradient of each output to ``clip / sqrt(K)`` instead of the
+            whole; its norm is at most `clip` either way.
+
+        Returns
+        -------
+        LatticeSum
+            One row counts for at most ``clip`` in norm, exactly so in exact
+            arithmetic.
+        """
+        (total,) = self.gradient_sums(weights, [clip], batch=batch, per_class=per_class)
+        return total
+
+    def gradient_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]:
+        """`gradient_sum` of every part of the columns, each with a clip of its own.
+
+        One row counts for at most ``clips[p]`` in the sum of part p: together for the
+        root of the sum of their squares, which is reached.
+        """
+        found = self.raw_sums(weights, clips, batch=batch, per_class=per_class)
+        return [total.rounded() for total in found] if self._kind == "rounded" else found
+
+    def raw_sums(
+        self,
+        weights: np.ndarray,
+        clips: Sequence[float | np.ndarray],
+        *,
+        batch: np.ndarray | None = None,
+        per_class: bool = False,
+    ) -> list[LatticeSum]:
+        """`gradient_sums`, where "rounded" ones are not rounded yet and may still be added up."""
+        weights = np.asarray(weights, dtype=np.float64)
+        grid, clippings = self.terms(weights, clips, per_class)
+        settings, _, outputs = weights.shape
+        index = None if batch is None else checked_batch(batch, self.n)
+        count = self.n if index is None else index.size
+        check = None if self._watch is None else self._watch.step(grid, whole=index is None)
+        width = settings * outputs + (0 if check is None else check.extra)
+        # Sums of an output lie together, as compiled loops find them.
+        total = np.zeros((self.d, width), dtype=self._total_type, order="F")
+        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
+        fused = None
+        if check is None and len(self.parts) == 1 and self._fuses:
+            fused = Fused(self.loss, clippings[0])
+        step = _Step(index, self._store.operand(grid), clippings, outputs, check, fused, [])
+        with self, reading(self._store, groups, index) as at:
+            task = partial(self._group_sum, step, at)
+            ordered_sum(task, groups, total, self._pool, self.threads)
+        for found in step.sums:  # integers, so that any order will do
+            total += concluded(found, width, self.d)
+        if check is not None:
+            total = check.conclude(total)
+        cube = total.T.reshape(settings, outputs, self.d).transpose(0, 2, 1)
+        sums = []
+        for part, clipping in zip(self.parts, clippings, strict=True):
+            values = np.ascontiguousarray(cube[:, part])
+            sums.append(LatticeSum(values, clipping.lattice, part.start))
+        return sums
+
+    def terms(
+        self, weights: np.ndarray, clips: Sequence[float | np.ndarray], per_class: bool
+    ) -> tuple[Weights, tuple[Clipping, ...]]:
+        """Public numbers of a sum, checked: rounded weights, and the clipping of every part."""
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        if len(clips) != len(self.parts):
+            raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
+        clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
+        return Weights.of(weights, self._scale, self._kind), clippings
+
+    def _clipping(
+        self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
+    ) -> Clipping:
+        try:
+            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
+        except ValueError:
+            raise InputError(f"clip must be one number or {settings}, one per setting") from None
+        return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
+
+    def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
+        """Sum over rows of the loss, each cut to [0, ceiling], in whole numbers.
+
+        Half the ceiling counts nothing, no loss ``-LOSS_UNIT`` and the ceiling or more
+        ``LOSS_UNIT``: so one row, whatever it is, counts for at most ``LOSS_UNIT`` either way, and
+        a row that is replaced moves the sum by twice that at most.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        ceiling : float
+            Positive.
+
+        Returns
+        -------
+        ndarray of int64, shape (S,)
+        """
+        return self.row_sum(weights, loss_counts(self.loss, ceiling))
+
+    def row_sum(
+        self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Sum over rows of what each of them counts for, in whole numbers.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (S, d, K)
+            Public weights of S settings.
+        counts : callable
+            Gives a number for every row from scores (b, K) and targets, in the same way wherever
+            the row stands. It is cut to [-1, 1], where what is no number counts 1, and 1 becomes
+            ``LOSS_UNIT``: so one row, whatever it is, counts for at most ``LOSS_UNIT`` either way.
+
+        Returns
+        -------
+        ndarray of int64, shape (S,)
+        """
+        if self._blanked:
+            raise InputError("rows that were blanked would count: their losses are not summed")
+        weights = np.asarray(weights, dtype=np.float64)
+        self._check_weights(weights)
+        settings, _, outputs = weights.shape
+        operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
+        groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
+        total = np.zeros(settings, dtype=np.int64)
+        with self, reading(self._store, groups, None) as at:
+            task = partial(self._group_counts, operand, outputs, counts, at)
+            ordered_sum(task, groups, total, self._pool, self.threads)
+        return total
+
+    def _group_counts(
+        self,
+        operand: Any,
+        outputs: int,
+        counts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        at: Callable[[range], Any],
+        group: range,
+    ) -> np.ndarray:
+        try:
+            work = self._idle.pop()
+        except IndexError:
+            work = Workspace()
+        total: Any = 0
+        store = at(group)
+        with np.errstate(all="ignore"):
+            for start in group:
+                stop = min(start + group.step, group.stop)
+                block = padded(None, start, stop)
+                _, scores = store.forward(block, operand, work)
+                cube = scores.reshape(-1, outputs, scores.shape[1])
+                targets = self._targets[block]
+                total += count_rows(counts, cube, targets, stop - start)
+        self._idle.append(work)
+        return np.asarray(total)
+
+    def _group_sum(
+        self, step: _Step, at: Callable[[range], Any], group: range
+    ) -> np.ndarray | None:
+        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact.
+
+        What compiled loops sum goes to the step's own sums; None if that is all.
+        """
+        try:
+            work = self._idle.pop()
+        except IndexError:
+            work = Workspace()
+        total: np.ndarray | None = None
+        outputs, sums = step.outputs * len(step.clippings[0].lattice), None
+        if step.fused is not None:
+            try:
+                sums = step.sums.pop()
+            except IndexError:
+                sums = nothing(outputs, self.d)
+        store = at(group)
+        with np.errstate(all="ignore"):
+            for start in group:
+                stop = min(start + group.step, group.stop)
+                block = padded(step.index, start, stop)
+                how = (step, block, stop - start, store, work)
+                if sums is not None and self._fused(*how, sums=sums):
+                    continue
+                part = self._block_sum(*how)
+                if total is None:
+                    total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
+                else:
+                    total += part
+            if total is not None:
+                total = total.astype(self._total_type, copy=False)
+        if sums is not None:
+            step.sums.append(sums)
+        self._idle.append(work)
+        return total
+
+    def _block_sum(
+        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
+    ) -> np.ndarray:
+        rows, scores = store.forward(block, step.operand, work)
+        multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
+        return np.asarray(store.backward(rows, multipliers, work))
+
+    def _fused(
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        store: Any,
+        work: Workspace,
+        *,
+        sums: np.ndarray,
+    ) -> bool:
+        """The same in compiled loops, added to sums; False if their range is too small."""
+        assert step.fused is not None
+        rows, raw = store.raw(block, step.operand, work)
+        _, unit = step.operand
+        (inverse,) = store.norms(block)
+        targets = self._targets[block]
+        parts = step.fused(raw, unit[:, 0], targets, inverse, count=count, work=work)
+        if parts is not None:
+            store.add(rows, parts, sums, work)
+        return parts is not None
+
+    def _multipliers(
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        scores: np.ndarray,
+        work: Workspace,
+        *,
+        norms: Sequence[np.ndarray],
+    ) -> list[np.ndarray]:
+        """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
+        targets = self._targets[block]
+        if step.check is None:
+            found = self._clipped(step, scores, targets, norms, work)
+        else:
+            step.check.scores(block, count, scores)
+            again = step.check.elsewhere(scores)
+            found = self._clipped(step, scores, targets, norms, work)
+            if again is not None:
+                which, moved = again
+                theirs = [norm[which] for norm in norms]
+                others = self._clipped(step, moved, targets[which], theirs, Workspace())
+                step.check.same(found, which, others)
+        for each in found:
+            each[:, count:] = 0.0  # padding counts nothing
+        return found if step.check is None else step.check.multipliers(block, count, found)
+
+    def _clipped(
+        self,
+        step: _Step,
+        scores: np.ndarray,
+        targets: np.ndarray,
+        norms: Sequence[np.ndarray],
+        work: Workspace,
+    ) -> list[np.ndarray]:
+        """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""
+        # Outputs before rows: a sum over outputs then adds whole vectors of rows. One setting at
+        # a time: every row takes the same path whatever runs beside it.
+        cube = scores.reshape(-1, step.outputs, scores.shape[1])
+        for setting in cube:
+            self._residual(setting.T, targets, out=setting.T)
+        # Clipping is in place, so all parts but the last work on a copy.
+        found = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
+        for each, clipping, inverse in zip(found, step.clippings, norms, strict=True):
+            clipping.apply(each.reshape(cube.shape), inverse)
+        return found
+
+    def _check_weights(self, weights: np.ndarray) -> None:
+        if weights.ndim != 3 or weights.shape[1] != self.d or 0 in weights.shape:
+            raise InputError(f"weights have shape {weights.shape}, not (settings, {self.d}, K)")
+        outputs = weights.shape[2]
+        if self.outputs is not None and outputs != self.outputs:
+            raise InputError(f"weights have {outputs} outputs, the targets {self.outputs}")
+        if self._latest_class >= outputs:
+            raise InputError(f"weights have {outputs} outputs; a target names a later class")
+
+
+def loss_counts(loss: Loss, ceiling: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What a row counts for in a sum of losses: -1 for none, 1 for the ceiling."""
+    scale = 2 / check_range("ceiling", float(ceiling))
+
+    def counts(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        return np.asarray(loss.value(scores, targets), dtype=np.float64) * scale - 1
+
+    return counts
+
+
+def count_rows(
+    counts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    cube: np.ndarray,
+    targets: np.ndarray,
+    many: int,
+) -> np.ndarray:
+    """Sum over the first ``many`` rows of what each counts for, by scores (S, K, b)."""
+    # One setting at a time, as for gradients: a row decides its own value.
+    part = np.stack([counts(setting.T, targets) for setting in cube])
+    part = np.rint(np.clip(np.nan_to_num(part, nan=1.0), -1.0, 1.0) * LOSS_UNIT)
+    return np.asarray(part[:, :many].astype(np.int64).sum(axis=1))
+
+
+def _available_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """The libraries of this process, looked up once because that is slow."""
+    return ThreadpoolController()

@@ -1,0 +1,1 @@
+"""Compiled loops that the engine multiplies with, where they are at hand."""

@@ -1,0 +1,138 @@
+"""Rows as an estimator is given them: checked, and left where they are.
+
+What is learned of the columns, their number and names, is kept on the estimator, under
+scikit-learn's names and by its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from tacit.data.arrays import is_array, readable, to_numpy
+from tacit.data.checks import column_of, matrix_of
+from tacit.data.cluster import is_dask
+from tacit.data.dask_rows import dask_rows
+from tacit.data.rows import Rows, as_rows
+from tacit.data.scans import Scan
+from tacit.data.tables import as_table
+from tacit.exceptions import InputError
+from tacit.features.work import FeatureSet
+from tacit.preprocessing import Stage
+
+__all__ = ["cells_of", "rows_of"]
+
+NO_TARGETS = "no_validation"  # scikit-learn's word for it
+
+
+def cells_of(X: Any) -> Any:
+    """What of X holds the cells: features come with what is known of them."""
+    return X.features if isinstance(X, FeatureSet) else X
+
+
+def rows_of(
+    model: Any, X: Any, stages: Any, *, reset: bool, y: Any = NO_TARGETS
+) -> tuple[Rows, Any]:
+    """Rows of X and targets, checked.
+
+    Parameters
+    ----------
+    model : estimator
+        Told of the columns if ``reset``; otherwise X must have those that it knows.
+    X
+        Whatever an estimator takes. A table stays one if a stage takes tables.
+    stages : "auto", stage or list of stages
+        What the rows will go through.
+    y, optional
+        Targets; those of rows in memory are checked beside them.
+    """
+    if isinstance(X, FeatureSet):
+        labels = X.labels if y is None else y
+        rows, y = rows_of(model, X.features, stages, reset=reset, y=labels)
+        return replace(rows, origin=X.assumption()), y
+    tables, gaps = _any(stages, "takes_tables"), _any(stages, "fills_gaps")
+    if is_dask(X):
+        return _on_cluster(model, X, reset, tables, gaps), y
+    if is_array(y):
+        y = to_numpy(readable(y, "y"))
+    if isinstance(X, Scan | np.memmap):
+        return _in_place(model, X, reset, tables, gaps), y
+    if is_array(X) and not tables:
+        return _in_place(model, readable(X), reset, tables, gaps), y
+    if tables:
+        return _of_table(model, X, reset), y
+    # scikit-learn looks at the names of columns alone: what it refuses, it prints.
+    validate_data(model, X, y, reset=reset, skip_check_array=True, ensure_2d=False)
+    cells = matrix_of(X)
+    if reset:
+        model.n_features_in_ = cells.shape[1]
+    _require_known(model, cells.shape[1])
+    if not (isinstance(y, str) and y == NO_TARGETS):
+        y = column_of(y, cells.shape[0])
+    return as_rows(cells, gaps=gaps), y
+
+
+def _on_cluster(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows:
+    """Rows that stay on the workers of a cluster."""
+    rows = dask_rows(X, gaps=gaps, table=tables)
+    if rows.n == 0:
+        raise InputError("there are no rows")
+    if reset:
+        names = getattr(X, "columns", None)
+        texts = names is not None and all(isinstance(name, str) for name in names)
+        _learn(model, rows.d, names if texts else None)
+    elif rows.d != model.n_features_in_:
+        raise InputError(f"rows have {rows.d} features, the model {model.n_features_in_}")
+    return rows
+
+
+def _in_place(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows:
+    """Rows that stay in their files, or on their device, and are checked as they are read."""
+    if X.ndim != 2:
+        raise InputError(f"rows must be a table of two dimensions, not {X.ndim}")
+    names = X.column_names if isinstance(X, Scan) else None
+    if reset:
+        _learn(model, X.shape[1], names)
+    elif isinstance(X, Scan) and names is not None and hasattr(model, "feature_names_in_"):
+        X = X.select(model.feature_names_in_)  # the target may be there, or not
+    else:
+        _require_known(model, X.shape[1])
+    return X.as_table_rows() if isinstance(X, Scan) and tables else as_rows(X, gaps=gaps)
+
+
+def _of_table(model: Any, X: Any, reset: bool) -> Rows:
+    """Rows of a table in memory."""
+    table = as_table(X)
+    if reset:
+        _learn(model, table.d, table.column_names)
+    if table.n == 0:
+        raise InputError("there are no rows")
+    return as_rows(table)
+
+
+def _require_known(model: Any, columns: int) -> None:
+    """Refuse another number of columns than the model was fitted to."""
+    if columns != model.n_features_in_:
+        raise InputError(
+            f"X has {columns} features, but {type(model).__name__} is expecting "
+            f"{model.n_features_in_} features as input"
+        )
+
+
+def _learn(model: Any, columns: int, names: Iterable[str] | None) -> None:
+    """Tell the estimator of its columns; names of an earlier fit are forgotten."""
+    model.n_features_in_ = columns
+    if names is not None:
+        model.feature_names_in_ = np.asarray(list(names), dtype=object)
+    elif hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
+
+
+def _any(stages: Any, trait: str) -> bool:
+    """Whether any of the stages has a trait."""
+    listed = stages if isinstance(stages, list | tuple) else [stages]
+    return any(isinstance(stage, Stage) and getattr(stage, trait) for stage in listed)

@@ -1,0 +1,215 @@
+"""Private training of PyTorch modules: the parameters that are chosen, with a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tacit import __version__
+from tacit.exceptions import InputError, MissingBound
+from tacit.ledger import Ledger
+from tacit.mechanisms.lattice import require_precision
+from tacit.mechanisms.noise import Key
+from tacit.networks.gradients import ModuleEngine, load_torch
+from tacit.privacy.accounting.accountants import PLD_SLACK, accountant_for, gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
+from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import sensitivity
+from tacit.progress import Progress, silent
+from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
+from tacit.trainers.gradient import is_auto
+
+__all__ = ["ModuleFit", "fit_module", "settled"]
+
+PLAIN: dict[str, Any] = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleFit:
+    """Trained parameters, and what they cost.
+
+    Attributes
+    ----------
+    parameters : dict of str to tensor
+        For ``module.load_state_dict(parameters, strict=False)``.
+    certificate : Certificate
+    noise : float
+        Standard deviation of the noise on a coordinate of a step's mean gradient.
+    """
+
+    parameters: dict[str, Any] = field(repr=False)
+    certificate: Certificate
+    noise: float
+
+
+def settled(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
+    """A trainer with every setting fixed; what decides the outcome must be given."""
+    if type(trainer) not in (DPGD, DPSGD):
+        raise InputError(f"a module is trained by DPGD or DPSGD, not by {trainer!r:.80}")
+    trainer.check(facts)
+    if trainer.clipping != "flat" or getattr(trainer, "norm", None) is not None:
+        raise InputError("for a module, clipping must be flat, and norm is not known")
+    if trainer.alpha:
+        raise InputError(
+            f"{trainer.name}(alpha={trainer.alpha!r}) pulls towards zero, and a module begins at "
+            "its own parameters: pass anchor=, which pulls towards those"
+        )
+    trainer = replace(trainer, **{k: v for k, v in PLAIN.items() if is_auto(getattr(trainer, k))})
+    lost = [name for name, value in trainer.parameters().items() if is_auto(value)]
+    if lost:
+        raise InputError(f"{trainer.name}: there is no rule for modules; pass {', '.join(lost)}")
+    return trainer
+
+
+def fit_module(
+    module: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    loss: Callable[[Any, Any], Any],
+    trainer: GradientTrainer,
+    epsilon: float,
+    delta: float,
+    parameters: Callable[[str], bool] | Sequence[str] | None = None,
+    neighbors: str = "replace_special",
+    size: int | None = None,
+    arithmetic: str = "exact",
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    watch: Callable[[np.ndarray], None] | None = None,
+    progress: Progress = silent,
+) -> ModuleFit:
+    """Train some parameters of a PyTorch module on private rows, spending the budget.
+
+    Every row's gradient is clipped; batches are all rows (`DPGD`) or Poisson samples (`DPSGD`).
+    The module itself is left as it is.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In evaluation mode. Its parameters and buffers are public: pre-trained, or at random.
+    inputs : tensor or tuple of tensors
+        What the module is called with; rows come first.
+    targets : tensor
+        One for each row.
+    loss : callable
+        Of the module's outputs and the targets, for a batch of one row.
+    trainer : DPGD or DPSGD
+        With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``); by default no momentum,
+        a constant rate, and the last iterate. ``anchor`` and ``radius`` are around the
+        module's own parameters.
+    epsilon, delta : float
+        The budget.
+    parameters : callable or sequence of str, optional
+        Names of the parameters that are trained, or whether a name is one; by default all that
+        require a gradient.
+    neighbors : str
+        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
+    size : int, optional
+        Public number that stands for the number of rows.
+    arithmetic : {"exact", "fast"}
+        Row by row with exact sums and noise, or many rows at a time in floating point, where the
+        certificate says "ideal arithmetic assumed".
+    ledger : Ledger, optional
+        Account that the budget is taken from, before any noise is drawn.
+    random_state : int, optional
+        Repeatable noise: for tests, not for release.
+    watch : callable, optional
+        Shown the noisy mean gradient of every step, which the certificate covers.
+    """
+    budget = Budget(epsilon, delta)
+    engine = ModuleEngine(
+        module, inputs, targets, loss, parameters=parameters, arithmetic=arithmetic
+    )
+    size = _public_size(engine.n, neighbors, size)
+    mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
+    facts = Facts(size, engine.d, 1, 1.0, mu)
+    settings = settled(trainer, facts)
+    draws = settings.draws(engine.d, 1) if arithmetic == "exact" else 0
+    pld = accountant_for([settings.event(1.0, facts)]) == "pld"
+    slack = require_precision(budget.epsilon, budget.delta, draws, grid=PLD_SLACK * pld, ideal=True)
+    left = Budget(budget.epsilon, budget.delta - slack)
+    z = calibrate(lambda z: [settings.event(z, facts)], left, neighbors)
+    spent = settings.events(z, facts)
+    key = Key.fresh() if random_state is None else Key.from_seed(random_state)
+    said = {"kind": "module", "rows": size, "parameters": engine.d, "arithmetic": arithmetic}
+    entry = None
+    if ledger is not None:
+        if key.seeded:
+            raise InputError("a seeded run is not private: leave out random_state, or the ledger")
+        if not isinstance(ledger, Ledger):
+            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
+        entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
+    weights = train_together(engine, [settings], [z], facts, key, progress=progress, watch=watch)[0]
+    told = {"name": settings.name, "parameters": settings.parameters()}
+    plan = {**said, "trained": list(engine.names), "trainer": told}
+    certificate = Certificate.issue(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbors=neighbors,
+        spent=spent,
+        releasable=not key.seeded,
+        reasons=("seeded: not for release",) if key.seeded else (),
+        assumptions=_assumptions(neighbors, size, arithmetic),
+        warnings=_cautions(budget, size),
+        numerical_delta=slack,
+        plan={**plan, **({"ledger": entry.to_dict()} if entry else {})},
+        versions={
+            "tacit": __version__,
+            "numpy": np.__version__,
+            "torch": str(load_torch().__version__),
+        },
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    if entry is not None:
+        entry.settle("model", certificate.digest)
+    noise = settings.deviation(z, 0.0, None) / settings.normaliser(facts)
+    return ModuleFit(engine.parameters(weights), certificate, noise)
+
+
+def _public_size(n: int, neighbors: str, size: int | None) -> int:
+    sensitivity(neighbors)
+    if neighbors == "add_or_remove_one":
+        if size is None:
+            raise MissingBound(
+                "add_or_remove_one", "size=, a public stand-in for the number of rows"
+            )
+    elif size not in (None, n):
+        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
+    else:
+        size = n
+    if isinstance(size, bool) or int(size) != size or size < 1:
+        raise InputError(f"size={size!r} must be a whole number from 1")
+    return int(size)
+
+
+def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
+    known = f"the number of rows, {size}, is public"
+    if neighbors == "add_or_remove_one":
+        known = f"the normaliser {size} was chosen without looking at the rows"
+    sums: tuple[str, ...] = (
+        "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
+        "mode keyed by the operating system: the guarantee is computational",
+        "PyTorch gives the gradient of one row, by itself and on one thread, the same value each "
+        "time, and fails for no row",
+    )
+    if arithmetic == "fast":
+        sums = ("ideal arithmetic assumed: sums and noise are in floating point",)
+    return (
+        known,
+        "the module as it was given, its parameters and buffers included, is public, and so are "
+        "the shape of a row and the classes",
+        "all settings were chosen without looking at the private rows",
+        *sums,
+    )
+
+
+def _cautions(budget: Budget, size: int) -> tuple[str, ...]:
+    if budget.delta <= 1 / size:
+        return ()
+    return (f"delta = {budget.delta:g} is larger than one over the number of rows, {1 / size:.3g}",)

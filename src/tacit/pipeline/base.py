@@ -1,0 +1,188 @@
+"""What privatized classifiers and regressors share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.exceptions import InputError
+from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.pipeline.choosing import Problem
+from tacit.pipeline.parts import Given, Last, Part
+from tacit.pipeline.reading import read
+from tacit.pipeline.rows import bound_stage, column_names, public_rows, shape
+from tacit.plan import bounds as chain
+from tacit.privacy.budget import Budget
+
+__all__ = ["Privatized"]
+
+
+class Privatized(BaseEstimator):
+    """A pipeline, a budget, and what is declared about the rows."""
+
+    task: ClassVar[str]
+    plan_: Any
+
+    def __init__(
+        self,
+        pipeline: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        bounds: Any = None,
+        public: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        classes: Any = None,
+        rows_with_gaps: int | None = None,
+        median_change: float | None = None,
+        gap: float | None = None,
+        random_state: Any = None,
+        ledger: Any = None,
+        arithmetic: str = "exact",
+        verbose: bool = False,
+    ) -> None:
+        self.pipeline = pipeline
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.public = public
+        self.target_bounds = target_bounds
+        self.classes = classes
+        self.rows_with_gaps = rows_with_gaps
+        self.median_change = median_change
+        self.gap = gap
+        self.random_state = random_state
+        self.ledger = ledger
+        self.arithmetic = arithmetic
+        self.verbose = verbose
+
+    def check(self) -> Self:
+        """Refuse what cannot be done, whatever the rows are."""
+        names = list(self.bounds) if isinstance(self.bounds, Mapping) else None
+        self._read(self._given(names, self.public))
+        return self
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Self:
+        """Choose counterparts by public facts, then fit on private rows, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of n rows
+            Missing cells are NaN.
+        y : sequence of n labels or numbers
+        """
+        if params:
+            raise InputError(
+                f"fit takes no {', '.join(params)}: weights would let one row count more than "
+                "another, and the guarantee is for rows that count alike"
+            )
+        budget = Budget(self.epsilon, self.delta)
+        names, (n, d) = column_names(X), shape(X)
+        given = self._given(names, public_rows(self.public, names, d))
+        parts, last = self._read(given)
+        labels = np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            raise InputError(
+                f"y has {labels.shape[1]} columns: several targets in one model (multi-output) are "
+                "not offered; fit one for each, and split the budget"
+            )
+        classes = self._count_classes(labels)
+        chain.walk([given.bounds], n, d)  # bounds that do not fit the columns
+        problem = Problem(budget, n, d, classes, given.bounds, parts, last, self.arithmetic)
+        chosen, trainer, choices = problem.solve()
+        estimator = self._estimator(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            stages=chosen.stages,
+            loss=chosen.loss,
+            trainer=trainer,
+            fit_intercept=last.fit_intercept,
+            arithmetic=self.arithmetic,
+            random_state=self.random_state,
+            ledger=self.ledger,
+            verbose=self.verbose,
+        ).fit(X, y)
+        self.estimator_ = estimator
+        self.choices_ = choices
+        self._facts = f"{problem.facts}, so mu = {problem.mu:.4g}"
+        self._left = chosen.left
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        own = ("certificate_", "plan_", "coef_", "intercept_", "n_features_in_")
+        for name in (*own, "feature_names_in_"):
+            if hasattr(estimator, name):
+                setattr(self, name, getattr(estimator, name))
+        return self
+
+    def explain(self) -> str:
+        """What every step became, what its rivals would have cost, and why."""
+        check_is_fitted(self, "estimator_")
+        lines = [
+            f"Known in advance: {self._facts}. The choices rest on that, the bounds and public "
+            "rows, never on private rows.",
+        ]
+        for choice in self.choices_:
+            lines.append(f"{choice.step} -> {choice.chosen}: {choice.why}.")
+            lines += [f"    not {name}: {why}." for name, why in choice.alternatives]
+        lines.append(f"{self._left:.3g} of the budget's mu is left for training.")
+        if self.plan_.plan.plain:
+            lines.append(
+                "A plain stage looks at private rows without noise, so neighbours differ by "
+                "replacing a row; that takes twice the noise and is included in this figure."
+            )
+        return "\n".join([*lines, "", self.plan_.explain()])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The predicted label or target."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict(X)
+
+    def _given(self, names: Sequence[str] | None, public: Any) -> Given:
+        """What is declared, checked."""
+        gaps = self.rows_with_gaps
+        whole = isinstance(gaps, Integral) and not isinstance(gaps, bool)
+        if gaps is not None and not (whole and gaps >= 1):
+            raise InputError(f"rows_with_gaps={gaps!r} must be a whole number of at least 1")
+        return Given(
+            bound_stage(self.bounds, names),
+            public,
+            self.target_bounds,
+            None if gaps is None else int(gaps),
+            _positive("median_change", self.median_change),
+            _positive("gap", self.gap),
+        )
+
+    def _read(self, given: Given) -> tuple[tuple[Part, ...], Last]:
+        """Counterparts of the steps, of which the last must fit this estimator."""
+        parts, last = read(self.pipeline, given)
+        if last.task != self.task:
+            raise InputError(f"{type(self).__name__} takes no {last.step}; call privatize instead")
+        if last.task == "regression" and self.classes is not None:
+            raise InputError(f"classes= is for classifiers, and {last.step} is none")
+        if last.task == "classification" and self.target_bounds is not None:
+            raise InputError(f"target_bounds= is for regressors, and {last.step} is none")
+        return parts, last
+
+    def _count_classes(self, labels: np.ndarray) -> int:
+        raise NotImplementedError
+
+    def _estimator(self, **settings: Any) -> DPLinearClassifier | DPLinearRegressor:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _positive(name: str, value: Any) -> float | None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if value is not None and not (number and 0 < float(value) < math.inf):
+        raise InputError(f"{name}={value!r} must be a positive number")
+    return None if value is None else float(value)

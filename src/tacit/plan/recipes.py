@@ -1,0 +1,322 @@
+"""Named plans of the papers: stages and a trainer for an estimator.
+
+>>> from tacit import DPLinearClassifier, recipe
+>>> clf = DPLinearClassifier(epsilon=0.5, **recipe("dp-gd", steps=100))
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit import preprocessing as every
+from tacit.exceptions import InputError
+from tacit.mechanisms.mean import locating_rows
+from tacit.preprocessing import (
+    ClipNorm,
+    Normalize,
+    PlainPCA,
+    PrivateCenter,
+    PrivateClip,
+    PrivateEqualize,
+    PublicCenter,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    RandomProjection,
+    SoftPCA,
+    Stage,
+)
+from tacit.preprocessing.base import PrivateStage
+from tacit.privacy.events import Event
+from tacit.trainers import (
+    DPGD,
+    DPRAFT,
+    DPSGD,
+    GEP,
+    AdaDPS,
+    FlattestDPGD,
+    GammaSGD,
+    GradientTrainer,
+    IteratedSGD,
+    LocalDPGD,
+    NoisySGD,
+    SufficientStatistics,
+)
+
+__all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
+
+TRAINERS: dict[str, type[GradientTrainer]] = {
+    "dp-gd": DPGD,
+    "dpsgd": DPSGD,
+    "noisy-sgd": NoisySGD,
+    "flattest": FlattestDPGD,
+    "gamma": GammaSGD,
+    "iterated": IteratedSGD,
+    "local": LocalDPGD,
+    "statistics": SufficientStatistics,
+}
+
+
+def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> GradientTrainer:
+    """The recipe's trainer, or the one that ``trainer`` names, with these settings."""
+    wanted = settings.pop("trainer", None)
+    if isinstance(wanted, GradientTrainer):
+        if settings:
+            raise InputError(f"{wanted.name} is complete: set {', '.join(settings)} there")
+        return wanted
+    if wanted is not None and wanted not in TRAINERS:
+        raise InputError(f"no trainer is called {wanted!r}; there are {', '.join(TRAINERS)}")
+    return (default if wanted is None else TRAINERS[wanted])(**settings)
+
+
+LONGEST = 20_000  # characters of a stage
+
+
+def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): paper 000's baseline."""
+    return [Normalize(radius)], _trained(DPSGD, trainer)
+
+
+def _dpsgd_f(
+    radius: float = 1.0,
+    share: float = PrivateCenter.share,
+    equalize: float = 0.0,
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent.
+
+    ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
+    """
+    even: list[Stage] = [PrivateEqualize(equalize), Normalize(radius)] if equalize else []
+    return [Normalize(radius), PrivateCenter(share), *even], _trained(DPGD, trainer)
+
+
+@dataclass
+class Preprocess(PrivateStage):
+    """What Sun, Suresh & Menon (paper 000) do to rows before they train: Algorithm 2, or 3.
+
+    It stands for the stages of Algorithm 2, if there are rows enough for its mean at the share of
+    the budget that it has, and else for those of Algorithm 3. Both are public facts, so a plan
+    knows which before any row is read.
+
+    Parameters
+    ----------
+    share, clip_share : float
+        Parts of μ for the mean, and for the scale that Algorithm 2 clips to.
+    """
+
+    share: float = 0.3
+    clip_share: float = 0.2
+
+    def expand(
+        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    ) -> tuple[tuple[Stage, ...], str]:
+        d = columns
+        for stage in before:
+            d = stage.width(d)
+        needed = locating_rows(d, 1 / (self.share * mu))
+        mean = f"its mean needs about {needed} rows of {d} columns at this budget, and there are "
+        if size >= needed:
+            chosen = _algorithm_2(self.share, self.clip_share, intercept)
+            return chosen, f"Recipe: Algorithm 2 of paper 000; {mean}{size}."
+        return _algorithm_3(self.share), (
+            f"Recipe: Algorithm 3 of paper 000 in place of Algorithm 2: {mean}{size}. So rows are "
+            "scaled to one norm, and no scale is sought; algorithm=2 asks for it all the same."
+        )
+
+    def event(self, noise_multiplier: float) -> Event:
+        raise InputError("what is done to the rows is not chosen yet: calibrate the plan first")
+
+
+def _algorithm_2(share: float, clip_share: float, intercept: bool = True) -> tuple[Stage, ...]:
+    center = PrivateCenter(share, method="instance-optimal")
+    return center, PrivateClip(clip_share, constant=intercept)
+
+
+def _algorithm_3(share: float, radius: float = 1.0) -> tuple[Stage, ...]:
+    return Normalize(radius), PrivateCenter(share)
+
+
+def _dpsgd_f_theory(
+    radius: float | None = None,
+    share: float = Preprocess.share,
+    clip_share: float = Preprocess.clip_share,
+    algorithm: int | str = "auto",
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent.
+
+    With too few rows for that mean, Algorithm 3 instead; ``algorithm`` 2 or 3 leaves no choice.
+    """
+    chosen: dict[Any, tuple[Stage, ...]] = {
+        "auto": (Preprocess(share, clip_share=clip_share),),
+        2: _algorithm_2(share, clip_share),
+        3: _algorithm_3(share),
+    }
+    if algorithm not in chosen:
+        raise InputError(f"algorithm={algorithm!r} must be 2, 3 or 'auto'")
+    first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
+    # Rows of norm one after the division by τ, and a constant of the same size: √2 together.
+    settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
+    return [*first, *chosen[algorithm]], _trained(DPGD, settings)
+
+
+def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """Rows scaled to a norm, then DP-GD (paper 001, Algorithm 1)."""
+    return [Normalize(radius)], _trained(DPGD, trainer)
+
+
+def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """Every row scaled and randomised by its owner (paper 001, section 3): local privacy."""
+    return [Normalize(radius)], LocalDPGD(**trainer)
+
+
+def _pillar(
+    public: Any = None,
+    n_components: int | str = "auto",
+    radius: float = 1.0,
+    center: bool = True,
+    **trainer: Any,
+) -> tuple[list[Stage], GradientTrainer]:
+    """PILLAR (paper 003, Algorithm 1): PCA on public rows, then private training.
+
+    Components are about the public mean, which is subtracted (``center=False``: as in the paper),
+    and as many as public facts speak for.
+    """
+    middle = [PublicCenter(public)] if center else []
+    stages = [Normalize(radius), *middle, PublicPCA(public, n_components)]
+    return stages, _trained(DPGD, trainer)
+
+
+def _gep(
+    public: Any = None, n_components: Any = "auto", radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """GEP (Yu et al. 2021): gradients in and outside a public subspace, clipped separately."""
+    return [Normalize(radius), PublicRotation(public)], GEP(n_components=n_components, **trainer)
+
+
+def _adadps(
+    public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """AdaDPS (Li et al. 2022): gradients divided by public scales before they are clipped."""
+    return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
+
+
+def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+    """DP-RAFT (Panda et al. 2022): a linear probe on normalised rows, hardly clipped."""
+    return [Normalize(radius)], DPRAFT(**{"clip": radius, **trainer})
+
+
+def _dp_raft_pillar(
+    public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
+    stages, probe = _dp_raft(radius, **trainer)
+    return [*stages, PublicPCA(public, n_components)], probe
+
+
+def _jl(
+    n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """Random projection, then private training: paper 003's baseline "JL"."""
+    return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
+
+
+def _dp_pca(
+    n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
+    from tacit.preprocessing import PrivatePCA
+
+    components = PrivatePCA(n_components=n_components, share=share)
+    return [Normalize(radius), components], _trained(DPGD, trainer)
+
+
+def _plain_pca(
+    strength: float = 0.05, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """Soft PCA of the private rows themselves, paid for by more noise in training."""
+    return [Normalize(radius), SoftPCA(strength)], _trained(DPGD, trainer)
+
+
+def _ptr_pca(
+    n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
+) -> tuple[list[Stage], GradientTrainer]:
+    """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
+    return [Normalize(radius), PlainPCA(n_components, gap)], _trained(DPGD, trainer)
+
+
+RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
+    "dpsgd-f": _dpsgd_f,
+    "dpsgd-f-theory": _dpsgd_f_theory,
+    "dpsgd": _dpsgd,
+    "dp-gd": _dp_gd,
+    "local": _local,
+    "pillar": _pillar,
+    "gep": _gep,
+    "adadps": _adadps,
+    "dp-raft": _dp_raft,
+    "dp-raft+pillar": _dp_raft_pillar,
+    "jl": _jl,
+    "dp-pca": _dp_pca,
+    "plain-pca": _plain_pca,
+    "ptr-pca": _ptr_pca,
+}
+
+
+def recipe(name: str, **options: Any) -> dict[str, Any]:
+    """Stages and trainer of a named plan, as keyword arguments of an estimator.
+
+    Parameters
+    ----------
+    name : str
+        One of `RECIPES`.
+    **options
+        Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
+        which puts another one in its place: one of `TRAINERS` by its name, such as ``"dpsgd"``,
+        or a trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
+    """
+    if name not in RECIPES:
+        raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
+    try:
+        stages, trainer = RECIPES[name](**options)
+    except TypeError as error:
+        raise InputError(f"recipe {name!r}: {error}") from None
+    return {"stages": stages, "trainer": trainer}
+
+
+def parse_stage(text: str) -> Stage:
+    """A stage from words such as ``SoftPCA(strength=0.05)``, with plain values only.
+
+    Examples
+    --------
+    >>> parse_stage("ClipNorm(2.0)")
+    ClipNorm(radius=2.0)
+    """
+    try:
+        if len(text) > LONGEST:  # long ones can exhaust the stack
+            raise ValueError
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name):
+            call = ast.Call(call, [], [])
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError
+        name = call.func.id
+        values = [ast.literal_eval(value) for value in call.args]
+        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InputError(
+            f"{text!r:.200} is not a stage; write for instance SoftPCA(strength=0.05)"
+        ) from None
+    known = [name for name in every.__all__ if name not in ("Context", "Encode", "Stage")]
+    if name not in known:
+        raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
+    try:
+        stage: Stage = getattr(every, name)(*values, **named)
+    except (TypeError, ArithmeticError, AttributeError) as error:
+        raise InputError(f"{name}: {error!s:.200}") from None
+    return stage

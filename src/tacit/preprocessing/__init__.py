@@ -1,0 +1,53 @@
+"""Steps before training, each of which pays for looking at the data in one of four ways."""
+
+from tacit.preprocessing.base import Context, Stage
+from tacit.preprocessing.duplicates import Dedup, Quantize
+from tacit.preprocessing.encode import Encode
+from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjection, Root
+from tacit.preprocessing.noiseless import PlainPCA, PlainScale, SoftPCA
+from tacit.preprocessing.noiseless_impute import FillGaps, PlainImpute
+from tacit.preprocessing.private_center import PrivateCenter
+from tacit.preprocessing.private_equalize import PrivateEqualize
+from tacit.preprocessing.private_extent import PrivateBounds, PrivateClip
+from tacit.preprocessing.private_impute import PrivateImpute
+from tacit.preprocessing.private_pca import PrivatePCA
+from tacit.preprocessing.private_scale import PrivateScale
+from tacit.preprocessing.public import (
+    PublicCenter,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    PublicScale,
+)
+from tacit.preprocessing.public_features import PublicFeatures
+
+__all__ = [
+    "Bound",
+    "ClipNorm",
+    "Context",
+    "Dedup",
+    "Encode",
+    "FillGaps",
+    "Normalize",
+    "PlainImpute",
+    "PlainPCA",
+    "PlainScale",
+    "PrivateBounds",
+    "PrivateCenter",
+    "PrivateClip",
+    "PrivateEqualize",
+    "PrivateImpute",
+    "PrivatePCA",
+    "PrivateScale",
+    "PublicCenter",
+    "PublicFeatures",
+    "PublicPCA",
+    "PublicPrecondition",
+    "PublicRotation",
+    "PublicScale",
+    "Quantize",
+    "RandomProjection",
+    "Root",
+    "SoftPCA",
+    "Stage",
+]

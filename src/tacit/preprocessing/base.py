@@ -1,0 +1,502 @@
+"""What every stage has in common.
+
+A stage looks at the data in one of four ways, its *kind*: ``free`` (never),
+``public`` (at other, public rows), ``private`` (through noise, as an event),
+``plain`` (exactly, which makes everything after it more sensitive). Fitted, it
+is a row-wise map; an affine one folds into the model's coefficients.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
+from tacit.exceptions import InputError, MissingBound
+from tacit.mechanisms.noise import Key
+from tacit.privacy.events import Event
+from tacit.privacy.sensitivity.drift import Drift
+from tacit.progress import Progress
+
+__all__ = [
+    "Context",
+    "Kind",
+    "PlainStage",
+    "PrivateStage",
+    "Stage",
+    "affine",
+    "around_gaps",
+    "block_rows",
+    "densify",
+    "require_columns",
+    "require_count",
+    "require_positive",
+    "require_unmoved",
+    "saturated",
+    "usable",
+]
+
+Kind = Literal["free", "public", "private", "plain"]
+
+SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map
+LARGEST = sys.float_info.max
+#: What public settings and norm bounds may be: their squares, sums and ratios are ordinary floats.
+LEAST, MOST = 1e-100, 1e100
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage is told when it is fitted inside a plan.
+
+    Attributes
+    ----------
+    size : int
+        The public normaliser: the number of rows, or a stand-in for it.
+    key : Key
+        Where randomness comes from.
+    noise_multiplier : float or None
+        For private stages, as calibrated.
+    before : tuple of Stage
+        The fitted stages in front, which public rows must pass as well.
+    position : int
+        Place in the plan; it keeps the randomness of two stages apart.
+    drift : Drift or None
+        How far the rows that come in may lie from a neighbour's, after plain stages.
+    counted : bool
+        Whether ``size`` is the number of rows itself; not so where that is private.
+    strict : bool
+        Whether exact products are to be checked.
+    """
+
+    size: int
+    key: Key = field(default_factory=Key.fresh)
+    noise_multiplier: float | None = None
+    before: tuple[Stage, ...] = ()
+    position: int = 0
+    drift: Drift | None = None
+    counted: bool = True
+    strict: bool = False
+
+
+@dataclass
+class Stage:
+    """A step before training. Subclasses say how they pay, and map rows.
+
+    `fit` sets attributes that end in an underscore and returns the stage; a
+    plan fits copies, so the stages passed to an estimator stay as they were.
+    """
+
+    kind: ClassVar[Kind]
+    #: Whether the map is affine, so that `fold` can carry coefficients back through it.
+    affine: ClassVar[bool] = False
+    #: Parameters that are data rather than settings: never written to a file.
+    unsaved: ClassVar[tuple[str, ...]] = ()
+    #: Whether missing cells (NaN) pass through, as gaps that stay where they are.
+    keeps_gaps: ClassVar[bool] = False
+    #: Whether missing cells are filled here.
+    fills_gaps: ClassVar[bool] = False
+    #: Whether a row of zeros stays one.
+    keeps_zero: ClassVar[bool] = False
+    #: Whether rows are taken out, by making them rows of zeros that count nothing.
+    blanks: ClassVar[bool] = False
+    #: Whether fitting is an event of its own, which `event` states.
+    pays: ClassVar[bool] = False
+    #: Whether it takes rows as they come, so that no other stage may stand in front.
+    first: ClassVar[bool] = False
+    #: Whether several threads may map chunks at the same time.
+    shared: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def makes_gaps(self) -> bool:
+        """Whether rows out may have missing cells although rows in have none."""
+        return False
+
+    @property
+    def holds(self) -> bool:
+        """Whether all rows are in memory at once while it is fitted."""
+        return False
+
+    @property
+    def takes_tables(self) -> bool:
+        """Whether rows in are rows of a table with named columns."""
+        return False
+
+    @property
+    def tested(self) -> bool:
+        """Whether its drift holds only under a condition on the rows, which a plan then tests."""
+        return False
+
+    def event(self, noise_multiplier: float) -> Event:
+        """What fitting costs, given its noise, if it `pays`."""
+        raise TypeError(f"{self.name} does not say what it costs")
+
+    def draws(self, d: int) -> int:
+        """How many noise values it draws, for d columns in, if it `pays`."""
+        raise TypeError(f"{self.name} does not say how much noise it draws")
+
+    def width(self, d: int) -> int:
+        """Columns out, for d columns in. Public: never depends on private rows."""
+        return d
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        """Norm bound of the rows out, for rows of norm at most ``radius`` in."""
+        raise TypeError(f"{self.name} does not say how it bounds rows")
+
+    def typical(self, radius: float | None, d: int | None = None) -> float | None:
+        """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
+        return self.bound(radius, d)
+
+    def shown(self, radius: float, d: int) -> float | None:
+        """The same for rows of that scale, once fitted: by what was released besides."""
+        return self.typical(radius, d)
+
+    def slip(self, radius: float) -> float:
+        """How far a computed row may lie from the ideal one, in norm bounds of the rows out."""
+        return SLIP
+
+    def lipschitz(self, d: int | None = None) -> float | None:
+        """How much farther apart the map can carry two rows; None if there is no limit."""
+        return None
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        """Drift of the rows out, for that of the rows in (``docs/drift.md``, section 3)."""
+        bound = self.bound(incoming.bound, d)
+        if bound is None:
+            raise InputError(
+                f"{self.name} does not bound its rows before it is fitted; put it in front of the "
+                "plain stages"
+            )
+        if not incoming.total:
+            return Drift(bound)
+        factor = self.lipschitz(d)
+        if factor is None:
+            raise InputError(
+                f"{self.name} may tear apart rows that lie close together, so it cannot follow a "
+                "plain stage; put it in front of that, or use ClipNorm(radius) here"
+            )
+        return incoming.lipschitz(factor, bound)
+
+    def expand(
+        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    ) -> tuple[tuple[Stage, ...], str]:
+        """The stages that it stands for, chosen by public facts, and why; itself, as a rule.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            The stages in front, not yet fitted.
+        columns, size : int
+            Columns of the table; number of rows, or the public stand-in for it.
+        mu : float
+            Gaussian budget of the whole plan, per unit of sensitivity.
+        intercept : bool
+            Whether an intercept is fitted.
+        """
+        return (self,), ""
+
+    def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
+        """What to say, before it is fitted, if rows are too few for its noise; empty if not."""
+        return ""
+
+    @property
+    def carries_constant(self) -> bool:
+        """Whether rows out have a constant feature, so that the trainer adds none."""
+        return False
+
+    def settle(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
+        """The same stage with every ``"auto"`` replaced, by public facts only.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            The stages in front, settled and not yet fitted.
+        columns : int
+            Columns of the rows in.
+        size, outputs : int
+            Number of rows, or the public stand-in for it; columns of scores.
+        mu : float
+            Gaussian budget left for training, per unit of sensitivity.
+        """
+        return self
+
+    def why(self) -> str:
+        """What `settle` chose and why, in words; empty if there was nothing to choose."""
+        return ""
+
+    def cautions(self) -> tuple[str, ...]:
+        """After `fit`: what a certificate should warn of."""
+        return ()
+
+    def beyond(self, chunk: Chunk) -> np.ndarray:
+        """Which rows lie beyond what it was told to expect: asked of public rows only."""
+        return np.zeros(0, dtype=bool)
+
+    def fit(self, rows: Any, context: Context | None = None) -> Self:
+        """Learn what the map needs; nothing, unless overridden."""
+        as_rows(rows, gaps=self.fills_gaps)
+        return self
+
+    def gathers(self, *, moved: bool) -> bool:
+        """Whether it needs all rows in one place to be fitted, so that no cluster can do it.
+
+        ``moved``: whether a plain stage is in front.
+        """
+        return False
+
+    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+        """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Map one chunk, each row by itself."""
+        raise TypeError(f"{self.name} does not map rows")
+
+    def through(self, rows: Rows) -> Rows:
+        """``rows`` seen through this stage, with their new width and bound."""
+        bound = usable(self.bound(rows.bound, rows.d))
+        return rows.through(self, d=self.width(rows.d), bound=bound)
+
+    def transform(self, rows: Any) -> Any:
+        """Map rows of any kind; what is given as `Rows` stays lazy."""
+        seen = self.through(as_rows(rows, gaps=self.fills_gaps))
+        return seen if isinstance(rows, Rows) else seen.collect()
+
+    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (K, d) on rows out, rewritten for rows in."""
+        raise TypeError(f"{self.name} is not affine")
+
+    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (K, d) on rows in, rewritten for rows out: what `fold` undoes.
+
+        Where columns are lost, the nearest that `fold` can reach.
+        """
+        raise TypeError(f"{self.name} is not affine")
+
+    def note(self) -> str:
+        """One sentence for the certificate: how this stage pays."""
+        return ""
+
+    def assumption(self) -> str:
+        """What the guarantee takes for granted on its account; empty if nothing."""
+        return "its public rows are public" if self.kind == "public" else ""
+
+    def parameters(self) -> dict[str, Any]:
+        """Settings as plain JSON values."""
+        names = [item.name for item in fields(self) if item.name not in self.unsaved]
+        return {name: _plain(getattr(self, name)) for name in names}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was fitted, for a model file."""
+        fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
+        return {k: np.asarray(v) for k, v in fitted.items() if v is not None}
+
+    @classmethod
+    def restore(cls, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """A fitted stage from `parameters` and `arrays`."""
+        stage = cls(**parameters)
+        for name, value in arrays.items():
+            setattr(stage, name, value if value.ndim else value.item())
+        return stage
+
+    def _require(self, attribute: str) -> Any:
+        if not hasattr(self, attribute):
+            raise InputError(f"{self.name} is not fitted yet; call fit first")
+        return getattr(self, attribute)
+
+
+@dataclass
+class PrivateStage(Stage):
+    """A stage that looks at the private rows through noise.
+
+    Parameters
+    ----------
+    share : float
+        Part of the plan's μ, its Gaussian budget, spent here: 0.1 takes one per
+        cent of μ² from the training.
+    noise_multiplier : float, optional
+        Noise in contributions of one row, instead of a share.
+    """
+
+    share: float = 0.1
+    noise_multiplier: float | None = None
+    kind: ClassVar[Kind] = "private"
+    pays: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.share, bool) or not 0 < self.share < 1:
+            raise InputError(f"{self.name}: share must lie between 0 and 1, not {self.share!r}")
+        if self.noise_multiplier is not None:
+            require_positive(self, "noise_multiplier")
+
+    def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context, float]:
+        """Rows, their norm bound, the context and its noise: what no private fit does without."""
+        rows = as_rows(rows, gaps=self.fills_gaps)
+        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
+        if rows.bound is None:
+            raise MissingBound(
+                self.name,
+                "ClipNorm(radius) or Normalize() as a stage before it",
+                "PrivateBounds() there, which finds bounds through noise",
+            )
+        if context.noise_multiplier is None:
+            raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
+        return rows, rows.bound, context, context.noise_multiplier
+
+
+@dataclass
+class PlainStage(Stage):
+    """A stage that looks at the private rows exactly, without noise.
+
+    It costs nothing by itself and makes everything after it more sensitive:
+    `drift` says by how much. What it learned is never released, so the fitted
+    model must work without it: `release` says what takes its place.
+    """
+
+    kind: ClassVar[Kind] = "plain"
+
+    @property
+    def margin(self) -> float:
+        """After `fit`: how many rows would have to change before the condition could fail."""
+        return math.inf
+
+    def bound(self, radius: float | None, d: int | None = None) -> float | None:
+        return radius
+
+    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
+        raise TypeError(f"{self.name} does not say how far it lets rows drift")
+
+    def _slip(self, condition: float) -> float:
+        """`slip`, for a map that amplifies the error of a solver by ``condition``."""
+        return max(SLIP, 2.0**-40 * condition)
+
+    def release(self, rows: Rows, context: Context) -> Stage | None:
+        """What maps rows at prediction in its place; None if they stay as they are.
+
+        ``rows`` are those that came in. Whatever is read from them here goes
+        through noise and is an event of the plan.
+        """
+        return None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        raise InputError(f"what {self.name} learned from private rows is never written to a file")
+
+
+def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
+    """``change`` of the observed cells: gaps count as zero and stay gaps.
+
+    Sparse chunks stay sparse: if a gap anywhere made them dense, it would show in
+    the last bits of the norms of all rows beside it.
+    """
+    cells = chunk.data if sp.issparse(chunk) else chunk
+    gaps = np.isnan(cells)
+    if not gaps.any():
+        return change(chunk)
+    zeros = np.where(gaps, 0.0, cells)
+    if not sp.issparse(chunk):
+        return np.where(gaps, np.nan, change(zeros))
+    changed = change(sp.csr_array((zeros, chunk.indices, chunk.indptr), shape=chunk.shape))
+    changed.data = np.where(gaps, np.nan, changed.data)
+    return changed
+
+
+def require_positive(stage: Stage, name: str) -> None:
+    value = getattr(stage, name)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not LEAST <= value <= MOST:  # beyond, arithmetic on rows would break
+        raise InputError(
+            f"{stage.name}({name}={value!r:.80}): {name} must be a positive number, from "
+            f"{LEAST:g} to {MOST:g}"
+        )
+
+
+def require_count(stage: Stage, name: str) -> int:
+    value = getattr(stage, name)
+    if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= 1):
+        raise InputError(
+            f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
+        )
+    return int(value)
+
+
+def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
+    """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
+    if incoming is not None and incoming.total:
+        raise InputError(
+            f"{stage.name} counts how many rows lie beyond an edge. All rows that a plain stage "
+            "has moved, however little, may cross it together, so it cannot follow a plain stage; "
+            "put it in front of that"
+        )
+
+
+def require_columns(stage: Any, d: int | None = None) -> list[int]:
+    """Indices given as ``columns``, all of ``d`` if they are None."""
+    if stage.columns is None:
+        return list(range(d or 0))
+    given = list(stage.columns)
+    if len(set(given)) != len(given) or any(
+        isinstance(c, bool) or not isinstance(c, Integral) or c < 0 for c in given
+    ):
+        raise InputError(f"{stage.name}(columns={stage.columns!r}) must be different indices")
+    if d is not None and given and max(given) >= d:
+        raise InputError(f"{stage.name}(columns=...) names column {max(given)}; there are {d}")
+    return [int(c) for c in given]
+
+
+def usable(bound: float | None) -> float | None:
+    """A norm bound, or None if it is too large or too small to compute with, as good as none."""
+    return bound if bound is not None and LEAST <= bound <= MOST else None
+
+
+def saturated(cells: np.ndarray) -> np.ndarray:
+    """Cells in place, those beyond the floats being the largest float of their sign.
+
+    Clamping is a projection: it brings no two rows farther apart, and makes none longer.
+    """
+    clamped: np.ndarray = np.clip(cells, -LARGEST, LARGEST, out=cells)
+    return clamped
+
+
+def affine(chunk: Chunk, mean: Any, scale: Any = None) -> np.ndarray:
+    """(x − mean) / scale of every cell, finite for whatever is finite, without a word.
+
+    Examples
+    --------
+    >>> affine(np.array([[3.0, 1e308]]), np.array([1.0, -1e308]), np.array([2.0, 1e-300]))
+    array([[1.00000000e+000, 1.79769313e+308]])
+    """
+    with np.errstate(over="ignore"):
+        moved = saturated(densify(chunk) - mean)  # by itself: a division may bring it back
+        return moved if scale is None else saturated(moved / scale)
+
+
+def block_rows(d: int) -> int:
+    """How many rows of d columns to look at together: 32 MB of them."""
+    return max(1, min(CHUNK_ROWS, (1 << 22) // max(d, 1)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return value
+
+
+def densify(chunk: Chunk) -> np.ndarray:
+    return chunk.toarray() if sp.issparse(chunk) else np.asarray(chunk)

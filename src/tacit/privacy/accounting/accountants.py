@@ -1,0 +1,570 @@
+"""What a list of events costs: exact Gaussian DP, loss distributions, or Rényi divergences.
+
+Every function rounds to the safe side: an ε or δ that is returned is never
+below the true one (for loss distributions: once `PLD_SLACK` is set aside in δ),
+a μ that may be spent never above it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_expit, log_ndtr, ndtr, ndtri_exp
+
+from tacit.exceptions import InputError
+from tacit.privacy.accounting import renyi
+from tacit.privacy.accounting.repeated import Profile, Unfolded, unfold
+from tacit.privacy.events import (
+    Event,
+    Gamma,
+    Gaussian,
+    Iterated,
+    PoissonGaussian,
+    Repeated,
+    Selection,
+    sensitivity,
+)
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+    from dp_accounting.pld.pld_pmf import PLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = [
+    "COARSE_GRID",
+    "FINE_GRID",
+    "MOST_STEPS",
+    "PLD_SLACK",
+    "accountant_for",
+    "closed_form",
+    "delta",
+    "epsilon",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "loss_distribution",
+    "loss_of_step",
+    "selection_mu",
+    "total_mu",
+    "unfolded",
+]
+
+FINE_GRID = 1e-4  # what certificates are confirmed on
+COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searching
+# dp-accounting rounds its grids up but convolves them in floating point: at δ = 1e-12 its ε was
+# seen 0.26% too small after 10,000 steps, as if 2e-13 of δ were missing. Plans set this aside.
+PLD_SLACK = 1e-11
+MOST_STEPS = 10**6  # sampled steps of one kind; a grid of so many is slow, and far too careful
+STEP_POINTS, ALL_POINTS = 2**20, 2**23  # of a grid: up to half a minute, and half a gigabyte
+
+Array = NDArray[np.float64]
+
+# --- exact Gaussian differential privacy (Dong, Roth & Su 2022) -----------------------------
+
+
+def total_mu(events: Sequence[Event], neighbors: str) -> float:
+    """μ of Gaussian events together: μ² = Σ count·μᵢ², μᵢ = sensitivity/noise (Cor. 3.3)."""
+    unit = sensitivity(neighbors)
+
+    def mu(event: Event) -> float:
+        reach = unit / event.noise_multiplier
+        return selection_mu(reach) if isinstance(event, Selection) else reach
+
+    return math.sqrt(math.fsum(e.count * mu(e) ** 2 for e in events)) * (1 + 1e-15)
+
+
+def selection_mu(reach: float) -> float:
+    """μ of an exponential mechanism whose exponents move by at most ``reach``, rounded up.
+
+    Its privacy loss lies in an interval of length 2·reach (Durfee & Rogers 2019), so it is
+    dominated by a pair on two points, chances p against q with logit p − logit q = 2·reach (Dong,
+    Durfee & Rogers 2020). The trade-off of such a pair has one corner, at which N(0, 1) against
+    N(μ, 1) is as hard to tell apart iff μ = Φ⁻¹(p) − Φ⁻¹(q). The slope of Φ⁻¹ as a function of the
+    logit is even and falls on both sides of zero, from √(2π)/4, so the worst pair is symmetric:
+    μ = 2·Φ⁻¹(1/(1 + e^−reach)). ``docs/decisions/0014`` has the proof.
+    """
+    exact = -2 * float(ndtri_exp(log_expit(-reach))) * (1 + 1e-12) + 1e-14
+    return min(exact, math.sqrt(math.pi / 2) * reach * (1 + 1e-15))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Balle & Wang 2018, Thm 8), rounded up.
+
+    Computed as Φ(a)·(1 − exp(ε + ln Φ(b) − ln Φ(a))), which does not overflow;
+    the last term covers the rounding of the exponent.
+    """
+    if mu == 0:
+        return 0.0
+    log_a = float(log_ndtr(-epsilon / mu + mu / 2))
+    log_b = float(log_ndtr(-epsilon / mu - mu / 2))
+    slack = 1e-14 * (1 + abs(log_a) + abs(log_b) + epsilon)
+    return math.exp(log_a) * (-math.expm1(min(epsilon + log_b - log_a, 0.0)) + slack)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least ε that a μ-Gaussian mechanism satisfies at ``delta``, rounded up."""
+    if not delta > 0:
+        raise InputError(f"no Gaussian noise is enough for delta={delta!r}; it must be positive")
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while gaussian_delta(mu, high) > delta:
+        high *= 2
+    return _safe_root(lambda e: gaussian_delta(mu, e) - delta, 0.0, high, step=1.0)
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The greatest μ whose Gaussian mechanism is (ε, δ)-private, rounded down."""
+    high = 1.0
+    while gaussian_delta(high, epsilon) < delta:
+        high *= 2
+    low = high
+    while gaussian_delta(low, epsilon) > delta:
+        low /= 2
+        if low < 1e-12:
+            raise InputError(f"no Gaussian mechanism of use is ({epsilon}, {delta})-private")
+    return _safe_root(lambda m: gaussian_delta(m, epsilon) - delta, low, high, step=-1.0)
+
+
+def _safe_root(excess: Callable[[float], float], low: float, high: float, step: float) -> float:
+    """A root of ``excess``, moved in the direction ``step`` until nothing exceeds."""
+    root = high if low == high else brentq(excess, low, high, xtol=1e-15, rtol=1e-13)
+    nudge = 1e-13
+    while excess(root) > 0:
+        root *= 1 + step * nudge
+        nudge *= 2
+    return float(root)
+
+
+# --- privacy loss distributions, by dp-accounting --------------------------------------------
+
+
+def _gaussian(event: Gaussian) -> DpEvent:
+    import dp_accounting as dpa
+
+    return dpa.GaussianDpEvent(event.noise_multiplier)
+
+
+def _poisson_gaussian(event: PoissonGaussian) -> DpEvent:
+    import dp_accounting as dpa
+
+    base = dpa.GaussianDpEvent(event.noise_multiplier)
+    return dpa.PoissonSampledDpEvent(event.sampling_probability, base)
+
+
+_AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
+    Gaussian: _gaussian,
+    PoissonGaussian: _poisson_gaussian,
+}
+
+
+class LossDistribution(Protocol):
+    """What is asked of composed events."""
+
+    def get_epsilon(self, target_delta: float) -> float: ...
+
+    def get_delta(self, target_epsilon: float) -> float: ...
+
+
+def loss_distribution(
+    events: Sequence[Event], neighbors: str, grid: float = FINE_GRID
+) -> LossDistribution:
+    """dp-accounting's pessimistic accountant, with ``events`` composed.
+
+    Its PLD accountant doubles the sensitivity under ``replace_one`` by itself;
+    its RDP accountant does not, which is why no certificate rests on it. A
+    coarser grid is used where losses reach too far for this one.
+    """
+    import dp_accounting as dpa
+    from dp_accounting import pld
+
+    sensitivity(neighbors)
+    if any(isinstance(event, Repeated) for event in events):
+        return _searched(events, neighbors, grid)
+    # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
+    gaussians = [event for event in events if event.gaussian]
+    if len(gaussians) > 1 or any(isinstance(event, Selection) for event in gaussians):
+        noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
+        events = [Gaussian(noise), *(event for event in events if not event.gaussian)]
+    drifts = _drifts(events, neighbors)
+    most = 10 * MOST_STEPS if drifts else MOST_STEPS
+    for event in events:
+        if not event.gaussian and event.count > most:
+            raise InputError(
+                f"{event.count} sampled steps are too many to be counted on a grid: take "
+                f"{most} at most, or all rows in every step"
+            )
+    pure = [renyi.pure_step(event, neighbors) for event in events if isinstance(event, Gamma)]
+    if pure and pure[0] < 50:  # a grid that has these losses on it, or all steps would round up
+        grid = pure[0] / math.ceil(pure[0] / grid)
+    if pure or drifts or any(isinstance(event, Iterated) for event in events):
+        return _one_by_one(events, neighbors, grid)
+    grid = _affordable(events, neighbors, grid)
+    accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
+    for event in events:
+        accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
+    return accountant
+
+
+def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
+    """``grid``, or a coarser one that bounds time and memory: each errs upwards.
+
+    With r = sensitivity/noise a step has losses up to r²/2 + 10r on either side, beyond which
+    lies next to nothing, and a mean loss of at most q·r²/2, as KL divergence is convex.
+    """
+    one = whole = 0.0
+    for event in events:
+        q = getattr(event, "sampling_probability", 1.0)
+        square = (sensitivity(neighbors) / event.noise_multiplier) ** 2
+        square *= event.count if type(event) is Gaussian else 1  # they are one step, exactly
+        one += square + 20 * math.sqrt(square)
+        whole += q * square / 2 * (1 if type(event) is Gaussian else event.count)
+    return max(grid, one / STEP_POINTS, whole / ALL_POINTS)
+
+
+# --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------
+# dp-accounting knows no pair with mixtures on both sides. In units of the noise, with shift b,
+# s = b/2z and r = 1/z + s, the step is dominated by P = (1−q)N(s) + qN(r) against its mirror
+# image Q, for both orders of the neighbours: the loss ℓ = ln dP/dQ is odd and increases, and
+# δ(ε) = P(X > x) − e^ε·Q(X > x) where ℓ(x) = ε. The draw of the common rows says which b
+# applies; it may be revealed, so the δ(ε) of *one step* average over b.
+
+_TAIL = 9.8  # standard deviations: beyond lie 1e-22 of the mass, counted as an infinite loss
+_REACH = 2**20  # grid steps up to the largest finite loss
+_BARE = 1e3  # contributions per noise: so little noise that nothing is claimed but δ ≤ 1
+_RATIO = 2048  # dots lie this fraction of their loss apart, or a grid step
+
+
+class _Drifted(NamedTuple):
+    """A loss distribution, and the probability that it does not hold."""
+
+    loss: PrivacyLossDistribution
+    failure: float
+
+    def get_epsilon(self, target_delta: float) -> float:
+        left = math.nextafter(target_delta - self.failure, -math.inf)
+        return float(self.loss.get_epsilon_for_delta(left)) if left > 0 else math.inf
+
+    def get_delta(self, target_epsilon: float) -> float:
+        spent = float(self.loss.get_delta_for_epsilon(target_epsilon))
+        return min((spent + self.failure) * (1 + 1e-15), 1.0)
+
+
+def _drifts(events: Sequence[Event], neighbors: str) -> bool:
+    """Whether any step is one on rows that drifted; only replaced rows have a rule for it."""
+    if not any(isinstance(event, PoissonGaussian) and event.drifts for event in events):
+        return False
+    if neighbors != "replace_one":
+        raise InputError(
+            "steps on rows that drifted are counted for neighbors='replace_one' only, "
+            f"not for {neighbors!r}: drift is stated for tables of equally many rows"
+        )
+    return True
+
+
+def _one_by_one(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+    """Losses of kinds that dp-accounting has no event for, beside any others."""
+    first, *others = (_AS_LOSS[type(event)](event, neighbors, grid) for event in events)
+    for loss in others:
+        first = first.compose(loss)
+    failure = math.fsum(getattr(event, "failure", 0.0) for event in events)
+    return _Drifted(first, failure * (1 + 1e-15))
+
+
+def _gaussian_loss(event: Gaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        event.noise_multiplier / math.sqrt(event.count) * (1 - 1e-15),
+        value_discretization_interval=grid,
+        neighboring_relation=NeighboringRelation[neighbors.upper()],
+    )
+
+
+def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    if neighbors == "replace_one":
+        return _often(_step_on_drifted_rows(event, grid), event.count)
+    step = privacy_loss_distribution.from_gaussian_mechanism(
+        event.noise_multiplier,
+        value_discretization_interval=grid,
+        sampling_prob=event.sampling_probability,
+    )
+    return _often(step, event.count)
+
+
+def _often(step: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """So many steps; one stays as it is, without an error of its own."""
+    return step.self_compose(count) if count > 1 else step
+
+
+def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    """Gamma steps as what they are at worst, randomised response.
+
+    Rényi accounts, which certificates of gamma noise rest on, are less tight: this checks them.
+    """
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    two = common.DifferentialPrivacyParameters(renyi.pure_step(event, neighbors))
+    made = privacy_loss_distribution.from_privacy_parameters(two, grid)
+    return _often(made, event.count)
+
+
+_STOPS = 80  # numbers of steps that are told apart
+
+
+def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossDistribution:
+    """A pass over rows in their order, which hides all iterates but one.
+
+    k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
+    Altschuler 2024, Theorem 3.3 with shifts of equal size), for k = 1 … m, each with probability
+    1/m, for the first row; for others k may also be none. k may be revealed, so the δ(ε) average
+    over it. That is a step of replaced rows in which all are drawn and shifts b are random:
+    (2 + b)/z′ = Δ/(z√k), with the least shift at the largest k.
+    """
+    stops = np.unique(np.floor(np.geomspace(1, event.steps, _STOPS)))
+    weights = np.diff(np.append(stops, event.steps + 1)) / event.steps  # k rounded down
+    last = stops[-1]
+    noise = 2 * event.noise_multiplier * math.sqrt(last) / sensitivity(neighbors) * (1 - 1e-15)
+    shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
+    drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
+    step = PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift)
+    return _often(_step_on_drifted_rows(step, grid), event.count)
+
+
+_AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
+    Gaussian: _gaussian_loss,
+    PoissonGaussian: _poisson_loss,
+    Gamma: _gamma_loss,
+    Iterated: _iterated_loss,
+}
+
+
+def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...]:
+    """The loss of one step, for either order of the neighbours; one, if both are the same."""
+    _drifts([event], neighbors)
+    loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
+    one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
+    return (one,) if one is two else (one, two)
+
+
+def _step_on_drifted_rows(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
+    """One step, by dp-accounting's connect-the-dots through points that are never too low."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    z, q = event.noise_multiplier, event.sampling_probability
+    shifts = _whole(event.drift)
+    dots = max((_dots(shift, z, q, grid) for _, shift in shifts), key=lambda found: found[-1])
+    points = np.asarray(grid * dots, dtype=np.float64)
+    curve = np.zeros(len(dots))
+    for weight, shift in shifts:
+        curve += weight * _curve(shift, z, q, points)
+    # The pair is symmetric: δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
+    above = points[:0:-1]
+    mirrored = -np.expm1(-above) + np.exp(-above) * curve[:0:-1]
+    deltas = np.concatenate([mirrored, curve * (1 + 1e-13)]) * (1 + 1e-15)
+    # Nor is it 1, whose logarithm dp-accounting takes; `get_delta` rounds up again.
+    deltas = np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1 - 2.0**-53)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(
+        grid, np.concatenate([-dots[:0:-1], dots]), deltas
+    )
+    # Dense, because a sparse one begins by computing its size to the power of the count.
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf.to_dense_pmf())
+
+
+def _whole(drift: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Shifts in order, with their weights; what these lack of one goes to the largest."""
+    shifts = sorted(drift or [(1.0, 0.0)], key=lambda pair: pair[1])
+    *others, (weight, largest) = shifts
+    rest = 1 - math.fsum(weight for weight, _ in others)
+    return [*others, (max(weight, rest), largest)]
+
+
+def _loss(s: float, r: float, q: float, x: Array) -> tuple[Array, Array, Array]:
+    """ℓ(x) = g(x) − g(−x), g(x) = ln((1−q)e^(sx − s²/2) + q·e^(rx − r²/2)); g(x); g(−x)."""
+    rare, common = math.log(q) - r * r / 2, math.log1p(-q) - s * s / 2 if q < 1 else -math.inf
+    up, down = (np.logaddexp(common + s * y, rare + r * y) for y in (x, -x))
+    return up - down, up, down
+
+
+def _dots(shift: float, z: float, q: float, grid: float) -> NDArray[np.int64]:
+    """Losses to connect, in grid steps from zero: each, then ever fewer.
+
+    Moving a loss by up to a fraction of itself costs the square of that fraction
+    of its second moment, so that few dots do as well as all.
+    """
+    s, r = shift / (2 * z), (1 + shift / 2) / z
+    most = float(_loss(s, r, q, np.array([r + _TAIL]))[0][0]) if r < _BARE else 0.0
+    last = min(max(math.ceil(most / grid), 1), _REACH)
+    dense = min(_RATIO, last)
+    number = math.ceil(_RATIO * math.log(last / dense)) + 2
+    sparse = np.rint(np.geomspace(dense, last, number)) if last > dense else [last]
+    return np.unique(np.concatenate([np.arange(dense + 1), sparse])).astype(np.int64)
+
+
+def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
+    """δ at each of ``losses`` ≥ 0, never below the truth.
+
+    Points (ℓ(x), δ) are exact for any x, and δ is convex in e^ε: chords between
+    them lie above it, wherever x is placed. It is placed where ℓ(x) is about the
+    loss in question, so hardly above.
+    """
+    s, r = shift / (2 * z), (1 + shift / 2) / z
+    if not r < _BARE:
+        return np.ones_like(losses)
+    table = np.linspace(0.0, r + _TAIL, 2**13)
+    x = np.interp(losses, np.maximum.accumulate(_loss(s, r, q, table)[0]), table)
+    loss, up, down = _loss(s, r, q, x)
+    # P(X > x) = (1−q)Φ(s−x) + qΦ(r−x), and e^ε·Q(X > x) = dP(x)·(Q(X > x)/dQ(x)), where the
+    # last is a mean of Mills ratios Φ(−t)/φ(t) = √(π/2)·erfcx(t/√2), t = x+s and x+r.
+    upper = (1 - q) * ndtr(s - x) + q * ndtr(r - x)
+    rare = np.exp(np.minimum(math.log(q) - r * r / 2 - r * x - down, 0.0))
+    mills = (1 - rare) * erfcx((x + s) / math.sqrt(2)) + rare * erfcx((x + r) / math.sqrt(2))
+    delta = upper - np.exp(up - x * x / 2) / 2 * mills
+    # Rounding of Φ, erfcx and exp, whose arguments are good to an ulp, and of ℓ(x) itself.
+    size = 1 + (x + r) ** 2 - math.log(q)
+    delta = np.clip(delta + 32 * 2.0**-53 * size * upper + 1e-300, 0.0, 1.0)
+    keep = np.append(True, np.diff(np.maximum.accumulate(loss)) > 0)
+    loss, delta = loss[keep], delta[keep]
+    left = np.clip(np.searchsorted(loss, losses, "right") - 1, 0, max(len(loss) - 2, 0))
+    right = np.minimum(left + 1, len(loss) - 1)
+    done, gap = losses - loss[left], loss[right] - loss[left]
+    with np.errstate(all="ignore"):  # (e^done − 1)/(e^gap − 1), without overflow
+        part = np.exp(done - gap) * np.expm1(-done) / np.expm1(-gap)
+    part = np.clip(np.nan_to_num(part), 0.0, 1.0)  # beyond the last point: its δ
+    return delta[left] + part * (delta[right] - delta[left])
+
+
+# --- searches: the best of a random number of trials (tacit.privacy.accounting.repeated)
+# ------------------
+
+_LEAST_DELTA = 1e-300  # divided among so many trials that nothing is left
+
+
+class _Searched(NamedTuple):
+    """Loss distributions with one trial for every search, and what searching costs beyond."""
+
+    weight: float
+    shift: float
+    losses: tuple[LossDistribution, ...]
+
+    def get_epsilon(self, target_delta: float) -> float:
+        left = target_delta / self.weight
+        if not left > _LEAST_DELTA:
+            return math.inf
+        found = max(float(loss.get_epsilon(left)) for loss in self.losses)
+        return (found + self.shift) * (1 + 1e-15)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        left = target_epsilon - self.shift
+        if left < 0:
+            return 1.0
+        return min(self.weight * max(float(loss.get_delta(left)) for loss in self.losses), 1.0)
+
+
+def _searched(events: Sequence[Event], neighbors: str, grid: float) -> _Searched:
+    found = unfolded(events, neighbors, grid)
+    losses = tuple(loss_distribution(plain, neighbors, grid) for plain in found.events)
+    return _Searched(found.weight, found.shift, losses)
+
+
+def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -> Unfolded:
+    """Events with one trial for every search among them, and what searching costs beyond."""
+
+    def profile(trial: Sequence[Event]) -> Profile:
+        kind = accountant_for(trial)
+        if kind == "pld":
+            curve = loss_distribution(trial, neighbors, grid)
+            return lambda x: float(curve.get_delta(x)) + PLD_SLACK
+        if kind == "rdp":
+            return lambda x: renyi.delta(trial, x, neighbors)
+        mu = total_mu(trial, neighbors)
+        return lambda x: gaussian_delta(mu, x)
+
+    def merge(lists: Sequence[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
+        """Lists of Gaussian noise only become one, of the largest μ, which is the worst."""
+        distinct = list(dict.fromkeys(lists))
+        gaussian = [trial for trial in distinct if all(e.gaussian for e in trial)]
+        others = [trial for trial in distinct if trial not in gaussian]
+        if not gaussian:
+            return others
+        mu = max(total_mu(trial, neighbors) for trial in gaussian)
+        return [*others, (Gaussian(sensitivity(neighbors) / mu * (1 - 1e-15)),)]
+
+    return unfold(events, profile, merge)
+
+
+# --- either, whichever is exact ----------------------------------------------------------------
+
+
+def accountant_for(events: Sequence[Event]) -> str:
+    """``gaussian-dp`` where it is exact, ``rdp`` for gamma noise, ``pld`` otherwise.
+
+    ``profile`` if trials are repeated: one of the others, for one trial of each.
+    """
+    if any(isinstance(event, Repeated) for event in events):
+        return "profile"
+    others = [event for event in events if not isinstance(event, Gamma)]
+    if len(others) == len(events):
+        return "gaussian-dp" if all(e.gaussian for e in events) else "pld"
+    return "rdp" if all(event.gaussian for event in others) else "pld"
+
+
+def closed_form(events: Sequence[Event]) -> bool:
+    """Whether no grid of losses is needed."""
+    return all(part.gaussian for event in events for part in event.parts)
+
+
+def epsilon(
+    events: Sequence[Event], delta: float, neighbors: str, *, grid: float = FINE_GRID
+) -> float:
+    """ε of all events together at ``delta``, never below the truth.
+
+    Examples
+    --------
+    >>> round(epsilon([Gaussian(5.0)], 1e-5, "replace_one"), 3)
+    1.555
+    """
+    if not events:
+        return 0.0
+    if accountant_for(events) == "gaussian-dp":
+        return gaussian_epsilon(total_mu(events, neighbors), delta)
+    if accountant_for(events) == "rdp":
+        return renyi.epsilon(events, delta, neighbors)
+    if accountant_for(events) == "profile":
+        found = unfolded(events, neighbors, grid)
+        left = delta / found.weight
+        if not (left > _LEAST_DELTA and found.shift < math.inf):
+            return math.inf
+        return found.shift + max(
+            epsilon(plain, left, neighbors, grid=grid) for plain in found.events
+        )
+    return float(loss_distribution(events, neighbors, grid).get_epsilon(delta))
+
+
+def delta(
+    events: Sequence[Event], epsilon: float, neighbors: str, *, grid: float = FINE_GRID
+) -> float:
+    """δ of all events together at ``epsilon``, never below the truth."""
+    if not events:
+        return 0.0
+    if accountant_for(events) == "gaussian-dp":
+        return gaussian_delta(total_mu(events, neighbors), epsilon)
+    if accountant_for(events) == "rdp":
+        return renyi.delta(events, epsilon, neighbors)
+    if accountant_for(events) == "profile":
+        found = unfolded(events, neighbors, grid)
+        if epsilon < found.shift:
+            return 1.0
+        left = epsilon - found.shift
+        one = max(delta(plain, left, neighbors, grid=grid) for plain in found.events)
+        return min(found.weight * one, 1.0)
+    return float(loss_distribution(events, neighbors, grid).get_delta(epsilon))

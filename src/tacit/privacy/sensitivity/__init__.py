@@ -1,0 +1,1 @@
+"""How far neighbours may lie apart behind stages without noise."""

@@ -1,0 +1,1 @@
+"""The same, computed again by another route."""

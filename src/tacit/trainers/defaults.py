@@ -1,0 +1,235 @@
+"""Settings from public facts, where the user gives none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.losses import Loss
+
+__all__ = ["BIAS", "Facts", "noise_left", "outlook", "prospect", "suggest"]
+
+BIAS = 0.1  # size of the constant feature, in row bounds
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known before any row is read.
+
+    Attributes
+    ----------
+    size : int
+        Number of rows, or the public stand-in for it.
+    features : int
+        Columns of the rows that reach the trainer, without the intercept's.
+    outputs : int
+        Columns of scores: 1, or the number of classes.
+    bound : float
+        Norm of a typical one of those rows.
+    mu : float
+        The Gaussian budget left for training (Gaussian DP's μ), per unit of
+        sensitivity under the plan's relation.
+    task : str
+        ``classification`` or ``regression``.
+    drift : float
+        How far the rows of neighbours may lie apart in all, after plain stages.
+    shifts, failure
+        What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
+    scales : tuple of float
+        What `tacit.preprocessing.PublicPrecondition`, as last stage, divided the columns by.
+    loss : Loss, optional
+        What is minimised, for settings that follow from its constants.
+    limit : float, optional
+        Norm that no row exceeds.
+    lean : float
+        How far from the origin a mean that was subtracted with its noise leaves all rows.
+    settled : bool
+        Whether ``bound`` is what a released mean shows.
+    """
+
+    size: int
+    features: int
+    outputs: int
+    bound: float
+    mu: float
+    task: str = "classification"
+    drift: float = 0.0
+    shifts: tuple[tuple[float, float], ...] = ()
+    failure: float = 0.0
+    scales: tuple[float, ...] = ()
+    loss: Loss | None = None
+    limit: float | None = None
+    lean: float = 0.0
+    settled: bool = False
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The constants of the rule, for one kind of target.
+
+    Attributes
+    ----------
+    noise : float
+        Noise that a run may leave in the score of a row as long as the bound.
+    reach : float
+        Largest first rate × clip × bound: steps stay stable up to here.
+    clip : float
+        Bound on one row's gradient, in row bounds.
+    room : float
+        What n·μ must be for the clip to grow, as its cube root and up to half the row bound.
+    rate : float
+        Largest first rate, in squared row bounds.
+    bias : float
+        Size of the constant feature, in row bounds.
+    upright : float
+        The same in leans, at least, up to `MOST_BIAS`: where one class is rare, nearly all
+        gradients push scores one way, and what noise has left of the mean is a way that they
+        must not take.
+    least : float
+        Score that rows which all said the same would reach, at least: where there are few of
+        them for the budget, a run has more noise rather than get nowhere.
+    most : float
+        Noise beyond which that is no use.
+    """
+
+    noise: float
+    reach: float
+    clip: float
+    room: float = math.inf
+    rate: float = math.inf
+    bias: float = BIAS
+    upright: float = 0.0
+    least: float = 0.0
+    most: float = math.inf
+
+
+# Scores of classes are compared with each other and may be large; targets lie in [-1, 1], so
+# their noise must be small, and squared errors bound the rate by two over the squared norm. A
+# clip pulls predictions from means towards medians: that is worth its noise only while there is
+# much of it. The mean of the targets may be far from the middle of their bounds, which is where
+# descent begins, and the intercept has all that way to go (docs/decisions/0029). Of two classes
+# the order of the scores suffers from a small clip, of many the choice does from a large one
+# (docs/decisions/0032). Rows that drift make noise grow with the weights.
+BALANCE = {
+    "two classes": Balance(
+        noise=0.8, reach=48.0, clip=0.5, bias=0.15, upright=4.0, least=200.0, most=4.0
+    ),
+    "classes": Balance(noise=1.4, reach=48.0, clip=0.1, bias=0.15, least=200.0, most=4.0),
+    "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
+    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
+    "regression with drift": Balance(
+        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
+    ),
+}
+MOST_BIAS = 0.3
+
+
+# What all rows together can say in a score, in units of its noise, with a curator or without:
+# below the first of these, models of the census table did worse than always guessing the more
+# common class; up to the second no better, while classes that lie apart were told apart as well as
+# they can be (docs/decisions/0026).
+HOPELESS, POOR = 20.0, 60.0
+EACH = 3.0  # the same for one of many classes
+
+
+def outlook(signal: float, size: int, classes: int, rows: Callable[[float], float] = float) -> str:
+    """A warning of a plan whose rows can say too little, in words; nothing if they may do.
+
+    Parameters
+    ----------
+    signal : float
+        What all rows together can say in a score, in units of its noise: n·μ as a rule.
+    size : int
+        Number of rows.
+    classes : int
+        Number of classes; 0 for regression.
+    rows : callable
+        How many times as many rows say so many times as much.
+    """
+    if signal >= HOPELESS and (classes <= 2 or signal >= EACH * classes):
+        return ""
+    more = max(POOR, EACH * classes) / signal
+    guess = "guessing the middle of its range" if classes == 0 else "guessing the largest class"
+    easy = (
+        "the target all but follows from the columns" if classes == 0 else "classes lie far apart"
+    )
+    return (
+        f"The noise in a score weighs as much as {size / signal:.3g} of the {size} rows would if "
+        f"all of them said the same: unless {easy}, this model cannot be expected to do better "
+        f"than {guess} every time. About {rows(more):.2g} times as many rows, or a budget "
+        f"{more:.2g} times as large, would change it."
+    )
+
+
+def prospect(signal: float, classes: int) -> str:
+    """What a plan says of itself where rows may say enough, or not; nothing if it is a lot."""
+    if not HOPELESS <= signal < POOR or signal < EACH * classes:
+        return ""
+    enough = "a target that follows the columns closely" if classes == 0 else "classes well apart"
+    return (
+        f"All rows together weigh {signal:.3g} times the noise in a score. That is enough for "
+        f"{enough}; on a table as hard as the census, models with less than {POOR:g} did no better "
+        "than guessing."
+    )
+
+
+def noise_left(trainer: Any, facts: Facts) -> float:
+    """What a run leaves in the score of a row as long as the bound, if its rate is constant."""
+    way = float(trainer.learning_rate) * float(trainer.clip) * facts.bound * int(trainer.steps)
+    return way / ((1 - float(trainer.momentum)) * facts.mu * facts.size)
+
+
+def suggest(
+    facts: Facts, given: Mapping[str, Any], balance: Balance | None = None
+) -> dict[str, Any]:
+    """A value for every setting, those in ``given`` kept and taken into account.
+
+    The rule weighs noise against time. T steps at rate η, momentum m and clip C
+    on n rows of norm R leave noise of about η·C·R·T / ((1−m)·μ·n) in a score:
+    it depends on the product η·T, not on T alone, and so does the way that the
+    weights have gone. Hence the noise is set to a constant (`BALANCE`), which
+    serves data sets of very different size, and T is only as large as stable
+    steps need. Where n·μ is so small that scores would stay near zero, there is
+    more of it. All of it is in lengths of a typical row, as the stages leave rows
+    and, once a mean is released, as it shows them (docs/decisions/0032). The
+    rate stays constant while noise is what limits it, since decay would spend
+    noise on steps that hardly move; beyond that, and where errors pull weights
+    back from wherever noise has brought them, the last quarter cools down.
+    """
+    balance = balance or BALANCE[_kind(facts)]
+    momentum = float(given.get("momentum", 0.9))
+    grown = max(1.0, facts.size * facts.mu / balance.room) ** (1 / 3)
+    least = balance.clip * grown * facts.bound
+    # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
+    # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
+    # so a run that went as far as without drift would drown in what it has stirred up.
+    clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
+    mu = facts.mu / (1 + 1.5 * facts.drift / clip)
+    noise = max(balance.noise, min(balance.most, balance.least / (mu * facts.size)))
+    travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
+    reach = min(balance.reach, balance.rate * clip / facts.bound)
+    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
+    limited = travel / steps <= balance.reach and math.isinf(balance.rate)
+    upright = min(MOST_BIAS, balance.upright * facts.lean / facts.bound)
+    return {
+        "steps": steps,
+        "momentum": momentum,
+        "clip": clip,
+        "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
+        "average": "converged" if facts.settled else "last",
+        "schedule": "constant" if limited else "late",
+        "bias": max(balance.bias, upright),
+        "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
+        **given,
+    }
+
+
+def _kind(facts: Facts) -> str:
+    """Which constants are for them."""
+    if facts.task == "regression":
+        return "regression with drift" if facts.drift else "regression"
+    if facts.drift:
+        return "drift"
+    return "two classes" if facts.outputs == 1 else "classes"

@@ -1,0 +1,224 @@
+"""Least squares from one noisy second moment of rows and targets: sufficient statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.data.rows import Rows
+from tacit.engine.sensitivity import Movement
+from tacit.exceptions import InputError, MissingBound
+from tacit.losses import Loss, Squared
+from tacit.mechanisms.covariance import noisy_second_moment
+from tacit.mechanisms.noise import Key, Stream
+from tacit.privacy.events import Event, Gaussian
+from tacit.progress import Progress, silent
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import DPGD, GradientTrainer, OrAuto, is_positive
+
+__all__ = ["AutoRegression", "Moments", "SufficientStatistics"]
+
+BLOCK = 1 << 22  # cells of a chunk
+MOST_COLUMNS = 5_000  # of a second moment in memory
+# Where columns are so few, the noise on a second moment hardly counts along any of them, and
+# descent would only lose what its clip cuts off skewed targets (docs/decisions/0029).
+ROOM = 2_000.0
+
+
+class Moments:
+    """Rows with their constant and target, in the place of an engine: one sum of their squares.
+
+    Parameters are those of `tacit.engine.engine.Engine`; ``targets`` are numbers (n, 1).
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        targets: np.ndarray,
+        loss: Loss,
+        *,
+        intercept: float = 0.0,
+        arithmetic: str = "exact",
+        shift: np.ndarray | None = None,
+        split: int | None = None,
+    ) -> None:
+        if rows.bound is None:
+            raise MissingBound(
+                "the second moment", "rows with a bound, e.g. after ClipNorm(radius)"
+            )
+        if rows.blanked is not None or split is not None:  # stages that blank rows drift: refused
+            raise InputError("second moments count every row, and whole rows")
+        self.rows, self.targets, self.shift = rows, np.asarray(targets, dtype=np.float64), shift
+        self.intercept, self.strict = float(intercept), arithmetic == "strict"
+        self.n, self.d = rows.n, rows.d + bool(intercept)
+
+    def noisy(
+        self, bound: float, weight: float, noise_multiplier: float, size: int, stream: Stream
+    ) -> np.ndarray:
+        """Σzzᵀ + noise for z = (row, constant, weight·target), shortened to ``bound``.
+
+        The event is ``Gaussian(noise_multiplier)`` whatever rows and targets are: z is made of one
+        row and its target alone, and its norm is cut by `noisy_second_moment`.
+        """
+
+        def joint() -> Iterator[np.ndarray]:
+            for span, chunk in self.rows.chunks(max(1, BLOCK // (self.d + 1))):
+                part = np.asarray(chunk.toarray() if sp.issparse(chunk) else chunk, np.float64)
+                if self.shift is not None:
+                    part = part - self.shift
+                constant = np.full((len(part), int(self.intercept > 0)), self.intercept)
+                yield np.hstack([part, constant, weight * self.targets[span]])
+
+        return noisy_second_moment(
+            joint, self.d + 1, bound, noise_multiplier, stream, size=size, strict=self.strict
+        )
+
+
+@dataclass
+class SufficientStatistics(GradientTrainer):
+    """Ridge regression on a second moment that was released once, with noise.
+
+    The idea of AdaSSP (Wang 2018, Algorithm 2), with all of its budget in one Gaussian release.
+    For z = (x, constant, weight·y) of norm at most C, the matrix Σzzᵀ holds XᵀX, Xᵀy and yᵀy. It
+    is released with symmetric Gaussian noise, and everything behind is computed from it: AdaSSP's
+    third of the budget for the least eigenvalue is not needed, since the noise, and so how much
+    damping keeps it in check, is public.
+
+    It passes over the rows once. With many columns `DPGD` is better: noise for whole targets on
+    Xᵀy, and for whole rows on XᵀX, is more than noise for clipped residuals.
+
+    Parameters
+    ----------
+    clip : float
+        C, to which z is shortened, row and target together: so a long row counts as if it were
+        there a part of a time, and what is learned stays the same line.
+    bias : float
+        Size of the constant, as a part of the row bound.
+    weight : float
+        What targets in [-1, 1] are multiplied by, as a part of the row bound.
+    damping : float
+        What is added to XᵀX in all directions, in units of σ√(2d), about the norm of its noise.
+
+    Notes
+    -----
+    *What it costs.* A row contributes zzᵀ, of Frobenius norm ‖z‖² ≤ C². Noise of standard deviation
+    σ = m·C² on the diagonal and σ/√2 beside it has the event ``Gaussian(m)`` (Dwork, Talwar,
+    Thakurta & Zhang 2014, Algorithm 1, with the symmetry counted: `tacit.mechanisms.covariance`).
+    Under ``replace_one`` two contributions lie √2·C² apart at most, and 2C² are counted.
+
+    Examples
+    --------
+    >>> SufficientStatistics(damping=1.0).damping
+    1.0
+    """
+
+    weight: OrAuto = "auto"
+    damping: OrAuto = "auto"
+    takes_drift: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
+    descends: ClassVar[bool] = False
+
+    OWN: ClassVar[tuple[str, ...]] = ("clip", "bias", "weight", "damping")
+
+    def parameters(self) -> dict[str, Any]:
+        every = super().parameters()
+        return {name: every[name] for name in self.OWN}
+
+    def check(self, facts: Facts) -> None:
+        if facts.loss is not None and not isinstance(facts.loss, Squared):
+            raise InputError(
+                f"{self.name} is for loss='squared', whose minimum second moments determine, not "
+                f"for {facts.loss.name!r}: use DPGD"
+            )
+        for name in self.OWN:
+            self._check(name, is_positive, "a positive number")
+        for field in fields(self):
+            if field.name not in self.OWN and getattr(self, field.name) not in (
+                field.default,
+                SINGLE.get(field.name, field.default),
+            ):
+                raise InputError(f"{self.name} takes no steps, so it has no {field.name}")
+        if facts.features > MOST_COLUMNS:
+            raise InputError(
+                f"{self.name} is for at most {MOST_COLUMNS:,} columns, not {facts.features:,}: use "
+                "DPGD"
+            )
+
+    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"clip": facts.bound, "bias": 0.3, "weight": 0.5, "damping": 0.35}
+        return {**given, **{k: v for k, v in own.items() if k not in given}, **SINGLE}
+
+    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+        return Gaussian(noise_multiplier)
+
+    def draws(self, features: int, outputs: int) -> int:
+        return (features + 1) * (features + 2) // 2  # the target is a column more
+
+    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+        """Standard deviation of the noise on the diagonal."""
+        return noise_multiplier * float(self.clip) ** 2
+
+    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+        noise = self.deviation(noise_multiplier, 0.0, None)
+        return [
+            f"Training, {self.name}: one pass, which sums the squares of every row together with "
+            f"its constant and its target, shortened to {float(self.clip):.3g}; then ridge "
+            "regression on what was released.",
+            f"Noise on every sum of squares: {noise:.4g}, and 0.71 of that on sums of products.",
+        ]
+
+    def train(
+        self,
+        engine: Any,
+        noise_multiplier: float,
+        facts: Facts,
+        key: Key,
+        *,
+        progress: Progress = silent,
+        moves: Movement | None = None,
+        start: np.ndarray | None = None,
+    ) -> np.ndarray:
+        if not isinstance(engine, Moments) or moves is not None or start is not None:
+            raise InputError(f"{self.name} takes rows that have not moved, and no start")
+        clip, weight = float(self.clip), float(self.weight) * facts.bound
+        moment = engine.noisy(clip, weight, noise_multiplier, facts.size, key.stream("moment"))
+        progress("training", 1, 1)
+        d = engine.d  # the rest is computed from released numbers
+        values, vectors = np.linalg.eigh(moment[:d, :d])
+        noise = self.deviation(noise_multiplier, 0.0, None)
+        damped = np.maximum(values, 0.0) + float(self.damping) * noise * math.sqrt(2 * d)
+        along = vectors.T @ moment[:d, d] / weight
+        return (vectors @ (along / damped))[:, None]
+
+
+#: What the settings of descent are where there is none.
+SINGLE: dict[str, Any] = {
+    "steps": 1,
+    "learning_rate": 1.0,
+    "momentum": 0.0,
+    "average": "last",
+    "schedule": "constant",
+}
+
+
+@dataclass
+class AutoRegression(DPGD):
+    """Whichever of `SufficientStatistics` and `DPGD` public facts speak for."""
+
+    def resolve(self, facts: Facts) -> Self:
+        chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
+        return chosen.resolve(facts)
+
+
+def few_columns(facts: Facts) -> bool:
+    """Whether the noise on a second moment is small beside what it says of every column.
+
+    Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.
+    """
+    squared = isinstance(facts.loss, Squared) and not facts.drift
+    return squared and ROOM * (facts.features + 1) ** 1.5 <= facts.size * facts.mu
