@@ -18,6 +18,7 @@ __all__ = [
     "MachineError",
     "MissingBound",
     "NotNumbers",
+    "ReleaseError",
     "SchemaError",
     "TacitError",
     "TestFailed",
@@ -176,6 +177,10 @@ class MachineError(TacitError):
     Found by a self-test, or by a check of ``arithmetic="strict"``. Nothing of the step in which
     it is found is released.
     """
+
+
+class ReleaseError(TacitError):
+    """A release that nobody has paid for, or one that was paid for and not made: a bug."""
 
 
 class ClusterError(TacitError):

@@ -18,6 +18,7 @@ from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Releases
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
@@ -128,10 +129,12 @@ class DPGeometricMedian(BaseEstimator):
         z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)
         rate = self._rate(n, d, reach, gaussian_mu(left.epsilon, left.delta))
         key = Key.fresh() if self.random_state is None else Key.from_seed(self.random_state)
+        spent = [("DPGeometricMedian", Gaussian(z, steps))]
+        run = Releases(key, spent)
+        token = run.token("DPGeometricMedian")
         entry = None
         if self.ledger is not None:
             said = {"kind": "median", "rows": n, "columns": d}
-            spent = [("DPGeometricMedian", Gaussian(z, steps))]
             entry = self.ledger.reserve(
                 spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
             )
@@ -141,11 +144,12 @@ class DPGeometricMedian(BaseEstimator):
         third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
         turn = burn + (steps - burn) // 2
         for step in range(steps):
-            total = noisy_sum(_gradients(rows, y), d, 1.0, z, key.stream("noise", step))
+            total = noisy_sum(_gradients(rows, y), d, 1.0, token.at("noise", step))
             y = (y - rate * total / n) / held
             y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
             if step >= burn:
                 (third if step < turn else fourth)[:] += y
+        run.close()
         mean = (third + fourth) / (steps - burn)
         moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
         self.kept_ = _kept(mean, moved, weights)

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from tacit.audit import bounds
 from tacit.audit.distinguish import Bare, Observe
 from tacit.audit.neighbouring_tables import radius, raw, targets
-from tacit.audit.recorder import Release, recorded
+from tacit.audit.recorder import Recorder, Release
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, TestFailed
 from tacit.mechanisms.noise import Key
@@ -95,15 +95,17 @@ def one_run(
     rows, table = raw(plan, rows), raw(plan, table)
     labels = np.ones(len(table), dtype=int)
     bare = Bare.of(plan, len(table))
-    with recorded() as tape:
-        try:
-            fit = bare.run(
-                as_rows(table, gaps=any(stage.fills_gaps for stage in plan.plan.stages)),
-                targets(plan.plan, labels, plan.classes),
-                key=Key.fresh() if seed is None else Key.from_seed(f"one run {seed}"),
-            )
-        except TestFailed:
-            return Guessed(0.0, m, 0, 0)
+    recorder = Recorder()
+    try:
+        fit = bare.run(
+            as_rows(table, gaps=any(stage.fills_gaps for stage in plan.plan.stages)),
+            targets(plan.plan, labels, plan.classes),
+            key=Key.fresh() if seed is None else Key.from_seed(f"one run {seed}"),
+            draws=recorder,
+        )
+    except TestFailed:
+        return Guessed(0.0, m, 0, 0)
+    tape = recorder.tape
     if observe == "model":
         scores = _margins(fit, rows)
     else:
@@ -152,7 +154,7 @@ def _evidence(
         held = np.hstack([held, np.full((len(held), 1), plan.bias)])
     for release in tape:
         if release.kind == "step":
-            value = release.value[0]
+            value = release.value
             pull = value[:, 0] - value[:, -1] if value.shape[1] > 1 else -value[:, 0]
             clip = plan.trainer.clips[-1 if release.start else 0]
             part = _clipped(held[:, release.start : release.start + len(value)], clip)

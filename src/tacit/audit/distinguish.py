@@ -21,10 +21,12 @@ import numpy as np
 
 from tacit.audit import bounds
 from tacit.audit.neighbouring_tables import Pair, Table, targets
-from tacit.audit.recorder import Release, recorded, replayed
+from tacit.audit.recorder import Recorder, Release, Replayer
 from tacit.data.rows import as_rows
+from tacit.engine.engine import one_thread
 from tacit.exceptions import InputError, TacitError, TestFailed
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Draws
 from tacit.plan.plan import CalibratedPlan, Fit, Prepared
 from tacit.progress import Progress, silent
 
@@ -74,7 +76,7 @@ class Bare(CalibratedPlan):
         object.__setattr__(found, "fitted", self.fitted)
         return found
 
-    def certify(self, key: Key, fitted: Sequence[Any], *_: Any, **__: Any) -> Any:
+    def certify(self, seeded: bool, fitted: Sequence[Any], *_: Any, **__: Any) -> Any:
         self.fitted.append(fitted)
 
 
@@ -86,26 +88,28 @@ class Subject:
     pair: Pair
     observe: Observe = "steps"
 
-    def run(self, table: Table, key: str) -> Fit | None:
+    def run(self, table: Table, key: str, draws: Draws) -> Fit | None:
         """One fit; None if a private test did not pass."""
         plan = self.plan.plan
         rows = as_rows(table.rows, gaps=any(stage.fills_gaps for stage in plan.stages))
         wanted = targets(plan, table.labels, self.plan.classes)
         try:
-            return Bare.of(self.plan, rows.n).run(rows, wanted, key=Key.from_seed(key))
+            with one_thread():  # tables are tiny, and audits run in several processes
+                bare = Bare.of(self.plan, rows.n)
+                return bare.run(rows, wanted, key=Key.from_seed(key), draws=draws)
         except TestFailed:
             return None
 
     def released(self, table: Table, key: str) -> tuple[list[Release], Fit | None]:
-        with recorded() as tape:
-            fit = self.run(table, key)
-        return tape, fit
+        recorder = Recorder()
+        fit = self.run(table, key, recorder)
+        return recorder.tape, fit
 
     def behind(self, table: Table, tape: Sequence[Release], key: str) -> list[np.ndarray]:
         """The sums of a table, had it released what is on the tape."""
-        with replayed(tape) as sums:
-            self.run(table, key)
-        return sums
+        replayer = Replayer(tape)
+        self.run(table, key, replayer)
+        return replayer.sums
 
     def scores(self, table: Table, key: str) -> np.ndarray:
         """How much one run on this table speaks for the first one, in several ways."""

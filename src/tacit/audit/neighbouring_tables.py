@@ -23,6 +23,7 @@ import numpy as np
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import PublicRandomness
 from tacit.plan.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     Bound,
@@ -377,9 +378,8 @@ def _aligned(
         rows = as_rows(table, gaps=True)
         for i, stage in enumerate(plan.plan.stages[: last + 1]):
             stage = copy.copy(stage)
-            context = Context(
-                plan.facts.size, Key.from_seed("labels"), position=i, drift=plan.drifts[i]
-            )
+            public = PublicRandomness(Key.from_seed("labels"))
+            context = Context(plan.facts.size, None, public, position=i, drift=plan.drifts[i])
             looks = isinstance(stage, PlainStage)
             try:
                 stage.fit(rows if looks else rows.hidden(), context)

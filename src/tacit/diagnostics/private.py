@@ -30,6 +30,7 @@ from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Releases
 from tacit.preprocessing.base import block_rows
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
@@ -160,15 +161,12 @@ def inspect_privately(
         if not isinstance(ledger, Ledger):
             raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
-    total = noisy_sum(rows.passes(), d, radius, z_mean, key.stream("inspected mean"))
-    moment = noisy_second_moment(
-        rows.passes(block_rows(d)),
-        d,
-        radius,
-        z,
-        key.stream("inspected moment"),
-        size=size,
-    )
+    run = Releases(key, spent)
+    mean_token = run.token("Mean").at("inspected mean")
+    total = noisy_sum(rows.passes(), d, radius, mean_token)
+    token = run.token("Second moment").at("inspected moment")
+    moment = noisy_second_moment(rows.passes(block_rows(d)), d, radius, token, size=size)
+    run.close()
     certificate = Certificate.issue(
         epsilon=budget.epsilon,
         delta=budget.delta,

@@ -25,12 +25,13 @@ from tacit.diagnostics.sketch import Directions, Pass, Sketch
 from tacit.engine.engine import GradientSource, LatticeSum
 from tacit.exceptions import InputError
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, train_together
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
 
@@ -126,15 +127,24 @@ class Run:
             if seen is not None:
                 seen(total.float().reshape(-1) / normaliser)
 
+        # The same noise again and again; where there is none, its event stands for any.
+        key, silence = Key.from_seed(self.seed), not self.noise_multiplier
+        noise, draws = [self.noise_multiplier or 1.0], NoNoise() if silence else None
         return train_together(
             self.engine if within is None else Projected(self.engine, within),
             [self.trainer],
-            [self.noise_multiplier],
+            rehearsal([self.trainer], noise, self.facts, key, draws=draws),
             self.facts,
-            Key.from_seed(self.seed),  # the same again and again
             progress=progress,
             visit=visit,
         )[0]
+
+
+class NoNoise(Draws):
+    """For rehearsals without privacy: batches are drawn, and sums are as they are."""
+
+    def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
+        return total.values
 
 
 class Projected:
@@ -165,7 +175,7 @@ class Projected:
         (total,) = self.engine.gradient_sums(weights, clips, batch=batch, per_class=per_class)
         whole = total.float()
         part = self.directions.project(whole.reshape(-1)).astype(np.float64)
-        return [LatticeSum(part.reshape(whole.shape), np.ones(1))]
+        return [LatticeSum(part.reshape(whole.shape), np.ones(1), total.clip)]
 
 
 def trajectory(

@@ -201,7 +201,9 @@ class ArrayEngine:
                 total += to_numpy(reduce(add, products)).astype(total.dtype)
         cube = total.reshape(settings, outputs, self.d).transpose(0, 2, 1)
         return [
-            LatticeSum(np.ascontiguousarray(cube[:, part]), clipping.lattice, part.start)
+            LatticeSum(
+                np.ascontiguousarray(cube[:, part]), clipping.lattice, clipping.clip, part.start
+            )
             for part, clipping in zip(self.parts, clippings, strict=True)
         ]
 

@@ -22,13 +22,14 @@ operations alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -51,10 +52,12 @@ from tacit.engine.storage import Workspace, checked_batch, checked_targets
 from tacit.engine.streaming import make_store, reading
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
+from tacit.mechanisms.release import BoundedSum
 from tacit.progress import Progress, silent
 
-__all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum"]
+__all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum", "one_thread"]
 
+Number: TypeAlias = float  # `LatticeSum.float` has taken the name
 LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
 
 
@@ -68,17 +71,25 @@ class LatticeSum:
         int64 multiples of the lattice spacing, or float64 (fast).
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
+    clip : ndarray of shape (S,)
+        Norm that no row exceeds in the sum of a setting: it was clipped to that.
     start : int
         First column, where the sum is over a part of the columns.
     """
 
     values: np.ndarray
     lattice: np.ndarray
+    clip: np.ndarray
     start: int = 0
 
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
         return self.values * self.lattice[:, None, None]
+
+    def bounded(self, setting: int, reach: Number) -> BoundedSum:
+        """The sum of one setting as noise is added to it; ``reach`` is at least its clip."""
+        values, unit = self.values[setting], self.lattice[setting].item()
+        return BoundedSum(values, unit, self.clip[setting].item(), reach, "step", self.start)
 
     def rounded(self) -> LatticeSum:
         """Sums in float64 as multiples of the lattice; below 2^63: at most 2^26 rows."""
@@ -356,7 +367,7 @@ class Engine:
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])
-            sums.append(LatticeSum(values, clipping.lattice, part.start))
+            sums.append(LatticeSum(values, clipping.lattice, clipping.clip, part.start))
         return sums
 
     def terms(
@@ -601,7 +612,22 @@ def count_rows(
     return np.asarray(part[:, :many].astype(np.int64).sum(axis=1))
 
 
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Engines that are made meanwhile work on one thread, unless told otherwise."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
+
 def _available_cores() -> int:
+    if _ALONE.get():
+        return 1
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform

@@ -264,6 +264,8 @@ class Clipping:
         Whether each output is clipped by itself.
     arithmetic : str
         ``"exact"`` rounds to integers.
+    clip : ndarray of shape (S,)
+        C, the norm that no gradient exceeds.
     """
 
     lattice: np.ndarray
@@ -272,6 +274,7 @@ class Clipping:
     allowance: float
     separate: bool
     arithmetic: str
+    clip: np.ndarray
 
     @classmethod
     def of(
@@ -289,7 +292,7 @@ class Clipping:
             lattice = np.ones(clip.size)
             if arithmetic == "rounded":
                 lattice = np.ldexp(1.0, [ceil_log2(float(value)) - ROUNDED_BITS for value in clip])
-            return cls(lattice, ceiling, one, 0.0, separate, arithmetic)
+            return cls(lattice, ceiling, one, 0.0, separate, arithmetic, clip)
         exponents = [ceil_log2(LATTICE_ROWS * float(value)) - EXACT_BITS for value in clip]
         lattice = np.ldexp(1.0, exponents)
         ceiling = (share / lattice)[:, None]
@@ -300,7 +303,7 @@ class Clipping:
             )
         allowance = 0.5 if separate else math.sqrt(outputs) / 2
         multiplier = (scale.unit / lattice)[:, None]
-        return cls(lattice, ceiling, multiplier, allowance, separate, arithmetic)
+        return cls(lattice, ceiling, multiplier, allowance, separate, arithmetic, clip)
 
     def apply(self, residual: np.ndarray, inverse_norm: np.ndarray) -> None:
         """Clip and round residuals (S, K, b) in place; ``inverse_norm`` is 1 / |x|, (b,)."""

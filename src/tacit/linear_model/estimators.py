@@ -263,7 +263,8 @@ class _DPLinear(BaseEstimator):
             logging.getLogger("tacit").warning(warning)  # before anything is spent
         key, whole = self._key(), None
         if before is not None:  # composed before anything is spent, since it may be refused
-            whole = before.certificate.then(calibrated.certify(key, plan.stages, assumptions))
+            more = calibrated.certify(key.seeded, plan.stages, assumptions)
+            whole = before.certificate.then(more)
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
             show: Progress = progress
             fit = calibrated.run(

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.exceptions import InputError
-from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
+from tacit.mechanisms.release import BoundedSum, Token
 
 __all__ = [
     "BITS",
+    "bounded_sum",
     "lattice_drift",
     "lattice_rows",
     "lattice_sum",
@@ -157,22 +157,19 @@ def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
     return 0.0 if not total else total + n * math.sqrt(d) * math.ldexp(bound, 1 - BITS)
 
 
-def noisy_sum(
-    chunks: Source,
-    d: int,
-    bound: float,
-    noise_multiplier: float,
-    stream: Stream,
-    *,
-    drift: float = 0.0,
-) -> np.ndarray:
-    """Σ rows + Gaussian noise of standard deviation ``noise_multiplier`` × (``bound`` + drift/2).
+def bounded_sum(chunks: Source, d: int, bound: float, *, drift: float = 0.0) -> BoundedSum:
+    """Exact sum of all rows, each shortened to ``bound``.
 
-    The event is ``Gaussian(noise_multiplier)``: one row contributes a vector of
-    norm at most ``bound``, whatever it was before, and the rows that neighbours
-    share move the sum by at most ``drift``. (After plain stages, where the
+    One row contributes a vector of norm at most ``bound``, whatever it was before, and the rows
+    that neighbours share move the sum by at most ``drift``. (After plain stages, where the
     relation is replace-one, sums of neighbours lie within 2·bound + drift.)
     """
-    sigma = sigma_for(noise_multiplier * (1 + drift / (2 * bound)) * (1 + 1e-15) * 2.0**BITS)
-    noisy = lattice_sum(chunks, d, bound) + stream.discrete_gaussian(sigma, d)
-    return noisy.astype(np.float64) * math.ldexp(bound, -BITS)
+    reach = bound * (1 + drift / (2 * bound)) * (1 + 1e-15)
+    return BoundedSum(lattice_sum(chunks, d, bound), math.ldexp(bound, -BITS), bound, reach)
+
+
+def noisy_sum(
+    chunks: Source, d: int, bound: float, token: Token, *, drift: float = 0.0
+) -> np.ndarray:
+    """Σ rows + Gaussian noise of ``token.noise_multiplier`` × (``bound`` + drift/2)."""
+    return token.gaussian(bounded_sum(chunks, d, bound, drift=drift))

@@ -22,9 +22,8 @@ from scipy.linalg.blas import dsyrk
 from tacit.exceptions import MachineError
 from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
-from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
+from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = ["noisy_second_moment"]
@@ -39,8 +38,7 @@ def noisy_second_moment(
     chunks: Source,
     d: int,
     bound: float,
-    noise_multiplier: float,
-    stream: Stream,
+    token: Token,
     *,
     size: int,
     drift: Drift | None = None,
@@ -48,9 +46,9 @@ def noisy_second_moment(
 ) -> np.ndarray:
     """Σxxᵀ + symmetric Gaussian noise, as a matrix (d, d).
 
-    The event is ``Gaussian(noise_multiplier)``. Noise has standard deviation
-    σ = ``noise_multiplier``·``bound``² on the diagonal and σ/√2 beside it, which is the
-    Gaussian orthogonal ensemble: rotated rows would get the same noise.
+    Noise has standard deviation σ = z·``bound``² on the diagonal and σ/√2 beside it, where z is the
+    token's noise multiplier. That is the Gaussian orthogonal ensemble: rotated rows would get the
+    same noise.
 
     Parameters
     ----------
@@ -60,10 +58,8 @@ def noisy_second_moment(
         Columns.
     bound : float
         Norm of a row at most.
-    noise_multiplier : float
-        Noise in contributions of one row.
-    stream : Stream
-        Gives d(d+1)/2 numbers.
+    token : Token
+        For one Gaussian release, of d(d+1)/2 numbers.
     size : int
         Public number of rows, or a guess. It chooses how fine the whole numbers are: 20 bits up
         to four million rows, one fewer for every factor of four. If there are more rows than that,
@@ -72,7 +68,7 @@ def noisy_second_moment(
     drift : Drift, optional
         How far the rows that neighbours share have moved, if they have. The relation is then
         replace-one, sums lie within √2·R² + 2Rτ (`Drift.second_moment`), and σ is
-        ``noise_multiplier`` times half of that. Products are taken in float64, with a proven
+        z times half of that. Products are taken in float64, with a proven
         bound on their rounding as part of it.
     strict : bool
         Whether the products are checked, unless rows have moved; a wrong one then raises
@@ -86,16 +82,19 @@ def noisy_second_moment(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
+    >>> from tacit.privacy.events import Gaussian
     >>> rows = np.array([[0.6, 0.8], [1.0, 0.0]])
-    >>> stream = Key.from_seed(0).stream("example")
-    >>> noisy_second_moment([rows], 2, 1.0, 1e-4, stream, size=2).round(2)
+    >>> run = Releases(Key.from_seed(0), [("moment", Gaussian(1e-4))])
+    >>> token = run.token("moment").at("example")
+    >>> noisy_second_moment([rows], 2, 1.0, token, size=2).round(2)
     array([[1.36, 0.48],
            [0.48, 0.64]])
     """
     _tested()
     moved = drift if drift is not None and drift.total else None
     reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
-    bits = _bits(size, noise_multiplier * reach)
+    bits = _bits(size, token.noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
         reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
     total = np.zeros((d, d), dtype=np.int64, order="F")
@@ -105,13 +104,10 @@ def noisy_second_moment(
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
             total += part
-    sigma = noise_multiplier * reach * UP * 4.0**bits
-    every = np.arange(d)
-    total[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
-    beside = sigma_for(sigma * math.sqrt(0.5) * UP)
-    for j in range(1, d):
-        total[:j, j] += stream.discrete_gaussian(beside, j)
-    moment = total.astype(np.float64) * 4.0**-bits
+    # In units of bound², which are multiplied in at last: they need not be powers of two. A row
+    # that is replaced moves the sum by √2 of them, so half of that may be less than one.
+    summed = BoundedSum(total, 4.0**-bits, min(1.0, reach), reach * UP)
+    moment = token.symmetric(summed).astype(np.float64) * 4.0**-bits
     moment *= bound
     moment *= bound
     for j in range(d):

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from tacit.mechanisms.additive import row_norms
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
-from tacit.mechanisms.quantile import Floats, Method, Targets, margin, search
+from tacit.mechanisms.quantile import Floats, Method, Targets, event, margin, search
+from tacit.mechanisms.release import Token
 
 __all__ = [
     "bounds_draws",
@@ -36,23 +36,21 @@ def radius_draws(method: Method) -> int:
 def radius_rows(noise_multiplier: float, method: Method) -> int:
     """Rows from which on `noisy_radius` sees the end of them: twice what it leaves outside."""
     targets = Targets((1.0,), size=1)
-    return math.ceil(2 * margin(method, OCTAVES[0], targets, noise_multiplier))
+    return math.ceil(2 * margin(event(method, noise_multiplier), OCTAVES[0], targets))
 
 
 def noisy_radius(
     chunks: Source,
     largest: float,
-    noise_multiplier: float,
-    stream: Stream,
+    token: Token,
     *,
     size: int,
     counted: bool = True,
-    method: Method = "gaussian",
 ) -> float:
     """A radius that a few rows exceed, as few as the noise allows.
 
-    The event is ``tacit.mechanisms.quantile.event(method, noise_multiplier)``: ``Gaussian`` noise,
-    or a ``Selection`` that costs the same.
+    What it costs is `tacit.mechanisms.quantile.event`: ``Gaussian`` noise z, or a ``Selection``
+    that costs the same.
 
     Parameters
     ----------
@@ -60,16 +58,12 @@ def noisy_radius(
         Gives the rows in chunks, as often as it is asked: once.
     largest : float
         Public bound on their norms.
-    noise_multiplier : float
-        z, in contributions of one row.
-    stream : Stream
-        For the noise.
+    token : Token
+        For one release of that cost: noisy search, or selection.
     size : int
         Public number of rows n, or a guess.
     counted : bool
         Whether ``size`` is the number of rows.
-    method : {"gaussian", "exponential"}
-        Noisy search, or selection.
 
     Returns
     -------
@@ -82,22 +76,24 @@ def noisy_radius(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
+    >>> from tacit.privacy.events import Gaussian
     >>> rows = np.repeat([[3.0, 4.0], [300.0, 400.0]], [990, 10], axis=0)
-    >>> stream = Key.from_seed(0).stream("example")
-    >>> noisy_radius(lambda: [rows], 1e9, 2.0, stream, size=1000)
+    >>> token = Releases(Key.from_seed(0), [("radius", Gaussian(2.0))]).token("radius")
+    >>> noisy_radius(lambda: [rows], 1e9, token.at("example"), size=1000)
     5.25
     """
     bits, digits = OCTAVES
     grid = Floats(digits, bits, largest)
     known = size if counted else None
-    spare = margin(method, bits, Targets((1.0,), size=known), noise_multiplier)
+    spare = margin(token.event, bits, Targets((1.0,), size=known))
     targets = Targets((max(0.5, 1 - spare / size),), size=known)
 
     def cells(chunk: Chunk) -> np.ndarray:
         return grid.cells(row_norms(chunk))[:, None]
 
     asked = Passes.over(chunks).map(cells)
-    (cell,) = search(asked, bits, targets, noise_multiplier, stream, method=method)
+    (cell,) = search(asked, bits, targets, token)
     return min(grid.edge(int(cell) + 1), largest)
 
 
@@ -109,18 +105,16 @@ def bounds_draws(d: int, method: Method) -> int:
 def bounds_rows(d: int, noise_multiplier: float, method: Method) -> int:
     """Rows from which on `noisy_bounds` sees both ends: twice what it leaves outside, on each."""
     ends = Targets((0.0,) * d + (1.0,) * d, (*range(d), *range(d)), 1)
-    return math.ceil(4 * margin(method, COLUMNS.bits, ends, noise_multiplier))
+    return math.ceil(4 * margin(event(method, noise_multiplier), COLUMNS.bits, ends))
 
 
 def noisy_bounds(
     chunks: Source,
     d: int,
-    noise_multiplier: float,
-    stream: Stream,
+    token: Token,
     *,
     size: int,
     counted: bool = True,
-    method: Method = "gaussian",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of columns about which nothing is known, each exceeded by a few rows.
 
@@ -129,14 +123,10 @@ def noisy_bounds(
 
     Parameters
     ----------
-    chunks, size, counted, method
-        As for `noisy_radius`; the rows are read twice.
+    chunks, token, size, counted
+        As for `noisy_radius`; the rows are read twice, and a row contributes 2d votes of size one.
     d : int
         Columns.
-    noise_multiplier : float
-        z, in contributions of one row: 2d votes of size one.
-    stream : Stream
-        For the noise.
 
     Returns
     -------
@@ -149,20 +139,22 @@ def noisy_bounds(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
+    >>> from tacit.privacy.events import Gaussian
     >>> rows = np.stack([np.linspace(0, 1e6, 5000), np.linspace(-2e-3, -1e-3, 5000)], axis=1)
-    >>> stream = Key.from_seed(0).stream("example")
-    >>> low, high = noisy_bounds(lambda: [rows], 2, 1.0, stream, size=5000)
+    >>> token = Releases(Key.from_seed(0), [("bounds", Gaussian(1.0))]).token("bounds")
+    >>> low, high = noisy_bounds(lambda: [rows], 2, token.at("example"), size=5000)
     >>> bool((low < [4e3, -1.9e-3]).all() and (high > [9e5, -1.1e-3]).all())
     True
     """
     known = size if counted else None
     columns = (*range(d), *range(d))
     ends = Targets((0.0,) * d + (1.0,) * d, columns, known)
-    spare = min(0.5, margin(method, COLUMNS.bits, ends, noise_multiplier) / size)
+    spare = min(0.5, margin(token.event, COLUMNS.bits, ends) / size)
     targets = Targets((spare,) * d + (1 - spare,) * d, columns, known)
 
     asked = Passes.over(chunks).map(_column_cells)
-    found = search(asked, COLUMNS.bits, targets, noise_multiplier, stream, method=method)
+    found = search(asked, COLUMNS.bits, targets, token)
     # Noise may have crossed them, or led beyond the finite numbers.
     found = np.sort(np.clip(found.reshape(2, d), *COLUMNS.finite), axis=0)
     low, high = (np.array([COLUMNS.edge(t) for t in side]) for side in (found[0], found[1] + 1))

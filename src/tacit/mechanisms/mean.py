@@ -26,9 +26,9 @@ import scipy.sparse as sp
 
 from tacit.mechanisms.additive import lattice_rows, noisy_sum
 from tacit.mechanisms.extent import noisy_radius, radius_draws
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
-from tacit.mechanisms.quantile import UP, Targets, noisy_search
+from tacit.mechanisms.quantile import Targets, noisy_search
+from tacit.mechanisms.release import Token
 
 __all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws", "locating_rows"]
 
@@ -65,16 +65,15 @@ def instance_optimal_mean(
     chunks: Source,
     d: int,
     bound: float,
-    noise_multiplier: float,
-    stream: Stream,
+    token: Token,
     *,
-    rotation: Stream,
+    signs: np.ndarray,
     size: int,
     counted: bool = True,
 ) -> Located:
     """Mean of rows that may lie far from the origin, with noise in proportion to their diameter.
 
-    The event is ``Gaussian(noise_multiplier)``, whatever the rotation.
+    Together this is one Gaussian release, whatever the rotation.
 
     Parameters
     ----------
@@ -85,10 +84,10 @@ def instance_optimal_mean(
     bound : float
         Norm bound R of the rows. It may exceed their diameter a million times; longer rows count
         as shortened to it.
-    noise_multiplier : float
-        z, in contributions of one row.
-    stream, rotation : Stream
-        For the noise, and for the public rotation.
+    token : Token
+        For one Gaussian release, of noise z in contributions of one row.
+    signs : ndarray of shape (d,)
+        Of the public rotation: −1 and 1 at random.
     size : int
         Public number of rows n, or a guess.
     counted : bool
@@ -117,23 +116,22 @@ def instance_optimal_mean(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
+    >>> from tacit.privacy.events import Gaussian
     >>> rows = np.array([[1e6, 1.0], [1e6, -1.0]] * 5000)
-    >>> key = Key.from_seed(0)
-    >>> noise, turn = key.stream("noise"), key.stream("rotation")
-    >>> found = instance_optimal_mean(
-    ...     lambda: [rows], 2, 1e7, 3.0, noise, rotation=turn, size=10_000
-    ... )
+    >>> run = Releases(Key.from_seed(0), [("mean", Gaussian(3.0))])
+    >>> token, signs = run.token("mean").at("noise"), run.public.signs("rotation", 0, 2)
+    >>> found = instance_optimal_mean(lambda: [rows], 2, 1e7, token, signs=signs, size=10_000)
     >>> float(np.linalg.norm(found.mean - [1e6, 0.0])) < 0.02, found.radius < 4
     (True, True)
     """
-    part = {"location": LOCATION, "radius": RADIUS, "mean": 1 - LOCATION - RADIUS}
-    noise = {name: noise_multiplier / math.sqrt(share) * UP for name, share in part.items()}
     passes = Passes.over(chunks)
-    location = _location(passes, d, bound, noise["location"], stream, rotation=rotation)
+    location = _location(passes, d, bound, token.part(LOCATION), signs)
     around = passes.map(partial(_relative, location=location))
-    radius = noisy_radius(around, 2 * bound, noise["radius"], stream, size=size, counted=counted)
-    total = noisy_sum(around, d, radius, noise["mean"], stream)
-    return Located(location + total / size, location, radius, noise["mean"] * radius / size)
+    radius = noisy_radius(around, 2 * bound, token.part(RADIUS), size=size, counted=counted)
+    last = token.part(1 - LOCATION - RADIUS)
+    total = noisy_sum(around, d, radius, last)
+    return Located(location + total / size, location, radius, last.noise_multiplier * radius / size)
 
 
 def locating_draws(d: int) -> int:
@@ -158,14 +156,11 @@ def _location(
     passes: Passes,
     d: int,
     bound: float,
-    noise_multiplier: float,
-    stream: Stream,
-    *,
-    rotation: Stream,
+    token: Token,
+    signs: np.ndarray,
 ) -> np.ndarray:
     """Medians of the rotated coordinates, turned back. The number of rows does not enter."""
     wide = _padded(d)
-    signs = np.where(rotation.words(d) >> np.uint64(63), np.int64(1), np.int64(-1))
     # |Hx| ≤ √D·2^40, so cells of 2^shift cover all of it.
     shift = 1 + (wide.bit_length() - 1 + 1) // 2
     reach = 1 << (BITS + shift - 1)
@@ -180,7 +175,7 @@ def _location(
         turned >>= shift
         return turned
 
-    found = noisy_search(passes.map(cells), BITS, Targets((0.5,) * wide), noise_multiplier, stream)
+    found = noisy_search(passes.map(cells), BITS, Targets((0.5,) * wide), token)
     middle = ((found.astype(np.float64) + 0.5) * 2.0**shift - reach)[None]
     hadamard(middle)
     location: np.ndarray = middle[0, :d] / wide * signs * math.ldexp(bound, -BITS)

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.mechanisms.additive import noisy_sum, shorten
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Chunk, Passes, Source
+from tacit.mechanisms.release import Token
 
 __all__ = ["Moments", "lifted", "lifted_bound", "noisy_moments"]
 
@@ -47,16 +47,15 @@ def noisy_moments(
     chunks: Source,
     d: int,
     bound: float,
-    noise_multiplier: float,
-    stream: Stream,
+    token: Token,
     *,
     size: int,
     drift: float = 0.0,
 ) -> Moments:
     """Mean and mean square of every column, from one noisy sum of the rows (x, x²/R).
 
-    The event is ``Gaussian(noise_multiplier)``. Noise in a column has standard deviation
-    √2·R·``noise_multiplier``/``size``, times R for the square. A mean square below zero is zero.
+    Noise in a column has standard deviation √2·R·z/``size``, times R for the square, where z is
+    the token's noise multiplier. A mean square below zero is zero.
 
     Parameters
     ----------
@@ -66,17 +65,13 @@ def noisy_moments(
         Columns.
     bound : float
         Norm bound R of the rows.
-    noise_multiplier : float
-        In contributions of one row.
-    stream : Stream
-        Gives 2d numbers.
+    token : Token
+        For one Gaussian release.
     size : int
         What sums are divided by: the public number of rows, or a guess.
     drift : float
         How far the lifted rows that neighbours share may have moved in all.
     """
-    total = noisy_sum(
-        lifted(chunks, bound), 2 * d, lifted_bound(bound), noise_multiplier, stream, drift=drift
-    )
+    total = noisy_sum(lifted(chunks, bound), 2 * d, lifted_bound(bound), token, drift=drift)
     total /= size
     return Moments(total[:d], np.maximum(total[d:] * bound, 0.0))

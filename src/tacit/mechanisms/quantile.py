@@ -31,10 +31,9 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 
 from tacit.exceptions import InputError
-from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.passes import Passes, Source
-from tacit.mechanisms.selection import masses, pick
+from tacit.mechanisms.release import BoundedSum, Token
+from tacit.mechanisms.selection import masses
 from tacit.privacy.events import Event, Gaussian, Selection
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "event",
     "exponential_search",
     "margin",
-    "noisy_ranks",
     "noisy_search",
     "search",
 ]
@@ -257,53 +255,31 @@ def event(method: Method, noise_multiplier: float) -> Event:
     )
 
 
-def search(
-    cells: Cells,
-    bits: int,
-    targets: Targets,
-    noise_multiplier: float,
-    stream: Stream,
-    *,
-    method: Method,
-) -> np.ndarray:
-    """The cell of every target's quantile, by either method, at the cost of `event`."""
-    if method == "gaussian":
-        return noisy_search(cells, bits, targets, noise_multiplier, stream)
-    return exponential_search(cells, bits, targets, BETA * noise_multiplier, stream)
+def search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.ndarray:
+    """The cell of every target's quantile, by the method that the token's `event` is of."""
+    if isinstance(token.event, Selection):
+        return exponential_search(cells, bits, targets, token)
+    return noisy_search(cells, bits, targets, token)
 
 
-def margin(method: Method, bits: int, targets: Targets, noise_multiplier: float) -> float:
+def margin(event: Event, bits: int, targets: Targets) -> float:
     """Rows by which a quantile must keep away from an end, lest it end in empty space beyond.
 
     With so many rows beyond each target, `search` goes farther than all rows with probability
     3.4e-6·bits at most, for each target.
     """
-    if method == "gaussian":
-        return DEVIATIONS * float(targets.rank_deviation(bits, noise_multiplier).max())
-    votes = BETA * noise_multiplier * len(targets.fractions)
+    if not isinstance(event, Selection):
+        return DEVIATIONS * float(targets.rank_deviation(bits, event.noise_multiplier).max())
+    votes = event.noise_multiplier * len(targets.fractions)
     return votes * (bits * math.log(2) - math.log(CHANCE * bits)) * targets.largest_share
 
 
-def noisy_ranks(
-    votes: np.ndarray, norm: float, noise_multiplier: float, stream: Stream
-) -> np.ndarray:
-    """Votes with Gaussian noise: the one place where ranks meet their noise.
-
-    The event is ``Gaussian(noise_multiplier)``; one row contributes a vector of norm at most
-    ``norm`` votes. In and out in units of 2^-24 votes.
-    """
-    sigma = sigma_for(noise_multiplier * norm * UP * VOTE)
-    noisy: np.ndarray = votes + stream.discrete_gaussian(sigma, votes.size)
-    return noisy
-
-
-def noisy_search(
-    cells: Cells, bits: int, targets: Targets, noise_multiplier: float, stream: Stream
-) -> np.ndarray:
+def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.ndarray:
     """The cell of every target's quantile, by binary search on noisy votes.
 
-    The event is ``Gaussian(noise_multiplier)`` for all rounds together: each of ``bits`` rounds
-    has √bits times the noise (Dong, Roth & Su 2022, Corollary 3.3).
+    All rounds together are one Gaussian release: each of ``bits`` rounds has √bits times the noise
+    (Dong, Roth & Su 2022, Corollary 3.3). In a round, one row contributes a vector of norm at most
+    `Targets.norm` votes.
 
     Parameters
     ----------
@@ -313,10 +289,8 @@ def noisy_search(
         Of the grid: 2^bits cells.
     targets : Targets
         What is wanted.
-    noise_multiplier : float
-        In contributions of one row to all votes of a round.
-    stream : Stream
-        Gives ``bits`` numbers for each target.
+    token : Token
+        For one Gaussian release; noise is in contributions of one row to all votes of a round.
 
     Returns
     -------
@@ -328,12 +302,13 @@ def noisy_search(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
     >>> values, grid = np.arange(1000.0)[:, None], Linear(0.0, 4096.0, bits=12)
-    >>> stream = Key.from_seed(0).stream("example")
-    >>> noisy_search(lambda: [grid.cells(values)], 12, Targets((0.9,), size=1000), 0.1, stream)
+    >>> token = Releases(Key.from_seed(0), [("rank", Gaussian(0.1))]).token("rank").at("example")
+    >>> noisy_search(lambda: [grid.cells(values)], 12, Targets((0.9,), size=1000), token)
     array([899])
     """
-    each = noise_multiplier * math.sqrt(bits) * UP
+    each = token.rounds(bits)
     low, left = np.zeros(len(targets.fractions), dtype=np.int64), bits
     while left:
         step = min(left, PASS, max(1, (TABLE // len(low)).bit_length() - 1))
@@ -344,7 +319,8 @@ def noisy_search(
             middle = low + (1 << (half + left))
             digit = (middle - first) >> left
             votes = targets.votes(below[np.arange(len(low)), digit], count)
-            noisy = noisy_ranks(votes, targets.norm, each, stream)
+            total = BoundedSum(votes, 1 / VOTE, targets.norm, targets.norm * UP, "votes")
+            noisy = each.multiples(total)
             low = np.where(noisy >= targets.goals, low, middle)
     return low
 
@@ -373,12 +349,10 @@ def _counts(
     return np.append(counts, len(cells))
 
 
-def exponential_search(
-    cells: Cells, bits: int, targets: Targets, noise_multiplier: float, stream: Stream
-) -> np.ndarray:
+def exponential_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.ndarray:
     """The cell of every target's quantile, chosen by the exponential mechanism.
 
-    The event is ``Selection(noise_multiplier)``. The utility of a cell is minus the votes by which
+    This is one `Selection`. The utility of a cell is minus the votes by which
     its lower edge is beyond the goal, or its upper edge short of it. That of a choice for m targets
     is the sum of theirs, to which a row contributes m at most, so targets are chosen independently
     with m times the β.
@@ -387,10 +361,8 @@ def exponential_search(
     ----------
     cells, bits, targets
         As for `noisy_search`. All different cells are held in memory.
-    noise_multiplier : float
-        β, in contributions of one row to the votes at an edge.
-    stream : Stream
-        Gives one uniform number for each target, which counts as one draw.
+    token : Token
+        For one selection; β is in contributions of one row to the votes at an edge.
 
     Returns
     -------
@@ -402,20 +374,19 @@ def exponential_search(
     Examples
     --------
     >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.release import Releases
     >>> values, grid = np.arange(1000.0)[:, None], Linear(0.0, 4096.0, bits=12)
-    >>> stream = Key.from_seed(0).stream("example")
     >>> wanted = Targets((0.9,), size=1000)
-    >>> exponential_search(lambda: [grid.cells(values)], 12, wanted, 0.1, stream)
+    >>> token = Releases(Key.from_seed(0), [("rank", Selection(0.1))]).token("rank").at("example")
+    >>> exponential_search(lambda: [grid.cells(values)], 12, wanted, token)
     array([900])
     """
     held = Passes.over(cells).merged(Tally.of, Tally())
-    found, beta = [], noise_multiplier * len(targets.fractions) * UP * VOTE
+    runs, beta = [], token.noise_multiplier * len(targets.fractions) * UP * VOTE
     for j in range(len(targets.fractions)):
         first, weights, gaps = utilities(held, bits, targets, j)
-        likely = masses([-gap for gap in gaps], beta, weights)
-        index, rest = pick(likely, stream)
-        found.append(first[index] + rest * weights[index] // likely[index])
-    return np.array(found, dtype=np.int64)
+        runs.append((first, weights, masses([-gap for gap in gaps], beta, weights)))
+    return np.array(token.cells(runs), dtype=np.int64)
 
 
 class Tally:

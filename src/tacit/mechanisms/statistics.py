@@ -26,8 +26,18 @@ from tacit.mechanisms.extent import noisy_bounds, noisy_radius
 from tacit.mechanisms.mean import instance_optimal_mean
 from tacit.mechanisms.moments import noisy_moments
 from tacit.mechanisms.noise import Key
-from tacit.mechanisms.quantile import METHODS, Floats, Grid, Linear, Method, Targets, search
-from tacit.privacy.events import Gaussian
+from tacit.mechanisms.quantile import (
+    METHODS,
+    Floats,
+    Grid,
+    Linear,
+    Method,
+    Targets,
+    event,
+    search,
+)
+from tacit.mechanisms.release import Releases, Token
+from tacit.privacy.events import Event, Gaussian
 
 __all__ = [
     "private_bounds",
@@ -66,17 +76,17 @@ def private_mean(
     True
     """
     _one_of("method", method, MEANS)
-    table, count, key = _prepared(rows, noise_multiplier, size, key)
-    stream, d = key.stream("mean"), table.shape[1]
+    table, count = _prepared(rows, size)
+    run, token = _paid("mean", Gaussian(noise_multiplier), key)
+    d = table.shape[1]
     if method == "gaussian":
-        return noisy_sum(_chunks(table), d, bound, noise_multiplier, stream) / count
+        return noisy_sum(_chunks(table), d, bound, token) / count
     return instance_optimal_mean(
         lambda: _chunks(table),
         d,
         bound,
-        noise_multiplier,
-        stream,
-        rotation=key.stream("rotation"),
+        token,
+        signs=run.public.signs("rotation", 0, d),
         size=count,
         counted=size is None,
     ).mean
@@ -132,15 +142,13 @@ def private_quantile(
         raise InputError("pass both low and high, or neither")
     grid: Grid = Floats(digits=6) if low is None or high is None else Linear(low, high, bits)
     column = _numbers(values).reshape(-1, 1)
-    table, count, key = _prepared(column, noise_multiplier, size, key)
+    table, count = _prepared(column, size)
     targets = Targets((fraction,), size=count if size is None else None)
     (cell,) = search(
         lambda: (grid.cells(chunk) for chunk in _chunks(table)),
         grid.bits,
         targets,
-        noise_multiplier,
-        key.stream("quantile"),
-        method=method,
+        _paid("quantile", event(method, noise_multiplier), key)[1],
     )
     return grid.edge(int(cell)) / 2 + grid.edge(int(cell) + 1) / 2
 
@@ -165,16 +173,9 @@ def private_radius(
     True
     """
     _one_of("method", method, METHODS)
-    table, count, key = _prepared(rows, noise_multiplier, size, key)
-    return noisy_radius(
-        lambda: _chunks(table),
-        bound,
-        noise_multiplier,
-        key.stream("radius"),
-        size=count,
-        counted=size is None,
-        method=method,
-    )
+    table, count = _prepared(rows, size)
+    _, token = _paid("radius", event(method, noise_multiplier), key)
+    return noisy_radius(lambda: _chunks(table), bound, token, size=count, counted=size is None)
 
 
 def private_bounds(
@@ -197,15 +198,10 @@ def private_bounds(
     True
     """
     _one_of("method", method, METHODS)
-    table, count, key = _prepared(rows, noise_multiplier, size, key)
+    table, count = _prepared(rows, size)
+    _, token = _paid("bounds", event(method, noise_multiplier), key)
     return noisy_bounds(
-        lambda: _chunks(table),
-        table.shape[1],
-        noise_multiplier,
-        key.stream("bounds"),
-        size=count,
-        counted=size is None,
-        method=method,
+        lambda: _chunks(table), table.shape[1], token, size=count, counted=size is None
     )
 
 
@@ -229,11 +225,9 @@ def private_scale(
     >>> deviation.round(1)
     array([0.2, 0.1])
     """
-    table, count, key = _prepared(rows, noise_multiplier, size, key)
-    stream = key.stream("scale")
-    found = noisy_moments(
-        _chunks(table), table.shape[1], bound, noise_multiplier, stream, size=count
-    )
+    table, count = _prepared(rows, size)
+    _, token = _paid("scale", Gaussian(noise_multiplier), key)
+    found = noisy_moments(_chunks(table), table.shape[1], bound, token, size=count)
     return found.mean, np.sqrt(found.variance)
 
 
@@ -256,17 +250,19 @@ def private_second_moment(
     array([[0.7, 0.2],
            [0.2, 0.3]])
     """
-    table, count, key = _prepared(rows, noise_multiplier, size, key)
-    stream, d = key.stream("moment"), table.shape[1]
-    total = noisy_second_moment(_chunks(table), d, bound, noise_multiplier, stream, size=count)
-    return total / count
+    table, count = _prepared(rows, size)
+    _, token = _paid("moment", Gaussian(noise_multiplier), key)
+    return noisy_second_moment(_chunks(table), table.shape[1], bound, token, size=count) / count
 
 
-def _prepared(
-    rows: Any, noise_multiplier: float, size: int | None, key: Key | None
-) -> tuple[Any, int, Key]:
-    """A table of finite numbers, what stands for its number of rows, and a key."""
-    Gaussian(noise_multiplier)  # which refuses noise that is none
+def _paid(name: str, cost: Event, key: Key | None) -> tuple[Releases, Token]:
+    """A run of one event, and its token."""
+    run = Releases(key or Key.fresh(), [(name, cost)])
+    return run, run.token(name).at(name)
+
+
+def _prepared(rows: Any, size: int | None) -> tuple[Any, int]:
+    """A table of finite numbers, and what stands for its number of rows."""
     if sp.issparse(rows):
         if rows.dtype.kind not in "fiub":
             raise of_rows(InputError("rows must hold real numbers"))
@@ -281,7 +277,7 @@ def _prepared(
     count = table.shape[0] if size is None else size
     if count < 1:
         raise InputError("there are no rows; under add_or_remove_one, pass a public size= from 1")
-    return table, count, key or Key.fresh()
+    return table, count
 
 
 def _numbers(values: Any) -> np.ndarray:

@@ -21,9 +21,10 @@ from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError, of_public_facts
 from tacit.ledger import Ledger
 from tacit.losses import Loss
-from tacit.mechanisms.lattice import require_precision, sigma_for
-from tacit.mechanisms.noise import Key, Stream
-from tacit.mechanisms.trials import chances, draw_setting, draw_trials
+from tacit.mechanisms.lattice import require_precision
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum, Draws, Releases
+from tacit.mechanisms.trials import chances
 from tacit.plan.plan import CalibratedPlan, Fit, Plan, Prepared
 from tacit.preprocessing.base import PlainStage
 from tacit.privacy.accounting.accountants import (
@@ -48,6 +49,7 @@ __all__ = ["CalibratedSearch", "Found", "Search", "Trials"]
 
 SCORE_SHARE = 0.2  # part of a trial's Gaussian budget that its score takes: 2% more noise
 MOST_SETTINGS = 10_000
+SCORE = "Score"  # what the account of a trial calls its noisy score
 MOST_DRAWS = 10**15  # set aside in δ, where they are less than 1e-38 at ε = 1
 TOGETHER = 16  # settings in one product; more would not be faster
 SHAPES = {"logarithmic": 0.0, "geometric": 1.0}
@@ -363,6 +365,7 @@ class CalibratedSearch:
         assumptions: Sequence[str] = (),
         ledger: Ledger | None = None,
         start: Callable[[Loss], Start] = _zero,
+        draws: Draws | None = None,
     ) -> Found:
         """Make the trials on private rows, and certify the best of them.
 
@@ -379,23 +382,26 @@ class CalibratedSearch:
             plan.suits(rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
-        number = draw_trials(self.event, key.stream("search trials"))
-        picks = [
-            draw_setting(len(self.plans), key.stream("search setting", trial))
-            for trial in range(number)
-        ]
+        run = Releases(key, self.spent, draws=draws)
+        token = run.token(self.spent[-1][0])
+        number = token.at("search trials").trials()
+        settings = len(self.plans)
+        picks = [token.at("search setting", trial).setting(settings) for trial in range(number)]
+        trials = [token.trial(self._counted(setting)) for setting in picks]
         best: _Best | None = None
-        for found in self._trials(rows, targets, start, key, picks):
+        for found in self._trials(rows, (targets, start), run, picks, trials):
             # Equal scores: the earlier trial. As trials are alike, that is as good as a coin.
             if best is None or (found.score, -found.trial) > (best.score, -best.trial):
                 best = found
+        for each in (run, *trials):
+            each.close()
         assert best is not None
         setting = picks[best.trial]
         ran = self.winner(setting).settled(best.prepared)
         fit = ran.conclude(
             best.prepared,
             best.weights,
-            key,
+            seeded=key.seeded,
             assumptions=assumptions,
             entry=entry,
             created=began,
@@ -407,16 +413,21 @@ class CalibratedSearch:
     def _trials(
         self,
         rows: Rows,
-        targets: Callable[[Loss], np.ndarray],
-        start: Callable[[Loss], Start],
-        key: Key,
+        given: tuple[Callable[[Loss], np.ndarray], Callable[[Loss], Start]],
+        run: Releases,
         picks: Sequence[int],
+        paid: Sequence[Releases],
     ) -> Iterator[_Best]:
-        """Outcomes of all trials, in any order."""
+        """Outcomes of all trials, in any order; each draws what a trial was counted to.
+
+        ``given`` are targets and start, by loss.
+        """
+        targets, start = given
         for lot, trials in enumerate(self._lots(picks)):
             first = self.plans[picks[trials[0]]]
-            own = key if self.search.shared else key.child("search lot", lot)
-            prepared = first.prepare(rows, own)
+            own = run if self.search.shared else run.child("search lot", lot)
+            # Stages that are not shared are the trial's own, or cost nothing.
+            prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
             labels, begin = targets(first.plan.loss), start(first.plan.loss)
             engine, made = None, None
             ran = {trial: self.plans[picks[trial]].settled(prepared) for trial in trials}
@@ -426,10 +437,17 @@ class CalibratedSearch:
                 if engine is None or wanted != made:
                     engine, made = plans[0].engine(prepared, labels), wanted
                 at = plans[0].weights(begin, prepared)
-                weights = _train(plans, prepared, engine, own.child("search group", number), at)
-                scores = self._scores(engine, weights, first.plan.loss.task, key, group)
+                drawn = own.child("search group", number)
+                theirs = [paid[trial].keyed(drawn) for trial in group]
+                weights = _train(plans, prepared, engine, theirs, at)
+                scores = self._scores(engine, weights, first.plan.loss.task, paid, group)
                 for trial, score, each in zip(group, scores, weights, strict=True):
                     yield _Best(score, trial, prepared, each.copy())
+
+    def _counted(self, setting: int) -> list[tuple[str, Event]]:
+        """What a trial of a setting spends, by name."""
+        own = _trial_events(self.plans[setting], 1.0, self.search.shared)
+        return [*own, (SCORE, Gaussian(self.score_noise))]
 
     def _lots(self, picks: Sequence[int]) -> list[list[int]]:
         """Trials that may use the same fitted stages: all, or those of a setting, or each alone."""
@@ -442,14 +460,21 @@ class CalibratedSearch:
         return list(lots.values())
 
     def _scores(
-        self, engine: Engine, weights: np.ndarray, task: str, key: Key, group: Sequence[int]
+        self,
+        engine: Engine,
+        weights: np.ndarray,
+        task: str,
+        paid: Sequence[Releases],
+        group: Sequence[int],
     ) -> list[int]:
         """How well weights do on the rows, through the noise that every trial pays for."""
         sums = engine.row_sum(weights, _SCORES[task])
-        return [
-            _noisy_score(int(total), self.score_noise, key.stream("search score", trial))
-            for total, trial in zip(sums, group, strict=True)
-        ]
+        found = []
+        for total, trial in zip(sums, group, strict=True):
+            token = paid[trial].token(SCORE).at("search score", trial)
+            score = BoundedSum(np.array([total]), 1 / LOSS_UNIT, 1.0, 1.0, "score")
+            found.append(int(token.multiples(score)[0]))
+        return found
 
     def _readable(self, score: int) -> float:
         """A noisy sum of −1 to 1 for every row as a number from 0 to 1."""
@@ -503,11 +528,6 @@ class CalibratedSearch:
         return [(k + 1, chance) for k, chance in enumerate(chances(self.event, most))]
 
 
-def _noisy_score(total: int, noise_multiplier: float, stream: Stream) -> int:
-    """The one place where scores meet their noise; in units of which a row has `LOSS_UNIT`."""
-    return total + int(stream.discrete_gaussian(sigma_for(noise_multiplier * LOSS_UNIT), 1)[0])
-
-
 # --- trials that share arithmetic -------------------------------------------------------------
 
 
@@ -541,16 +561,16 @@ def _train(
     plans: Sequence[CalibratedPlan],
     prepared: Prepared,
     engine: Engine,
-    key: Key,
+    runs: Sequence[Releases],
     start: np.ndarray | None,
 ) -> np.ndarray:
-    """Weights (S, d, K) of the trials of one group."""
+    """Weights (S, d, K) of the trials of one group, each of which draws what is its own."""
     facts = plans[0].facts_for(prepared)
     if len(plans) == 1:
-        plan = plans[0]
-        return plan.trainer.train(engine, plan.noise_multiplier, facts, key, start=start)[None]
-    trainers, noise = [p.trainer for p in plans], [p.noise_multiplier for p in plans]
-    return train_together(engine, trainers, noise, facts, key, start=start)
+        return plans[0].trainer.train(engine, runs[0], facts, start=start)[None]
+    trainers = [plan.trainer for plan in plans]
+    tokens = [run.token(trainer.name) for run, trainer in zip(runs, trainers, strict=True)]
+    return train_together(engine, trainers, tokens, facts, start=start)
 
 
 # --- scores: from −1 to 1 for every row -------------------------------------------------------

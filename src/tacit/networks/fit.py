@@ -14,6 +14,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Releases
 from tacit.networks.gradients import ModuleEngine, load_torch
 from tacit.privacy.accounting.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
@@ -145,7 +146,10 @@ def fit_module(
         if not isinstance(ledger, Ledger):
             raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
-    weights = train_together(engine, [settings], [z], facts, key, progress=progress, watch=watch)[0]
+    run = Releases(key, spent)
+    tokens = [run.token(settings.name)]
+    weights = train_together(engine, [settings], tokens, facts, progress=progress, watch=watch)[0]
+    run.close()
     told = {"name": settings.name, "parameters": settings.parameters()}
     plan = {**said, "trained": list(engine.names), "trainer": told}
     certificate = Certificate.issue(

@@ -158,7 +158,7 @@ class ModuleEngine:
                 total, lattice = self._exact_sum(chosen, index, clip)
             else:
                 total, lattice = self._fast_sum(chosen, index, clip), 1.0
-        return [LatticeSum(total.reshape(1, self.d, 1), np.array([lattice]))]
+        return [LatticeSum(total.reshape(1, self.d, 1), np.array([lattice]), np.array([clip]))]
 
     def _exact_sum(
         self, chosen: dict[str, Any], index: np.ndarray, clip: float

@@ -33,7 +33,7 @@ from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
-from tacit.mechanisms.threshold import noisy_above
+from tacit.mechanisms.release import Draws, Releases
 from tacit.plan import bounds as chain
 from tacit.preprocessing.base import Context, PlainStage, PrivateStage, Stage
 from tacit.preprocessing.private_center import PrivateCenter
@@ -323,6 +323,7 @@ class CalibratedPlan:
         ledger: Ledger | None = None,
         start: tuple[np.ndarray, np.ndarray] | None = None,
         watch: Callable[[np.ndarray], None] | None = None,
+        draws: Draws | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
@@ -330,6 +331,7 @@ class CalibratedPlan:
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
         and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
+        ``draws`` is for audits, which look on.
         """
         if watch is not None and type(self.trainer) not in (DPGD, DPSGD):
             raise InputError(
@@ -341,11 +343,12 @@ class CalibratedPlan:
         self.starts(start)
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
         how |= {"start": start, "watch": watch}
+        run = self.releases(key, draws)
         if ledger is None:
-            return self._fit(rows, targets, key, entry=None, **how)
+            return self._fit(rows, targets, run, entry=None, **how)
         entry = self.reserve(ledger, key)
         try:
-            fit = self._fit(rows, targets, key, entry=entry, **how)
+            fit = self._fit(rows, targets, run, entry=entry, **how)
         except TestFailed as failed:
             entry.settle("test failed", failed.certificate.digest)
             raise
@@ -418,11 +421,15 @@ class CalibratedPlan:
             plan={**said, "columns": self.columns, "arithmetic": self.arithmetic},
         )
 
+    def releases(self, key: Key, draws: Draws | None = None) -> Releases:
+        """What one run may draw: all that was counted, and nothing else."""
+        return Releases(key, self.spent, draws=draws)
+
     def _fit(
         self,
         rows: Rows,
         targets: Any,
-        key: Key,
+        run: Releases,
         *,
         assumptions: Sequence[str],
         progress: Progress,
@@ -431,17 +438,19 @@ class CalibratedPlan:
         watch: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
-        seen = self.prepare(rows, key, assumptions=assumptions, progress=progress, entry=entry)
+        seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         plan = self.settled(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
         how["start"] = plan.weights(start, seen)
         if watch is None:
-            weights = plan.trainer.train(engine, plan.noise_multiplier, facts, key, **how)
+            weights = plan.trainer.train(engine, run, facts, **how)
         else:  # what DPGD and DPSGD do, in sight
-            alone = [plan.trainer], [plan.noise_multiplier]
-            weights = train_together(engine, *alone, facts, key, **how, watch=watch)[0]
-        return plan.conclude(seen, weights, key, assumptions=assumptions, entry=entry)
+            alone = [plan.trainer], [run.token(plan.trainer.name)]
+            weights = train_together(engine, *alone, facts, **how, watch=watch)[0]
+        run.close()
+        how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
+        return plan.conclude(seen, weights, **how)
 
     def settled(self, prepared: Prepared) -> CalibratedPlan:
         """The same plan with settings for rows as long as stages have shown them to be.
@@ -467,7 +476,7 @@ class CalibratedPlan:
     def prepare(
         self,
         rows: Rows,
-        key: Key,
+        run: Releases,
         *,
         assumptions: Sequence[str] = (),
         progress: Progress = silent,
@@ -485,8 +494,8 @@ class CalibratedPlan:
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.plain else None
             counted = plan.neighbors != "add_or_remove_one"
-            noise, done = self.stage_noise.get(i), tuple(fitted)
-            context = Context(size, key, noise, done, i, drift, counted, strict)
+            token = run.token(stage.name) if stage.pays and not plan.fitted else None
+            context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | PlainStage)
             if strict and looks:
@@ -501,12 +510,12 @@ class CalibratedPlan:
                 crash = error
             if crash is not None:
                 if i <= last:  # rows on which a stage cannot run fail the test like any others
-                    self._require_pass(-math.inf, key, assumptions, entry)
+                    self._require_pass(-math.inf, run, assumptions, entry)
                 raise crash
             if isinstance(stage, PlainStage):
                 margin = min(margin, stage.margin)
             if i == last:
-                self._require_pass(margin, key, assumptions, entry)
+                self._require_pass(margin, run, assumptions, entry)
             if isinstance(stage, PlainStage):
                 told.append(plan.stages[i])  # what a plain stage has seen, nobody is told
                 stand_in = stage.release(before, context)
@@ -580,8 +589,8 @@ class CalibratedPlan:
         self,
         prepared: Prepared,
         weights: np.ndarray,
-        key: Key,
         *,
+        seeded: bool,
         assumptions: Sequence[str] = (),
         entry: Reservation | None = None,
         created: datetime | None = None,
@@ -589,31 +598,32 @@ class CalibratedPlan:
         """The model of these weights, and its certificate, of now or of an earlier time."""
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
-        certificate = self.certify(key, prepared.told, assumptions, entry, created)
+        certificate = self.certify(seeded, prepared.told, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
         return Fit(coef, intercept, tuple(fitted), certificate, self, prepared.told)
 
     def _require_pass(
-        self, margin: float, key: Key, assumptions: Sequence[str], entry: Reservation | None
+        self, margin: float, run: Releases, assumptions: Sequence[str], entry: Reservation | None
     ) -> None:
         """Propose, test, release: go on only if the noisy margin exceeds the threshold."""
         assert self.test is not None
         test = self.test
-        if not noisy_above(margin, test.threshold, test.deviation, key.stream("test")):
+        if not run.token(TEST).at("test").above(margin, test.threshold):
+            run.close(failed=True)
             stages = [stage.name for stage in self.plan.stages if stage.tested]
             raise TestFailed(
                 f"the private test of what {' and '.join(stages)} asks of the rows did not pass, "
                 "so nothing was trained. Nothing more may be said about the rows, and the budget "
                 "is spent. Declare less (a smaller gap or floor, more rows_with_gaps), or use "
                 "SoftPCA, strategy='ridge' or 'shrunk-mean', which need no test",
-                certificate=self.certify(key, self.plan.stages, assumptions, entry),
+                certificate=self.certify(run.seeded, self.plan.stages, assumptions, entry),
             )
 
     def certify(
         self,
-        key: Key,
+        seeded: bool,
         fitted: Sequence[Stage],
         assumptions: Sequence[str] = (),
         entry: Reservation | None = None,
@@ -621,7 +631,7 @@ class CalibratedPlan:
     ) -> Certificate:
         """The certificate of one run with these fitted stages, and its entry in a ledger."""
         plan, budget = self.plan, self.plan.budget
-        reasons = ["seeded: not for release"] if key.seeded else []
+        reasons = ["seeded: not for release"] if seeded else []
         cautions = []
         if budget.delta > 1 / self.facts.size:
             cautions.append(

@@ -19,8 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
@@ -59,10 +60,10 @@ class Context:
     ----------
     size : int
         The public normaliser: the number of rows, or a stand-in for it.
-    key : Key
-        Where randomness comes from.
-    noise_multiplier : float or None
-        For private stages, as calibrated.
+    token : Token or None
+        What a stage that pays may release.
+    public : PublicRandomness
+        Random signs that anybody may know.
     before : tuple of Stage
         The fitted stages in front, which public rows must pass as well.
     position : int
@@ -76,13 +77,25 @@ class Context:
     """
 
     size: int
-    key: Key = field(default_factory=Key.fresh)
-    noise_multiplier: float | None = None
+    token: Token | None = None
+    public: PublicRandomness = field(default_factory=lambda: PublicRandomness(Key.fresh()))
     before: tuple[Stage, ...] = ()
     position: int = 0
     drift: Drift | None = None
     counted: bool = True
     strict: bool = False
+
+    @classmethod
+    def paid(cls, event: Event, size: int, *, key: Key | None = None, **more: Any) -> Context:
+        """For a stage by itself, outside any plan: what it may release is one event."""
+        run = Releases(key or Key.fresh(), [("stage", event)])
+        return cls(size, run.token("stage"), run.public, **more)
+
+    def release(self, label: str) -> Token:
+        """The token, drawn from the stream of that name and of the stage's place in the plan."""
+        if self.token is None:
+            raise ReleaseError("a stage that was not paid for looks at private rows")
+        return self.token.at(label, self.position)
 
 
 @dataclass
@@ -340,19 +353,24 @@ class PrivateStage(Stage):
         if self.noise_multiplier is not None:
             require_positive(self, "noise_multiplier")
 
-    def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context, float]:
-        """Rows, their norm bound, the context and its noise: what no private fit does without."""
+    def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context]:
+        """Rows, their norm bound and the context: what no private fit does without."""
         rows = as_rows(rows, gaps=self.fills_gaps)
-        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
         if rows.bound is None:
             raise MissingBound(
                 self.name,
                 "ClipNorm(radius) or Normalize() as a stage before it",
                 "PrivateBounds() there, which finds bounds through noise",
             )
-        if context.noise_multiplier is None:
+        return rows, rows.bound, self._context(rows, context)
+
+    def _context(self, rows: Rows, context: Context | None) -> Context:
+        """The context given, or that of a stage outside a plan, which pays for itself."""
+        if context is not None:
+            return context
+        if self.noise_multiplier is None:
             raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
-        return rows, rows.bound, context, context.noise_multiplier
+        return Context.paid(self.event(self.noise_multiplier), rows.n)
 
 
 @dataclass

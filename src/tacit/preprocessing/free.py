@@ -15,6 +15,7 @@ from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import normalize, row_norms, shorten
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import PublicRandomness
 from tacit.preprocessing.base import (
     Context,
     Kind,
@@ -263,13 +264,9 @@ class RandomProjection(Projection):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
-        key = context.key if context else Key.fresh()
-        if self.seed is not None:
-            key = Key.from_seed(self.seed)
-        stream = key.stream("init", context.position if context else 0)
-        k = self.width(rows.d)
-        words = stream.words(rows.d * k)
-        signs = np.where(words >> np.uint64(63), 1.0, -1.0).reshape(rows.d, k)
+        place, k = context or Context(rows.n), self.width(rows.d)
+        public = place.public if self.seed is None else PublicRandomness(Key.from_seed(self.seed))
+        signs = public.signs("init", place.position, rows.d * k).reshape(rows.d, k)
         self._set(signs / math.sqrt(k), rows, context)
         return self
 

@@ -102,35 +102,29 @@ class PrivateCenter(PrivateStage):
         return 1.0  # the mean is public by then
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        rows, bound, context = self._prepare(rows, context)
         find = self._gaussian if self.method == "gaussian" else self._located
-        mean = find(rows, bound, context, noise_multiplier)
+        mean = find(rows, bound, context)
         length = math.sqrt(squared_norm(mean))
         self.mean_ = mean * min(1.0, bound / length) if length else mean
         return self
 
-    def _gaussian(
-        self, rows: Rows, bound: float, context: Context, noise_multiplier: float
-    ) -> np.ndarray:
-        stream = context.key.stream("center", context.position)
+    def _gaussian(self, rows: Rows, bound: float, context: Context) -> np.ndarray:
+        token = context.release("center")
         moved = context.drift.total if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, bound)
-        total = noisy_sum(rows.passes(), rows.d, bound, noise_multiplier, stream, drift=drift)
-        return self._shrunk(
-            total / context.size, noise_multiplier * (bound + drift / 2) / context.size
-        )
+        total = noisy_sum(rows.passes(), rows.d, bound, token, drift=drift)
+        deviation = token.noise_multiplier * (bound + drift / 2) / context.size
+        return self._shrunk(total / context.size, deviation)
 
-    def _located(
-        self, rows: Rows, bound: float, context: Context, noise_multiplier: float
-    ) -> np.ndarray:
+    def _located(self, rows: Rows, bound: float, context: Context) -> np.ndarray:
         require_unmoved(self, context.drift)
         found = instance_optimal_mean(
             rows.passes(block_rows(4 * rows.d)),
             rows.d,
             bound,
-            noise_multiplier,
-            context.key.stream("center", context.position),
-            rotation=context.key.stream("rotation", context.position),
+            context.release("center"),
+            signs=context.public.signs("rotation", context.position, rows.d),
             size=context.size,
             counted=context.counted,
         )

@@ -91,7 +91,8 @@ class PrivateEqualize(PrivateStage):
         return math.sqrt(1 + 1 / self.strength) * (1 + 1e-12)  # the scales are public by then
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        rows, bound, context = self._prepare(rows, context)
+        token = context.release("equalize")
         # In units of R, whose square may be no number to compute with: ‖x²‖ ≤ ‖x‖² ≤ 1 for any
         # row, so a larger bound would be noise for nothing.
         most = min(1.0, self.evenness / math.sqrt(rows.d)) * (1 + 1e-12)
@@ -102,11 +103,10 @@ class PrivateEqualize(PrivateStage):
             rows.passes(block_rows(rows.d)).map(partial(_squares, bound=bound)),
             rows.d,
             most,
-            noise_multiplier,
-            context.key.stream("equalize", context.position),
+            token,
             drift=drift,
         )
-        deviation = noise_multiplier * (most + drift / 2) / context.size
+        deviation = token.noise_multiplier * (most + drift / 2) / context.size
         self.scale_ = _scales(total / context.size, deviation, self.strength)
         return self
 

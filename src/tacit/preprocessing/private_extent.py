@@ -136,16 +136,14 @@ class PrivateClip(RankStage):
         return _shortage(self, size, radius_rows(noise_multiplier, self._method))
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        rows, bound, context = self._prepare(rows, context)
         require_unmoved(self, context.drift)
         self.radius_ = noisy_radius(
             rows.passes(block_rows(rows.d)),
             bound,
-            noise_multiplier,
-            context.key.stream("clip", context.position),
+            context.release("clip"),
             size=context.size,
             counted=context.counted,
-            method=self._method,
         )
         return self
 
@@ -222,18 +220,14 @@ class PrivateBounds(RankStage):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
-        context = context or Context(size=rows.n, noise_multiplier=self.noise_multiplier)
-        if context.noise_multiplier is None:
-            raise InputError(f"{self.name} outside a plan needs noise_multiplier=")
+        context = self._context(rows, context)
         require_unmoved(self, context.drift)
         self.low_, self.high_ = noisy_bounds(
             rows.passes(block_rows(2 * rows.d)),
             rows.d,
-            context.noise_multiplier,
-            context.key.stream("bounds", context.position),
+            context.release("bounds"),
             size=context.size,
             counted=context.counted,
-            method=self._method,
         )
         return self
 

@@ -92,7 +92,8 @@ class PrivateImpute(PrivateStage):
         return 1.0  # rows with the same gaps get the same public fill; clipping is a projection
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        rows, bound, context = self._prepare(rows, context)
+        token = context.release("impute")
         columns = require_columns(self, rows.d)
         c, longest = len(columns), math.sqrt(2) * bound * (1 + 1e-12)
         # Gaps stay where they are between neighbours: only observed cells can have moved.
@@ -102,13 +103,12 @@ class PrivateImpute(PrivateStage):
             _lifted(rows, columns, bound),
             2 * c,
             longest,
-            noise_multiplier,
-            context.key.stream("impute", context.position),
+            token,
             drift=drift,
         )
         cells = math.sqrt(c) / bound
         sums, counts = total[:c], np.maximum(total[c:] * cells, 0.0)
-        deviation = noise_multiplier * (longest + drift / 2) * cells
+        deviation = token.noise_multiplier * (longest + drift / 2) * cells
         self.fill_ = np.zeros(rows.d)
         self.fill_[columns] = np.clip(sums * counts / (counts**2 + deviation**2), -bound, bound)
         self.radius_ = bound

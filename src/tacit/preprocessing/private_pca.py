@@ -84,14 +84,13 @@ class PrivatePCA(PrivateStage, Subspace):
         return moved  # products in floating point, rounded as seldom as was counted
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
+        rows, bound, context = self._prepare(rows, context)
         k, d = self.width(rows.d), rows.d
         moment = noisy_second_moment(
             rows.passes(block_rows(d)),
             d,
             bound,
-            noise_multiplier,
-            context.key.stream("components", context.position),
+            context.release("components"),
             size=context.size,
             drift=context.drift,
             strict=context.strict,

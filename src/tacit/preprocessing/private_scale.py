@@ -25,7 +25,7 @@ def exact_moments(rows: Rows) -> Moments:
     return Moments(total[: rows.d], total[rows.d :] * rows.bound)
 
 
-def released_moments(rows: Rows, context: Context, noise_multiplier: float) -> Moments:
+def released_moments(rows: Rows, context: Context) -> Moments:
     """With noise; as ‖x² − y²‖ ≤ 2R‖x − y‖, lifted rows move √5 times as far as the rows."""
     assert rows.bound is not None
     moved = context.drift.total if context.drift else 0.0
@@ -34,8 +34,7 @@ def released_moments(rows: Rows, context: Context, noise_multiplier: float) -> M
         rows.passes(block_rows(rows.d)),
         rows.d,
         rows.bound,
-        noise_multiplier,
-        context.key.stream("scale", context.position),
+        context.release("scale"),
         size=context.size,
         drift=lattice_drift(moved, rows.n, 2 * rows.d, lifted_bound(rows.bound)),
     )
@@ -98,8 +97,8 @@ class PrivateScale(PrivateStage):
         return 1 / math.sqrt(self.strength)  # the scales are public by then
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        rows, bound, context, noise_multiplier = self._prepare(rows, context)
-        found = released_moments(rows, context, noise_multiplier)
+        rows, bound, context = self._prepare(rows, context)
+        found = released_moments(rows, context)
         mean = found.mean if self.centered else np.zeros(rows.d)
         length = math.sqrt(squared_norm(mean))
         self.mean_ = mean * min(1.0, bound / length) if length else mean

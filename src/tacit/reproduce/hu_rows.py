@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tacit.mechanisms import Key
 from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
 from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
-from tacit.trainers import DPGD, DPSGD, train_together
+from tacit.trainers import DPGD, DPSGD, rehearsal, train_together
 
 __all__ = ["as_in_the_paper", "counted", "facts"]
 
@@ -142,13 +141,14 @@ def counted(n: int, d: int, method: str, epsilon: float, seed: int) -> list[floa
     ).calibrate(size=n, columns=d, classes=2)
     key = Key.from_seed(seed)
     try:
-        seen = plan.prepare(as_rows(rows), key)
+        seen = plan.prepare(as_rows(rows), plan.releases(key))
     except TestFailed:
         return "test fails"
     trainers = [replace(plan.trainer, learning_rate=far / 0.5 / 100) for far in TRAVEL]
     noise = [plan.noise_multiplier] * len(TRAVEL)
     engine = plan.engine(seen, loss.targets(labels, outputs=1))
-    how: dict[str, Any] = {"moves": plan.moves}
-    found = train_together(engine, trainers, noise, plan.facts_for(seen), key, **how)
-    fits = [plan.conclude(seen, weights, key) for weights in found]
+    facts = plan.facts_for(seen)
+    tokens = rehearsal(trainers, noise, facts, key)
+    found = train_together(engine, trainers, tokens, facts, moves=plan.moves)
+    fits = [plan.conclude(seen, weights, seeded=True) for weights in found]
     return [_judge(fit, rows, labels)["loss"] - made.least for fit in fits]

@@ -25,7 +25,7 @@ from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.reproduce.pinto_sets import Split, Turned, split, turned
-from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer, train_together
+from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer, rehearsal, train_together
 
 __all__ = ["ours", "private", "public_descent", "xi"]
 
@@ -178,13 +178,14 @@ def _fits(
         size=len(rows.X), columns=rows.X.shape[1], classes=classes
     )
     key = Key.from_seed(seeds[0])
-    seen = ready.prepare(as_rows(rows.X), key)
+    seen = ready.prepare(as_rows(rows.X), ready.releases(key))
     ready = ready.settled(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
     engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
     rates = [factor * ready.trainer.learning_rate for factor in factors for _ in seeds]
     trainers = [replace(ready.trainer, learning_rate=rate) for rate in rates]
-    weights = train_together(engine, trainers, [ready.noise_multiplier] * len(rates), facts, key)
+    tokens = rehearsal(trainers, [ready.noise_multiplier] * len(rates), facts, key)
+    weights = train_together(engine, trainers, tokens, facts)
     test = apply_stages(as_rows(rows.X_test), seen.fitted)
     shown = np.concatenate([np.asarray(chunk) for _, chunk in test.chunks()])
     found = [

@@ -24,7 +24,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
 from tacit.theory import lower
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GammaSGD, train_together
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GammaSGD, rehearsal, train_together
 
 __all__ = ["CLAIMS"]
 
@@ -73,7 +73,8 @@ def padded_columns(kind: str, d: int, rates: Sequence[float], seed: int) -> list
     engine = Engine(as_rows(padded, bound=1.0), loss.targets(y, 1), loss, arithmetic="fast")
     facts = Facts(n, d, 1, 1.0, 1.0)
     key = Key.from_seed(seed)
-    weights = train_together(engine, settings, [noise] * len(rates), facts, key)
+    tokens = rehearsal(settings, [noise] * len(rates), facts, key)
+    weights = train_together(engine, settings, tokens, facts)
     right = (test @ weights[:, :9, 0].T > 0) == (y_test == 1)[:, None]
     return [100 * float(share) for share in right.mean(axis=0)]
 
@@ -172,7 +173,8 @@ def hard_instance(rank: int, columns: int, n: int, seed: int) -> dict[str, Any]:
     rows = as_rows(sp.csr_array(made.rows), bound=1.0)
     engine = Engine(rows, targets, made.loss, arithmetic="fast")
     key = Key.from_seed(seed)
-    weights = train_together(engine, settings, [noise] * len(settings), facts, key)
+    tokens = rehearsal(settings, [noise] * len(settings), facts, key)
+    weights = train_together(engine, settings, tokens, facts)
     return {
         "descent": [made.excess(each[:columns, 0]) for each in weights],
         "zero": made.excess(np.zeros(columns)),

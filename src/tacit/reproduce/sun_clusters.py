@@ -18,7 +18,7 @@ from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
 from tacit.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
-from tacit.trainers import GradientTrainer, train_together
+from tacit.trainers import GradientTrainer, rehearsal, train_together
 
 __all__ = ["counterexample"]
 
@@ -51,15 +51,15 @@ def _excess(
         assert made.labels is not None
         rows, signs = as_rows(made.rows), 2.0 * made.labels - 1
         key = Key.from_seed(2 * seed + flipped)
-        seen = plan.prepare(rows, key)
+        seen = plan.prepare(rows, plan.releases(key))
         settled = plan.settled(seen)
         tried = trainers or [settled.trainer]
         noise = [plan.noise_multiplier] * len(tried)
         engine = settled.engine(seen, signs[:, None])
-        for i, theta in enumerate(
-            train_together(engine, tried, noise, settled.facts_for(seen), key)
-        ):
-            fit = settled.conclude(seen, theta, key)
+        facts = settled.facts_for(seen)
+        tokens = rehearsal(tried, noise, facts, key)
+        for i, theta in enumerate(train_together(engine, tried, tokens, facts)):
+            fit = settled.conclude(seen, theta, seeded=True)
             shown = np.asarray(apply_stages(rows, fit.stages).collect())
             scores = (shown @ fit.coef.T + fit.intercept)[:, 0]
             found[i, int(flipped)] = np.maximum(1 - signs * scores, 0).mean()

@@ -18,7 +18,7 @@ from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.reproduce.sun_data import images
-from tacit.trainers import DPSGD, train_together
+from tacit.trainers import DPSGD, rehearsal, train_together
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
 
@@ -66,13 +66,13 @@ def as_in_the_paper(
     classes = int(y.max()) + 1
     plan = _plan(size=len(X), columns=X.shape[1], classes=classes, **setting)
     key, loss = Key.from_seed(seed), plan.plan.loss
-    seen = plan.prepare(as_rows(X), key)
+    seen = plan.prepare(as_rows(X), plan.releases(key))
     trainers = [replace(plan.trainer, learning_rate=rate) for rate in rates]
     noise = [plan.noise_multiplier] * len(rates)
     engine = plan.engine(seen, loss.targets(y, outputs=classes))
-    scores = []
-    for weights in train_together(engine, trainers, noise, plan.facts_for(seen), key):
-        fit = plan.conclude(seen, weights, key)
+    scores, facts = [], plan.facts_for(seen)
+    for weights in train_together(engine, trainers, rehearsal(trainers, noise, facts, key), facts):
+        fit = plan.conclude(seen, weights, seeded=True)
         test = np.asarray(apply_stages(as_rows(X_test), fit.stages).collect())
         guess = (test @ fit.coef.T + fit.intercept).argmax(axis=1)
         scores.append(100 * float((guess == y_test).mean()))

@@ -4,7 +4,7 @@ from tacit.engine.engine import Engine
 from tacit.trainers.defaults import Facts
 from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gamma import GammaSGD
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, train_together
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, rehearsal, train_together
 from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
@@ -26,5 +26,6 @@ __all__ = [
     "LocalDPGD",
     "NoisySGD",
     "SufficientStatistics",
+    "rehearsal",
     "train_together",
 ]

@@ -13,8 +13,7 @@ from tacit.engine.engine import Engine, LatticeSum
 from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key
-from tacit.mechanisms.selection import exponential_choice
+from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.theory import flatness
@@ -102,9 +101,8 @@ class FlattestDPGD(GradientTrainer):
     def train(
         self,
         engine: Engine,
-        noise_multiplier: float,
+        run: Releases,
         facts: Facts,
-        key: Key,
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
@@ -118,16 +116,16 @@ class FlattestDPGD(GradientTrainer):
             lengths.append(_length(total))
 
         how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
-        last = train_together(engine, [self], [noise_multiplier], facts, key, **how)
+        last = train_together(engine, [self], [run.token(self.name)], facts, **how)
         per_class = self.clipping == "per-class"
         total = engine.gradient_sum(last, float(self.clip), per_class=per_class)
         visit(last, total)
         spacings = float(self.clip) / float(total.lattice[0])
         if total.values.dtype.kind == "i":
             spacings += 1  # norms were rounded down
-        noise = float(self.choice_noise) * spacings * (1 + 1e-15)
         utilities = [-length for length in lengths[1:]]
-        return found[1 + exponential_choice(utilities, noise, key.stream("choice"))]
+        choice = run.token(f"{self.name} choice").at("choice")
+        return found[1 + choice.choose(utilities, spacings * (1 + 1e-15))]
 
 
 def _length(total: LatticeSum) -> float:

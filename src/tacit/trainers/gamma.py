@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.engine.engine import LatticeSum
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gamma
 from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import DPSGD
@@ -59,27 +58,11 @@ class GammaSGD(DPSGD):
         # E‖z‖² = s²·D(D + 1), spread over D coordinates.
         return noise_multiplier * math.sqrt((facts.features + 1) * facts.outputs + 1)
 
-    def noisy(
-        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
-    ) -> np.ndarray:
-        return _add_gamma(total, deviations, key, step)
+    def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
+        return token.gamma(total)
 
     def remark(self) -> str:
         return (
             "That noise is so large because it is long in every direction at once, and the longer "
             "the more columns there are; Gaussian noise (DPSGD) is not."
         )
-
-
-def _add_gamma(total: LatticeSum, scales: Sequence[float], key: Key, step: int) -> np.ndarray:
-    """The one place where sums meet this noise, of density e^(−‖z‖/scale)."""
-    released = np.empty(total.values.shape)
-    for s, values in enumerate(total.values):
-        stream = key.stream("noise", step, s)
-        direction = stream.normal(values.size)
-        direction /= np.linalg.norm(direction)
-        # As many exponentials as there are coordinates: a gamma distribution of that shape.
-        length = -np.log1p(-stream.uniform(values.size)).sum()
-        noise = scales[s] * length * direction
-        released[s] = values * total.lattice[s] + noise.reshape(values.shape)
-    return released

@@ -20,8 +20,9 @@ from tacit.engine.engine import Engine, GradientSource, LatticeSum
 from tacit.engine.quantization import LIMIT
 from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
-from tacit.mechanisms.lattice import accounted_probability, sigma_for
+from tacit.mechanisms.lattice import accounted_probability
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.theory import descent
@@ -203,11 +204,9 @@ class GradientTrainer:
         q = self.sampling_probability(facts)
         return "all rows" if q == 1 else f"each row with probability {q:.3g}"
 
-    def noisy(
-        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
-    ) -> np.ndarray:
-        """Sums over that many rows, with their noise."""
-        return _add_noise(total, deviations, key, step)
+    def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
+        """A sum over that many rows, with its noise."""
+        return token.gaussian(total)
 
     def assumptions(self) -> tuple[str, ...]:
         """What its guarantee takes for granted, or gives, beyond what every plan says."""
@@ -253,22 +252,37 @@ class GradientTrainer:
         """
         return None
 
-    def deviations(
-        self, noise_multiplier: float, norm: float, moves: Movement | None
-    ) -> tuple[float, ...]:
-        """Standard deviation of the noise on the sum of every part."""
-        return (self.deviation(noise_multiplier, norm, moves),)
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each part of a gradient takes of a step's budget, 1/z²; they sum to one."""
+        return (1.0,)
 
-    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
-        """Standard deviation of the noise on a sum, at weights of that norm.
+    def reaches(self, norm: float, moves: Movement | None) -> tuple[float, ...]:
+        """Half of how far neighbours' sums of every part lie apart, at weights of that norm."""
+        return (self.reach(norm, moves),)
 
-        Sums of neighbours lie within 2C + b, b following the weights: so every step
-        has the same privacy, whatever weights it meets (``docs/drift.md``, section 5).
+    def reach(self, norm: float, moves: Movement | None) -> float:
+        """Half of how far neighbours' sums lie apart, at weights of that norm.
+
+        They lie within 2C + b, b following the weights: so every step has the same privacy,
+        whatever weights it meets (``docs/drift.md``, section 5).
         """
         half = float(self.clip)
         if moves is not None:
             half += moves.distance(norm, half, per_class=self.clipping == "per-class") / 2
-        return math.nextafter(noise_multiplier * half, math.inf)  # never less than counted
+        return half
+
+    def deviations(
+        self, noise_multiplier: float, norm: float, moves: Movement | None
+    ) -> tuple[float, ...]:
+        """Standard deviation of the noise on the sum of every part, for reading."""
+        shares, reaches = self.shares, self.reaches(norm, moves)
+        pairs = zip(shares, reaches, strict=True)
+        return tuple(noise_multiplier / math.sqrt(share) * reach for share, reach in pairs)
+
+    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+        """The same, of the only part or the first."""
+        return self.deviations(noise_multiplier, norm, moves)[0]
 
     def rates(self) -> np.ndarray:
         """Learning rate of every step."""
@@ -286,9 +300,8 @@ class GradientTrainer:
     def train(
         self,
         engine: Engine,
-        noise_multiplier: float,
+        run: Releases,
         facts: Facts,
-        key: Key,
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
@@ -296,7 +309,7 @@ class GradientTrainer:
     ) -> np.ndarray:
         """Weights (d, K) after a run from ``start``, which is public, or from zero."""
         how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
-        return train_together(engine, [self], [noise_multiplier], facts, key, **how)[0]
+        return train_together(engine, [self], [run.token(self.name)], facts, **how)[0]
 
 
 @dataclass
@@ -411,7 +424,7 @@ class DPSGD(GradientTrainer):
         """Norm of the weights that ``event`` states the drift for: the radius, or 1/R."""
         return 1 / moves.bound if self.radius is None else float(self.radius)
 
-    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+    def reach(self, norm: float, moves: Movement | None) -> float:
         """As accounted at weights of the `reference_norm`; larger by μ/μ₀ beyond.
 
         Divided by that ratio, clip and drift are at most those accounted for, and the
@@ -426,15 +439,14 @@ class DPSGD(GradientTrainer):
             )
             grown = moves.rounding(norm, clip) / max(moves.rounding(base, clip), 1e-300)
             scale = max(1.0, ratio, grown)
-        return math.nextafter(noise_multiplier * float(self.clip) * scale, math.inf)
+        return float(self.clip) * scale
 
 
 def train_together(
     engine: GradientSource,
     trainers: Sequence[GradientTrainer],
-    noise_multipliers: Sequence[float],
+    tokens: Sequence[Token],
     facts: Facts,
-    key: Key,
     *,
     progress: Progress = silent,
     moves: Movement | None = None,
@@ -445,10 +457,11 @@ def train_together(
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
-    They must agree in kind, steps, batch size and way of clipping. Each adds its own noise. On
-    all rows, releasing S of them costs the composition of their events. On *samples* it does not:
-    a row is then in the batch of all of them or of none, which is one event of noise z/√S, and may
-    cost more. ``run`` numbers the runs of one key, each with batches and noise of its own.
+    They must agree in kind, steps, batch size and way of clipping. Each adds its own noise, as its
+    token says. On all rows, releasing S of them costs the composition of their events. On *samples*
+    it does not: a row is then in the batch of all of them or of none, which is one event of noise
+    z/√S, and may cost more. ``run`` numbers the runs of one key, each with batches and noise of its
+    own.
     They begin at ``start``, public weights (d, K), or at zero.
     ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
     shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
@@ -472,7 +485,7 @@ def train_together(
     alpha = _column([trainer.alpha for trainer in trainers])
     anchor = _column([trainer.anchor for trainer in trainers])
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
-    q, normaliser = first.sampling_probability(facts), first.normaliser(facts)
+    normaliser = first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
     if start is not None:
         weights = _project(weights + (start if scales is None else start / scales), trainers)
@@ -481,10 +494,10 @@ def train_together(
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
     def draw(step: int) -> np.ndarray:
-        return key.stream("batch", run * steps + step).include(engine.n, q)
+        return tokens[0].at("batch", run * steps + step).batch(engine.n)
 
     with engine, ThreadPoolExecutor(1) as ahead:
-        drawn = ahead.submit(draw, 0) if isinstance(first, DPSGD) else None
+        drawn = ahead.submit(draw, 0) if tokens[0].samples else None
         for step in range(steps):
             batch = first.members(step, engine.n) if drawn is None else drawn.result()
             seen = weights if scales is None else weights * scales
@@ -496,20 +509,18 @@ def train_together(
             if visit is not None:
                 visit(weights, sums[0])
             norms = _norms(seen)  # public: the last step's outcome
-            deviations = [
-                trainer.deviations(z, norm, moves)
-                for trainer, z, norm in zip(trainers, noise_multipliers, norms, strict=True)
-            ]
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
-            noisy = np.concatenate(
-                [
-                    first.noisy(total, [d[part] for d in deviations], key, first_sum + part, rows)
-                    for part, total in enumerate(sums)
-                ],
-                axis=1,
-            )
-            mean = noisy / normaliser
+            noisy = []
+            for part, total in enumerate(sums):
+                released = np.empty(total.values.shape)
+                for s, (trainer, token) in enumerate(zip(trainers, tokens, strict=True)):
+                    token, share = token.at("noise", first_sum + part, s), trainer.shares[part]
+                    bounded = total.bounded(s, trainer.reaches(norms[s], moves)[part])
+                    paid = token if share == 1 else token.part(share)
+                    released[s] = trainer.noisy(bounded, paid, step, rows)
+                noisy.append(released)
+            mean = np.concatenate(noisy, axis=1) / normaliser
             if watch is not None:
                 watch(mean)
             # ∇f + α(x − x⁽⁰⁾) + noise: paper 002, Algorithm 1, line 4, with α = anchor.
@@ -517,6 +528,10 @@ def train_together(
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             entries = [total.values[0].size for total in sums]
+            deviations = [
+                trainer.deviations(token.noise_multiplier, norm, moves)
+                for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
+            ]
             noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
             averages.add(step, weights, gradient, noise)
             progress("training", step + 1, steps)
@@ -524,18 +539,18 @@ def train_together(
     return found if scales is None else found * scales
 
 
-def _add_noise(total: LatticeSum, deviations: Sequence[float], key: Key, number: int) -> np.ndarray:
-    """The one place where a trainer's sums meet their noise; each sum has its number."""
-    released = np.empty(total.values.shape)
-    for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
-        stream = key.stream("noise", number, s)
-        deviation = deviations[s]
-        if total.values.dtype.kind == "i":
-            drawn = stream.discrete_gaussian(sigma_for(deviation / lattice), values.size)
-            released[s] = (values + drawn.reshape(values.shape)).astype(np.float64) * lattice
-        else:
-            released[s] = values + deviation * stream.normal(values.size).reshape(values.shape)
-    return released
+def rehearsal(
+    trainers: Sequence[GradientTrainer],
+    noise_multipliers: Sequence[float],
+    facts: Facts,
+    key: Key,
+    *,
+    draws: Draws | None = None,
+) -> list[Token]:
+    """Tokens for `train_together` outside any plan: for experiments, which nothing certifies."""
+    pairs = zip(trainers, noise_multipliers, strict=True)
+    run = Releases(key, [(t.name, t.event(z, facts)) for t, z in pairs], draws=draws)
+    return [run.token(trainer.name) for trainer in trainers]
 
 
 def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:

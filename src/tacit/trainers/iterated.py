@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Softmax
 from tacit.losses.base import MarginLoss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import BIAS, Facts
@@ -139,11 +139,9 @@ class IteratedSGD(GradientTrainer):
     def sampled(self, facts: Facts) -> str:
         return f"{facts.size / int(self.steps):.4g} rows each, in their order"
 
-    def noisy(
-        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
-    ) -> np.ndarray:
+    def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
         """Not released: the account covers nothing but the weights at the end."""
-        return _hidden(total, deviations, key, step)
+        return token.hidden(total)
 
     def assumptions(self) -> tuple[str, ...]:
         return (
@@ -160,15 +158,15 @@ class IteratedSGD(GradientTrainer):
     def train(
         self,
         engine: Engine,
-        noise_multiplier: float,
+        run: Releases,
         facts: Facts,
-        key: Key,
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
-        stop = 1 + int(key.stream("stop").uniform(1)[0] * int(self.steps))
+        token = run.token(self.name)
+        stop = token.at("stop").stop()
         seen: list[np.ndarray] = []
 
         def visit(weights: np.ndarray, total: LatticeSum) -> None:
@@ -176,24 +174,11 @@ class IteratedSGD(GradientTrainer):
 
         # To the end, whenever it stops: so the time that it takes says nothing.
         how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
-        last = train_together(engine, [self], [noise_multiplier], facts, key, **how)
+        last = train_together(engine, [self], [token], facts, **how)
         # What noise leaves in the weights, about: steps hardly draw them back.
-        step = float(self.learning_rate) * self.deviation(noise_multiplier, 0.0, moves)
-        return _released([*seen, last[0]][stop], math.sqrt(stop) * step / self.normaliser(facts))
-
-
-def _hidden(total: LatticeSum, deviations: Sequence[float], key: Key, step: int) -> np.ndarray:
-    """A step's sum with its noise, which nobody sees."""
-    drawn = [
-        deviation * key.stream("noise", step, s).normal(total.values[s].size)
-        for s, deviation in enumerate(deviations)
-    ]
-    return total.float() + np.stack(drawn).reshape(total.values.shape)
-
-
-def _released(weights: np.ndarray, deviation: float) -> np.ndarray:
-    """The one iterate that is seen, with about that much noise in every weight."""
-    return weights
+        step = float(self.learning_rate) * self.deviation(token.noise_multiplier, 0.0, moves)
+        noise = math.sqrt(stop) * step / self.normaliser(facts)
+        return token.iterate([*seen, last[0]][stop], noise)
 
 
 def _length(facts: Facts, bias: Any) -> float:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.engine.engine import LatticeSum
 from tacit.exceptions import InputError
-from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import GradientTrainer, OrAuto, is_auto, is_whole
@@ -108,10 +106,8 @@ class LocalDPGD(GradientTrainer):
     def sampled(self, facts: Facts) -> str:
         return "all rows" if self.groups == 1 else f"one of {self.groups} groups of rows"
 
-    def noisy(
-        self, total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
-    ) -> np.ndarray:
-        return _add_reports(total, deviations, key, step, rows)
+    def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
+        return token.reports(total, rows, step // self.groups)
 
     def assumptions(self) -> tuple[str, ...]:
         return (
@@ -124,25 +120,3 @@ class LocalDPGD(GradientTrainer):
             "Every row adds noise to its own gradient before anybody sees it, and takes part in "
             f"{math.ceil(int(self.steps) / self.groups)} of the steps."
         )
-
-
-def _add_reports(
-    total: LatticeSum, deviations: Sequence[float], key: Key, step: int, rows: int
-) -> np.ndarray:
-    """The sum of all reports: every row has added noise of its own."""
-    released = np.empty(total.values.shape)
-    for s, (values, lattice) in enumerate(zip(total.values, total.lattice, strict=True)):
-        stream = key.stream("noise", step, s)
-        if total.values.dtype.kind != "i":  # the sum of ideal Gaussians is a Gaussian
-            noise = deviations[s] * math.sqrt(rows) * stream.normal(values.size)
-            released[s] = values + noise.reshape(values.shape)
-            continue
-        sigma = sigma_for(deviations[s] / lattice)
-        block = max(1, BLOCK // values.size)
-        reports = values.reshape(-1).copy()
-        for start in range(0, rows, block):
-            count = min(block, rows - start)
-            drawn = stream.discrete_gaussian(sigma, count * values.size)
-            reports += drawn.reshape(count, values.size).sum(axis=0)
-        released[s] = reports.reshape(values.shape).astype(np.float64) * lattice
-    return released

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.engine.sensitivity import Movement
-from tacit.mechanisms.noise import Key
-from tacit.mechanisms.selection import exponential_choice
+from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts
@@ -109,29 +108,27 @@ class NoisySGD(DPSGD):
     def train(
         self,
         engine: Engine,
-        noise_multiplier: float,
+        run: Releases,
         facts: Facts,
-        key: Key,
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
-        runs, steps = int(self.runs), int(self.steps)
+        runs, steps, token = int(self.runs), int(self.steps), run.token(self.name)
         how: dict[str, Any] = {"moves": moves}
         if self.sampling_probability(facts) == 1:  # the same batches for all: all rows
-            noise = [noise_multiplier] * runs
             how |= {"progress": progress}
-            found = train_together(engine, [self] * runs, noise, facts, key, **how)
+            found = train_together(engine, [self] * runs, [token] * runs, facts, **how)
         else:
             parts = []
-            for run in range(runs):
-                how |= {"progress": _later(progress, run * steps, runs * steps), "run": run}
-                parts += [*train_together(engine, [self], [noise_multiplier], facts, key, **how)]
+            for turn in range(runs):
+                how |= {"progress": _later(progress, turn * steps, runs * steps), "run": turn}
+                parts += [*train_together(engine, [self], [token], facts, **how)]
             found = np.stack(parts)
         utilities = -engine.loss_sum(found, float(self.ceiling))
-        noise_of_choice = float(self.choice_noise) * LOSS_UNIT  # exact: a power of two
-        return found[exponential_choice(utilities, noise_of_choice, key.stream("choice"))]
+        choice = run.token(f"{self.name} choice").at("choice")
+        return found[choice.choose(utilities, LOSS_UNIT)]
 
 
 def _ignorant(facts: Facts) -> float:

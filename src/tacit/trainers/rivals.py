@@ -92,16 +92,14 @@ class GEP(GradientTrainer):
     def split(self, facts: Facts) -> int:
         return facts.features - int(self.n_components)
 
-    def deviations(
-        self, noise_multiplier: float, norm: float, moves: Movement | None
-    ) -> tuple[float, ...]:
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return 1 - self.balance, self.balance  # so Σ (C/d)² ≤ 1/z²
+
+    def reaches(self, norm: float, moves: Movement | None) -> tuple[float, ...]:
         if moves is not None:
             raise InputError("GEP is not analysed for rows that plain stages have moved")
-        shares = (1 - self.balance, self.balance)
-        return tuple(
-            noise_multiplier * clip / math.sqrt(share) * UP  # so Σ (C/d)² ≤ 1/z²
-            for clip, share in zip(self.clips, shares, strict=True)
-        )
+        return self.clips
 
 
 @dataclass

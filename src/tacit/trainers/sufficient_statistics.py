@@ -15,7 +15,7 @@ from tacit.engine.sensitivity import Movement
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss, Squared
 from tacit.mechanisms.covariance import noisy_second_moment
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts
@@ -57,13 +57,11 @@ class Moments:
         self.intercept, self.strict = float(intercept), arithmetic == "strict"
         self.n, self.d = rows.n, rows.d + bool(intercept)
 
-    def noisy(
-        self, bound: float, weight: float, noise_multiplier: float, size: int, stream: Stream
-    ) -> np.ndarray:
+    def noisy(self, bound: float, weight: float, size: int, token: Token) -> np.ndarray:
         """Σzzᵀ + noise for z = (row, constant, weight·target), shortened to ``bound``.
 
-        The event is ``Gaussian(noise_multiplier)`` whatever rows and targets are: z is made of one
-        row and its target alone, and its norm is cut by `noisy_second_moment`.
+        One Gaussian release, whatever rows and targets are: z is made of one row and its target
+        alone, and its norm is cut by `noisy_second_moment`.
         """
 
         def joint() -> Iterator[np.ndarray]:
@@ -74,9 +72,7 @@ class Moments:
                 constant = np.full((len(part), int(self.intercept > 0)), self.intercept)
                 yield np.hstack([part, constant, weight * self.targets[span]])
 
-        return noisy_second_moment(
-            joint, self.d + 1, bound, noise_multiplier, stream, size=size, strict=self.strict
-        )
+        return noisy_second_moment(joint, self.d + 1, bound, token, size=size, strict=self.strict)
 
 
 @dataclass
@@ -175,9 +171,8 @@ class SufficientStatistics(GradientTrainer):
     def train(
         self,
         engine: Any,
-        noise_multiplier: float,
+        run: Releases,
         facts: Facts,
-        key: Key,
         *,
         progress: Progress = silent,
         moves: Movement | None = None,
@@ -186,11 +181,12 @@ class SufficientStatistics(GradientTrainer):
         if not isinstance(engine, Moments) or moves is not None or start is not None:
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
         clip, weight = float(self.clip), float(self.weight) * facts.bound
-        moment = engine.noisy(clip, weight, noise_multiplier, facts.size, key.stream("moment"))
+        token = run.token(self.name).at("moment")
+        moment = engine.noisy(clip, weight, facts.size, token)
         progress("training", 1, 1)
         d = engine.d  # the rest is computed from released numbers
         values, vectors = np.linalg.eigh(moment[:d, :d])
-        noise = self.deviation(noise_multiplier, 0.0, None)
+        noise = self.deviation(token.noise_multiplier, 0.0, None)
         damped = np.maximum(values, 0.0) + float(self.damping) * noise * math.sqrt(2 * d)
         along = vectors.T @ moment[:d, d] / weight
         return (vectors @ (along / damped))[:, None]

@@ -1,0 +1,474 @@
+"""The one seam through which private randomness enters a run.
+
+A calibrated plan has paid for certain events. `Releases` holds them, and the key of the run;
+stages, trainers, searches and tests are handed a `Token` for theirs and see no random stream. A
+token derives the deviation of the noise from its event and from a `BoundedSum`, whose bound was
+enforced by whoever summed; it counts what it draws, and refuses, *before* it draws, what was not
+paid for. At the end of a run `Releases.close` compares what was used with what was counted. This
+makes a run a privacy filter (Rogers, Roth, Ullman & Vadhan 2016) with a budget fixed in advance.
+
+Randomness that is public, such as the signs of a projection, comes from `PublicRandomness`.
+What draws can be replaced: an audit passes `Draws` that record, or that replay.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tacit.exceptions import ReleaseError
+from tacit.mechanisms.lattice import sigma_for
+from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.selection import exponential_choice, pick
+from tacit.mechanisms.threshold import noisy_above
+from tacit.mechanisms.trials import draw_setting, draw_trials
+from tacit.privacy.events import Event, Gaussian, Iterated, Repeated, Selection
+
+__all__ = ["BoundedSum", "Draws", "PublicRandomness", "Releases", "Token"]
+
+UP = 1 + 1e-14  # more than the rounding of a root and a product
+SLACK = 1e-9  # of a unit: shares are rounded, and never add up to more than that beyond one
+BLOCK = 1 << 22  # noise values of reports that are drawn together
+
+Kind = Literal["step", "sum", "votes", "score"]
+Runs: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class BoundedSum:
+    """A sum in which no row counts for more than a bound, which the code that summed enforced.
+
+    Attributes
+    ----------
+    values : ndarray
+        int64 multiples of ``unit``; or float64, where arithmetic is fast.
+    unit : float
+        Spacing of the lattice, a positive number; 1.0 for floats.
+    bound : float
+        Norm of what one row contributes at most.
+    reach : float
+        Half of how far the sums of two tables may lie apart that differ by replacing a row: the
+        bound, and more where the rows that they share have moved. Rounded up.
+    kind : {"step", "sum", "votes", "score"}
+        What an audit calls it.
+    start : int
+        First column, where the sum is over a part of the columns.
+    """
+
+    values: np.ndarray
+    unit: float
+    bound: float
+    reach: float
+    kind: Kind = "sum"
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bound <= self.reach < math.inf:
+            raise ReleaseError(
+                f"a reach of {self.reach:g} does not cover a bound of {self.bound:g}"
+            )
+
+    @property
+    def exact(self) -> bool:
+        return self.values.dtype.kind == "i"
+
+    def numbers(self) -> np.ndarray:
+        """The sum as numbers."""
+        return self.values * self.unit if self.exact else self.values
+
+
+class Draws:
+    """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
+
+    def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
+        """Sum and noise, in units of the lattice where there is one."""
+        size, shape = total.values.size, total.values.shape
+        if total.exact:
+            drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
+            return total.values + drawn.reshape(shape)
+        return total.values + deviation * stream.normal(size).reshape(shape)
+
+    def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
+        """As `gaussian`, where nobody sees the outcome."""
+        return self.gaussian(total, deviation, stream)
+
+    def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
+        """Weights with noise in them already, at last to be seen."""
+        return weights
+
+    def symmetric(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
+        """Upper triangle and noise: of that deviation on the diagonal, and 1/√2 of it above."""
+        noisy, d = total.values.copy(), len(total.values)
+        sigma = deviation / total.unit
+        every = np.arange(d)
+        noisy[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
+        beside = sigma_for(sigma * math.sqrt(0.5) * UP)
+        for j in range(1, d):
+            noisy[:j, j] += stream.discrete_gaussian(beside, j)
+        return noisy
+
+    def reports(self, total: BoundedSum, deviation: float, rows: int, stream: Stream) -> np.ndarray:
+        """The sum of so many reports, each with noise of its own."""
+        values = total.values.reshape(-1)
+        if not total.exact:  # the sum of ideal Gaussians is a Gaussian
+            noise = deviation * math.sqrt(rows) * stream.normal(values.size)
+            return total.values + noise.reshape(total.values.shape)
+        sigma, noisy = sigma_for(deviation / total.unit), values.copy()
+        block = max(1, BLOCK // values.size)
+        for start in range(0, rows, block):
+            count = min(block, rows - start)
+            drawn = stream.discrete_gaussian(sigma, count * values.size)
+            noisy += drawn.reshape(count, values.size).sum(axis=0)
+        return noisy.reshape(total.values.shape)
+
+    def gamma(self, total: BoundedSum, scale: float, stream: Stream) -> np.ndarray:
+        """Sum and noise of density e^(−‖z‖/scale): a direction, and a length."""
+        size = total.values.size
+        direction = stream.normal(size)
+        direction /= np.linalg.norm(direction)
+        # As many exponentials as there are coordinates: a gamma distribution of that shape.
+        length = -np.log1p(-stream.uniform(size)).sum()
+        return total.numbers() + (scale * length * direction).reshape(total.values.shape)
+
+    def above(self, value: float, threshold: float, deviation: float, stream: Stream) -> bool:
+        return noisy_above(value, threshold, deviation, stream)
+
+    def choose(self, utilities: Any, noise: float, stream: Stream) -> int:
+        return exponential_choice(utilities, noise, stream)
+
+    def cell(
+        self, first: Sequence[int], weights: Sequence[int], masses: Sequence[int], stream: Stream
+    ) -> int:
+        """A cell among runs of equally likely ones, of which each run has its mass."""
+        index, rest = pick(masses, stream)
+        return first[index] + rest * weights[index] // masses[index]
+
+    def batch(self, n: int, probability: float, stream: Stream) -> np.ndarray:
+        return stream.include(n, probability)
+
+    def stop(self, steps: int, stream: Stream) -> int:
+        return 1 + int(stream.uniform(1)[0] * steps)
+
+    def trials(self, event: Repeated, stream: Stream) -> int:
+        return draw_trials(event, stream)
+
+    def setting(self, count: int, stream: Stream) -> int:
+        return draw_setting(count, stream)
+
+
+class PublicRandomness:
+    """Random signs that anybody may know, from the key of the run: they protect nothing."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+
+    def signs(self, label: str, step: int, count: int) -> np.ndarray:
+        """So many of −1 and 1."""
+        words = self._key.stream(label, step).words(count)
+        return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
+
+
+class _Budget:
+    """Units of an event that may still be drawn."""
+
+    def __init__(self, name: str, units: float) -> None:
+        self.name, self.units, self.used = name, float(units), 0.0
+        self._lock = threading.Lock()
+
+    def take(self, share: float) -> None:
+        with self._lock:
+            if not self.used + share <= self.units * (1 + SLACK):
+                raise ReleaseError(
+                    f"{self.name} asks for a release that was not counted: {self.used:g} of "
+                    f"{self.units:g} are used"
+                )
+            self.used += share
+
+    @property
+    def spent(self) -> bool:
+        return self.used >= self.units * (1 - SLACK)
+
+
+class Token:
+    """What one stage, trainer, test or search may release, and how much of it is left.
+
+    Made by `Releases.token`. A draw costs one of the event's ``count`` units; `part` and `rounds`
+    divide a unit among several releases of more noise each.
+    """
+
+    def __init__(
+        self,
+        releases: Releases,
+        event: Event,
+        budget: _Budget,
+        place: tuple[str, int, int] | None = None,
+    ) -> None:
+        self.event, self._releases, self._budget = event, releases, budget
+        self._place = place
+        self._opened: list[Stream] = []
+        self._batches = _Budget(budget.name, event.count)
+        self._trials = _Budget(budget.name, 0)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise in contributions of one row."""
+        return self.event.noise_multiplier
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps were counted on batches of rows, drawn at random."""
+        return hasattr(self.event, "sampling_probability")
+
+    def at(self, label: str, step: int = 0, worker: int = 0) -> Token:
+        """The same token, that draws from the stream of this name."""
+        other = Token(self._releases, self.event, self._budget, (label, step, worker))
+        other._batches, other._trials = self._batches, self._trials
+        return other
+
+    def part(self, share: float) -> Token:
+        """A token for a part of one unit, by squared noise: 1/z² = Σ share/z²."""
+        self._budget.take(share)
+        noise = self.noise_multiplier / math.sqrt(share) * UP
+        return self._divided(noise, 1)
+
+    def rounds(self, count: int) -> Token:
+        """A token for so many releases that cost one unit together (Dong, Roth & Su 2022, 3.3)."""
+        self._budget.take(1.0)
+        return self._divided(self.noise_multiplier * math.sqrt(count) * UP, count)
+
+    def _divided(self, noise: float, count: int) -> Token:
+        event = replace(self.event, noise_multiplier=noise, count=count)
+        budget = _Budget(self._budget.name, count)
+        self._releases.watch(budget)
+        child = Token(self._releases, event, budget, self._place)
+        child._batches = self._batches
+        child._opened = self._opened  # one stream, drawn from in turn
+        return child
+
+    @property
+    def _stream(self) -> Stream:
+        if not self._opened:
+            if self._place is None:
+                raise ReleaseError(f"{self._budget.name} draws without saying from which stream")
+            self._opened.append(self._releases.open(*self._place))
+        return self._opened[0]
+
+    def _deviation(self, total: BoundedSum) -> float:
+        return math.nextafter(self.noise_multiplier * total.reach, math.inf)
+
+    def _require(self, *kinds: type[Event]) -> None:
+        if not isinstance(self.event, kinds):
+            raise ReleaseError(
+                f"{self._budget.name} was counted as {self.event.kind}, and draws something else"
+            )
+
+    # --- What is drawn ---------------------------------------------------------------------------
+
+    def gaussian(self, total: BoundedSum) -> np.ndarray:
+        """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
+        noisy = self.multiples(total)
+        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+
+    def multiples(self, total: BoundedSum) -> np.ndarray:
+        """The same, in units of the lattice."""
+        if self.event.kind not in ("gaussian", "poisson-gaussian"):
+            self._require(Gaussian)
+        self._budget.take(1.0)
+        return self._releases.draws.gaussian(total, self._deviation(total), self._stream)
+
+    def symmetric(self, total: BoundedSum) -> np.ndarray:
+        """Upper triangle of a symmetric matrix and its noise, in units of the lattice.
+
+        ``total.reach`` is in the Frobenius norm: noise of deviation σ on the diagonal and σ/√2
+        above it is isotropic there.
+        """
+        self._require(Gaussian)
+        self._budget.take(1.0)
+        return self._releases.draws.symmetric(total, self._deviation(total), self._stream)
+
+    def reports(self, total: BoundedSum, rows: int, turn: int) -> np.ndarray:
+        """The sum of reports of disjoint groups of rows, as numbers; each row's noise is its own.
+
+        A row is in one group, and its ``turn`` is how often its group has reported before: units
+        are those of a row, not of all groups together.
+        """
+        self._require(Gaussian)
+        if turn + 1 > self._budget.used:
+            self._budget.take(1.0)
+        noisy = self._releases.draws.reports(total, self._deviation(total), rows, self._stream)
+        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+
+    def gamma(self, total: BoundedSum) -> np.ndarray:
+        """Sum and noise of `tacit.privacy.events.Gamma`."""
+        if self.event.kind != "gamma":
+            raise ReleaseError(f"{self._budget.name} was not counted as gamma noise")
+        self._budget.take(1.0)
+        return self._releases.draws.gamma(total, self._deviation(total), self._stream)
+
+    def hidden(self, total: BoundedSum) -> np.ndarray:
+        """Sum and Gaussian noise of a step whose outcome stays hidden (`Iterated`)."""
+        self._require(Iterated)
+        self._budget.take(1.0 / self.event.steps)  # type: ignore[attr-defined]
+        return self._releases.draws.hidden(total, self._deviation(total), self._stream)
+
+    def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
+        """The one iterate of a hidden pass that is seen, with about that much noise in it."""
+        self._require(Iterated)
+        return self._releases.draws.iterate(weights, deviation)
+
+    def stop(self) -> int:
+        """After how many steps a hidden pass is released: any of them, equally likely."""
+        self._require(Iterated)
+        return self._releases.draws.stop(self.event.steps, self._stream)  # type: ignore[attr-defined]
+
+    def choose(self, utilities: Any, reach: float) -> int:
+        """One candidate by the exponential mechanism; a row moves a utility by ``reach`` at
+        most.
+        """
+        self._require(Selection)
+        self._budget.take(1.0)
+        noise = self.noise_multiplier * reach
+        return self._releases.draws.choose(utilities, noise, self._stream)
+
+    def cells(self, runs: Sequence[Runs]) -> list[int]:
+        """A cell for each of several targets, among (first, weights, masses) of its runs.
+
+        Masses are for m targets with m times the noise each: one selection together.
+        """
+        self._require(Selection)
+        self._budget.take(1.0)
+        return [self._releases.draws.cell(*run, self._stream) for run in runs]
+
+    def above(self, margin: float, threshold: float) -> bool:
+        """Whether a margin that a row moves by one exceeds a threshold, through noise.
+
+        The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
+        """
+        self._require(Gaussian)
+        self._budget.take(1.0)
+        deviation = self.noise_multiplier / 2
+        return self._releases.draws.above(margin, threshold, deviation, self._stream)
+
+    def batch(self, n: int) -> np.ndarray:
+        """Rows of a step, each drawn independently with the probability that was counted."""
+        if not self.samples:
+            raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
+        self._batches.take(1.0)
+        probability = self.event.sampling_probability  # type: ignore[attr-defined]
+        return self._releases.draws.batch(n, probability, self._stream)
+
+    def trials(self) -> int:
+        """How many trials are made; secret."""
+        self._require(Repeated)
+        self._budget.take(1.0)
+        number = self._releases.draws.trials(self.event, self._stream)  # type: ignore[arg-type]
+        self._trials.units = float(number)
+        return number
+
+    def trial(self, counted: Sequence[tuple[str, Event]]) -> Releases:
+        """What one trial may draw: all of what one was counted to spend."""
+        self._require(Repeated)
+        if tuple(event for _, event in counted) not in self.event.trial:  # type: ignore[attr-defined]
+            raise ReleaseError(f"{self._budget.name} makes a trial that was not counted")
+        self._trials.take(1.0)
+        return Releases(self._releases._key, counted, draws=self._releases.draws)
+
+    def setting(self, count: int) -> int:
+        """Which of ``count`` settings a trial tries, each equally likely; secret."""
+        self._require(Repeated)
+        return self._releases.draws.setting(count, self._stream)
+
+
+class Releases:
+    """All private randomness of one run, drawn from what was counted.
+
+    Parameters
+    ----------
+    key : Key
+        Of this run.
+    counted : sequence of (name, Event)
+        What the plan spends, in its order.
+    draws : Draws, optional
+        What draws: real noise, unless an audit looks on.
+
+    Examples
+    --------
+    >>> from tacit.mechanisms.noise import Key
+    >>> run = Releases(Key.from_seed(0), [("Mean", Gaussian(1.0))])
+    >>> token = run.token("Mean").at("mean")
+    >>> total = BoundedSum(np.array([5]), 1.0, bound=1.0, reach=1.0)
+    >>> token.gaussian(total).shape
+    (1,)
+    >>> run.close()
+    >>> token.gaussian(total)
+    Traceback (most recent call last):
+    ...
+    tacit.exceptions.ReleaseError: Mean asks for a release that was not counted: 1 of 1 are used
+    """
+
+    def __init__(
+        self, key: Key, counted: Sequence[tuple[str, Event]], *, draws: Draws | None = None
+    ) -> None:
+        self._key = key
+        self.draws = Draws() if draws is None else draws
+        self._waiting = list(counted)
+        self._budgets: list[_Budget] = []
+        self._public = PublicRandomness(key)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the run can be repeated, so that nothing of it is private."""
+        return self._key.seeded
+
+    @property
+    def public(self) -> PublicRandomness:
+        return self._public
+
+    def token(self, name: str) -> Token:
+        """The next event of that name that was counted, to be drawn from."""
+        for i, (each, event) in enumerate(self._waiting):
+            if each == name:
+                del self._waiting[i]
+                budget = _Budget(name, event.count)
+                self.watch(budget)
+                token = Token(self, event, budget)
+                if token.samples:  # as many batches as steps
+                    self.watch(token._batches)
+                return token
+        raise ReleaseError(f"{name} asks for a release that was not counted")
+
+    def child(self, label: str, step: int = 0) -> Releases:
+        """A run with a key of its own, and nothing that it may draw by itself."""
+        return Releases(self._key.child(label, step), (), draws=self.draws)
+
+    def keyed(self, other: Releases) -> Releases:
+        """What this run may draw, from the streams of another."""
+        same = copy.copy(self)
+        same._key, same._public = other._key, other._public
+        return same
+
+    def watch(self, budget: _Budget) -> None:
+        self._budgets.append(budget)
+
+    def open(self, label: str, step: int, worker: int) -> Stream:
+        """A stream of the run; for this module alone."""
+        return self._key.stream(label, step, worker)
+
+    def close(self, *, failed: bool = False) -> None:
+        """Require that all that was counted was drawn; or, behind a failed test, nothing more.
+
+        Whether this holds is a matter of the plan, never of the rows.
+        """
+        left = [name for name, _ in self._waiting]
+        unused = [budget.name for budget in self._budgets if not budget.spent]
+        if unused or (left and not failed):
+            raise ReleaseError(
+                f"{' and '.join(dict.fromkeys([*unused, *left]))} was counted and not drawn: the "
+                "account and the run have parted"
+            )
