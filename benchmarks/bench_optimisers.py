@@ -29,6 +29,7 @@ from tacit.exceptions import FileError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
+from tacit.privacy import Gaussian
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers.defaults import Facts, suggest
 
@@ -255,12 +256,12 @@ def compare(name: str, split: Split, epsilon: float, seeds: int) -> Iterator[dic
     X, y, X_test, y_test = split
     k, n, mu = int(y.max()) + 1, len(X), gaussian_mu(epsilon, DELTA)
     rng, key = np.random.default_rng(7), Key.from_seed(7)
-    unit = Normalize()
+    cost, unit = Gaussian(1 / (SHARE * mu)), Normalize()
     X, X_test = unit.apply(np.asarray(X, float)), unit.apply(np.asarray(X_test, float))
-    centre = PrivateCenter().fit(as_rows(X, bound=1.0), Context(n, key, 1 / (SHARE * mu)))
+    centre = PrivateCenter().fit(as_rows(X, bound=1.0), Context.paid(cost, n, key=key))
     bound = centre.bound(1.0)
     X, X_test = centre.apply(X), centre.apply(X_test)
-    even = PrivateEqualize().fit(as_rows(X, bound=bound), Context(n, key, 1 / (SHARE * mu)))
+    even = PrivateEqualize().fit(as_rows(X, bound=bound), Context.paid(cost, n, key=key))
     left = [mu * math.sqrt(1 - spent) for spent in (SHARE**2, 2 * SHARE**2)]
     plain = Problem(X, y, X_test, left[0], k)
     scores = {

@@ -53,7 +53,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan.plan import CalibratedPlan, apply_stages
 from tacit.preprocessing import Encode
-from tacit.trainers import DPGD, train_together
+from tacit.trainers import DPGD, rehearsal, train_together
 
 Halves: TypeAlias = tuple[Any, np.ndarray, Any, np.ndarray]  # rows may be sparse
 
@@ -131,7 +131,9 @@ class Trial:
         found = np.empty((len(trainers), 2))
         for by_steps in groups.values():
             first = plans[next(iter(by_steps.values()))[0]]
-            seen = self.lessened(first).prepare(as_rows(self.rows), Key.from_seed(seed))
+            lessened = self.lessened(first)
+            run = lessened.releases(Key.from_seed(seed))
+            seen = lessened.prepare(as_rows(self.rows), run)
             settled = self.lessened(first.settled(seen))
             engine = settled.engine(seen, self._targets())
             engine.threads = 1
@@ -141,13 +143,11 @@ class Trial:
                 for start in range(0, len(places), TOGETHER):
                     some = places[start : start + TOGETHER]
                     key = Key.from_seed((seed + 1) * 10**6 + some[0])
-                    weights = train_together(
-                        engine,
-                        [plans[i].settled(seen).trainer for i in some],
-                        [self.lessened(plans[i]).noise_multiplier for i in some],
-                        settled.facts,
-                        key,
-                    ).astype(np.float32)
+                    tried = [plans[i].settled(seen).trainer for i in some]
+                    noise = [self.lessened(plans[i]).noise_multiplier for i in some]
+                    tokens = rehearsal(tried, noise, settled.facts, key)
+                    weights = train_together(engine, tried, tokens, settled.facts)
+                    weights = weights.astype(np.float32)
                     for place, each in zip(some, weights, strict=True):
                         scores = test @ each[:-1] + np.float32(settled.bias) * each[-1]
                         found[place] = judge(scores, self.data.test_labels)
@@ -168,6 +168,7 @@ class Trial:
         return replace(
             plan,
             noise_multiplier=plan.noise_multiplier * self.part,
+            spent=tuple((name, event.scaled(self.part)) for name, event in plan.spent),
             stage_noise={i: noise * self.part for i, noise in plan.stage_noise.items()},
             facts=replace(plan.facts, size=len(self.labels)),
         )

@@ -21,7 +21,8 @@ from tacit import recipe
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms import Key, private_mean
-from tacit.mechanisms.quantile import METHODS, Floats, Linear, Targets, margin, search
+from tacit.mechanisms.quantile import METHODS, Floats, Linear, Targets, event, margin, search
+from tacit.mechanisms.release import Releases
 from tacit.plan.plan import Plan, apply_stages
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
@@ -110,16 +111,14 @@ def ranks(quick: bool) -> list[dict[str, Any]]:
     for name, (grid, q) in grids.items():
         cells = grid.cells(values)[:, None]
         for method in METHODS:
-            wanted = q
+            wanted, cost = q, event(method, 1 / mu)
             if wanted is None:
-                wanted = 1 - margin(method, grid.bits, Targets((1.0,), size=n), 1 / mu) / n
+                wanted = 1 - margin(cost, grid.bits, Targets((1.0,), size=n)) / n
             errors, outside = [], []
             for seed in range(20 if quick else 400):
-                stream = Key.from_seed(seed).stream(method)
+                token = Releases(Key.from_seed(seed), [(method, cost)]).token(method).at(method)
                 targets = Targets((wanted,), size=n)
-                (cell,) = search(
-                    lambda cells=cells: [cells], grid.bits, targets, 1 / mu, stream, method=method
-                )
+                (cell,) = search(lambda cells=cells: [cells], grid.bits, targets, token)
                 lower, upper = int((cells < cell).sum()), int((cells <= cell).sum())
                 errors.append(max(0.0, lower - wanted * n, wanted * n - upper))
                 outside.append(n - upper)

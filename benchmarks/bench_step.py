@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, train_together
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, rehearsal, train_together
 
 BATCHES = 12  # 150 MB in all: more than any cache
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning
@@ -71,9 +71,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         train_together(
             engine,
             trainers,
-            [40.0] * settings,
+            rehearsal(trainers, [40.0] * settings, facts, Key.fresh()),
             facts,
-            Key.fresh(),
             progress=lambda *_: ends.append(clock()),
         )
         return float(np.diff(ends).min())

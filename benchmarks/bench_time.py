@@ -26,6 +26,7 @@ from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Releases
 from tacit.trainers import DPSGD, Engine, Facts
 
 Run = Callable[[], object]
@@ -55,7 +56,11 @@ def ours(rows: np.ndarray, labels: np.ndarray, classes: int, batch: int, arithme
     )
     facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
     trainer = DPSGD(steps=round(n / batch), batch_size=batch).resolve(facts)
-    return lambda: trainer.train(engine, 1.0, facts, Key.fresh())
+
+    def run() -> np.ndarray:
+        return trainer.train(engine, Releases(Key.fresh(), trainer.events(1.0, facts)), facts)
+
+    return run
 
 
 def bare(rows: np.ndarray, classes: int, batch: int) -> Run:

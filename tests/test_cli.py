@@ -100,7 +100,7 @@ def python(*arguments):
 
 
 def tacit_process(*arguments):
-    return python("-m", "tacit.cli.main", *arguments)
+    return python("-m", "tacit.cli", *arguments)
 
 
 def test_a_table_becomes_a_model_predictions_and_a_verified_claim(here):

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import run_of
 
 from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Ledger
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
@@ -22,6 +23,7 @@ from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Draws
 from tacit.model_selection.search import _right
 from tacit.plan.plan import Plan
 from tacit.preprocessing import (
@@ -41,7 +43,7 @@ from tacit.preprocessing import (
     RandomProjection,
     SoftPCA,
 )
-from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD, gradient
+from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -212,7 +214,10 @@ def test_samples_are_drawn_here_and_cut_to_the_partitions(client):
     rows = as_rows(blocks(rows=226), bound=9.0)
     spread = ClusterEngine(rows, rows.source.alike(Y), loss)
     here = Engine(as_rows(X, bound=9.0), Y, loss)
-    one, other = (trainer.train(e, 2.0, facts, Key.from_seed(1)) for e in (spread, here))
+    one, other = (
+        trainer.train(e, run_of(trainer, 2.0, facts, Key.from_seed(1)), facts)
+        for e in (spread, here)
+    )
     assert np.array_equal(one, other)
     nobody = spread.gradient_sum(one[None], 1.0, batch=np.empty(0, dtype=int))
     assert not nobody.values.any()
@@ -418,18 +423,20 @@ def test_noise_cannot_be_sent_anywhere():
 
 
 class Watched:
-    """Sums that met noise, each with its number."""
+    """Sums of steps that met noise, each with its number."""
 
     def __init__(self, monkeypatch):
         self.sums = {}
-        real = gradient._add_noise
+        real = Draws.gaussian
 
-        def add(total, deviations, key, number):
-            assert number not in self.sums, "noise for a second sum"
-            self.sums[number] = total.values.copy()
-            return real(total, deviations, key, number)
+        def add(draws, total, deviation, stream):
+            if total.kind == "step":
+                number = int(repr(stream).split(", ")[1])
+                assert number not in self.sums, "noise for a second sum"
+                self.sums[number] = total.values.copy()
+            return real(draws, total, deviation, stream)
 
-        monkeypatch.setattr(gradient, "_add_noise", add)
+        monkeypatch.setattr(Draws, "gaussian", add)
 
 
 def plan(trainer):

@@ -7,13 +7,13 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from tests.seam import paid
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.preprocessing import (
     ClipNorm,
-    Context,
     Normalize,
     PlainPCA,
     PrivateCenter,
@@ -251,7 +251,7 @@ def test_folding_and_unfolding_are_inverse():
     rows = Normalize().transform(X)
     coef, intercept = RNG.normal(size=(3, D)), RNG.normal(size=3)
     for stage in (PrivateCenter(), PrivateScale(), PublicScale(X[:100])):
-        context = Context(N, noise_multiplier=5.0)
+        context = paid(N, z=5.0)
         stage.fit(as_rows(rows, bound=1.0), context)
         back = stage.fold(*stage.unfold(coef, intercept))
         assert np.allclose(back[0], coef)

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tests.seam import paid
 
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.data.rows import as_rows
@@ -25,7 +26,6 @@ from tacit.mechanisms.noise import Key
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
-    Context,
     Encode,
     Normalize,
     PrivateCenter,
@@ -691,7 +691,7 @@ def test_a_private_mean_trusts_no_bound_either():
 
     def mean(first, seed=0):
         seen = Liar().through(as_rows(np.vstack([first, rows[1:]])))
-        context = Context(N, Key.from_seed(seed), noise_multiplier=0.1)
+        context = paid(N, Key.from_seed(seed), z=0.1)
         return PrivateCenter(shrink=False).fit(seen, context).mean_
 
     assert np.linalg.norm(mean(1e12 * np.ones(D)) - mean(np.zeros(D))) <= 1 / N

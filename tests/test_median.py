@@ -66,11 +66,11 @@ def test_whatever_the_weights_a_gradient_counts_for_one(monkeypatch, weights):
     """What is summed is what the event says: rows of norm one, a noise multiplier of z."""
     seen = []
 
-    def spy(chunks, d, bound, z, stream):
+    def spy(chunks, d, bound, token):
         chunks = list(chunks)
         norms = np.linalg.norm(np.concatenate(chunks), axis=1)
-        seen.append((bound, z, float(norms.max())))
-        return original(iter(chunks), d, bound, z, stream)
+        seen.append((bound, token.noise_multiplier, float(norms.max())))
+        return original(iter(chunks), d, bound, token)
 
     original = median.noisy_sum
     monkeypatch.setattr(median, "noisy_sum", spy)

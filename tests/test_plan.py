@@ -16,6 +16,7 @@ from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
 from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import Draws
 from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
 from tacit.preprocessing import (
     Bound,
@@ -33,7 +34,7 @@ from tacit.privacy.accounting.accountants import epsilon as epsilon_of
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.events import Gaussian, PoissonGaussian
-from tacit.trainers import DPGD, DPSGD, gradient
+from tacit.trainers import DPGD, DPSGD
 
 N, D = 120, 6
 RNG = np.random.default_rng(0)
@@ -81,7 +82,7 @@ class Tripwire:
 def test_a_plan_is_calibrated_without_a_row():
     first, second = fixed(Normalize(), PrivateCenter()), fixed(Normalize(), PrivateCenter())
     assert first == second
-    assert first.certify(Key.fresh(), []).verify().holds
+    assert first.certify(False, []).verify().holds
 
 
 def test_another_number_of_rows_is_refused_before_one_is_read():
@@ -184,13 +185,14 @@ def draws(monkeypatch):
 )
 def test_every_draw_is_in_the_certificate(draws, neighbors, trainer, monkeypatch):
     spacings = []
-    add_noise = gradient._add_noise
+    add_noise = Draws.gaussian
 
-    def recorded(total, *rest):
-        spacings.append(float(total.lattice[0]))
-        return add_noise(total, *rest)
+    def recorded(self, total, *rest):
+        if total.kind == "step":
+            spacings.append(total.unit)
+        return add_noise(self, total, *rest)
 
-    monkeypatch.setattr(gradient, "_add_noise", recorded)
+    monkeypatch.setattr(Draws, "gaussian", recorded)
     calibrated = fixed(Normalize(), PrivateCenter(), trainer=trainer, neighbors=neighbors)
     fit = run(calibrated)
     certificate, clip = fit.certificate, float(fit.plan.trainer.clip)
@@ -344,7 +346,7 @@ def calibrated(request):
 
 
 def test_certificates_hold(calibrated):
-    certificate = calibrated.certify(Key.fresh(), calibrated.plan.stages)
+    certificate = calibrated.certify(False, calibrated.plan.stages)
     outcome = certificate.verify()
     assert outcome.holds, outcome.problems
     assert set(outcome.recomputed) == {"dp-accounting", "recheck"}
@@ -353,7 +355,7 @@ def test_certificates_hold(calibrated):
 
 
 def test_a_little_less_noise_would_not_hold(calibrated):
-    certificate = calibrated.certify(Key.fresh(), calibrated.plan.stages)
+    certificate = calibrated.certify(False, calibrated.plan.stages)
     short = tuple(
         replace(e, event=replace(e.event, noise_multiplier=0.97 * e.event.noise_multiplier))
         for e in certificate.events

@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import DPLinearClassifier, recipe
-from tacit.mechanisms import quantile, selection
+from tacit.mechanisms import release, selection
 from tacit.mechanisms.noise import Key, Stream
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import (
@@ -38,22 +38,22 @@ SOURCES = {
     "files.py": "names of temporary files",
     "ledger/ledger.py": "names of entries",
     "ledger/store.py": "how long to wait before a transaction is tried again",
-    "stages/crowds.py": "fixed numbers (a constant seed) for hashing and sorting rows",
-    "estimators.py": "a seed out of a caller's generator, for random_state",
+    "preprocessing/good_clusters.py": "fixed numbers (a constant seed) to hash and sort rows by",
+    "linear_model/estimators.py": "a seed out of a caller's generator, for random_state",
     "audit/": "canaries and keys of audited runs, drawn by whoever audits",
     "diagnostics/clipping.py": "a rehearsal that looks at private rows and releases nothing",
     "features/cache.py": "names of temporary files",
     "instances.py": "rows of the papers' constructions, which are nobody's",
     "reproduce/": "rows made up, and parts of public data sets, for the papers' experiments",
 }
-# Who may draw in floating point: the fast path of a trainer, and who may use other sources.
-FLOATING = {
-    "trainers/gradient.py",
-    "trainers/local.py",  # its own fast path
-    "trainers/gamma.py",  # fast arithmetic only
-    "trainers/iterated.py",
-    *SOURCES,
-}
+# Who may draw in floating point: the one seam, for fast arithmetic, and who may use other sources.
+FLOATING = {"mechanisms/release.py", *SOURCES}
+
+# Who beside the mechanisms may open a stream and draw from it, and what for.
+DRAWING = {"engine/checks.py": "turns by which products are checked; nothing of them is released"}
+# Who may name streams, in annotations: what stands in the place of `Draws` is handed them.
+NAMING = {"audit/recorder.py", "diagnostics/trajectory.py"}
+OF_STREAMS = {"stream", "words", "discrete_gaussian", "include"}
 
 MODULES = {"random", "secrets", "uuid"}
 LAWS = {"normal", "standard_normal", "laplace", "gumbel", "standard_exponential", "standard_gamma"}
@@ -109,16 +109,48 @@ def test_randomness_is_used_only_where_it_is_allowed():
 def test_only_the_fast_path_draws_in_floating_point():
     found = {name: sorted(calls(tree, LAWS)) for name, tree in files() if any(calls(tree, LAWS))}
     assert {place(name) for name in found} <= FLOATING
-    assert len(found["trainers/gradient.py"]) == 1
+    assert len(found["mechanisms/release.py"]) == 4  # sums, of reports, hidden, gamma noise
 
 
-def test_exact_noise_is_added_by_mechanisms_and_one_function_of_the_trainers():
-    found = {name for name, tree in files() if any(calls(tree, {"discrete_gaussian"}))}
-    assert {name for name in found if not name.startswith("mechanisms/")} == {
-        "trainers/gradient.py",
-        "trainers/local.py",  # every row's own
-        "search.py",  # on the score of a trial, which its event counts
-    }
+def outside():
+    """Files that are handed tokens, or less."""
+    return [(name, tree) for name, tree in files() if not name.startswith("mechanisms/")]
+
+
+def test_streams_are_opened_and_drawn_from_in_mechanisms_alone():
+    found = {name for name, tree in outside() if any(calls(tree, OF_STREAMS))}
+    assert found == set(DRAWING)
+    # Laws that streams share with other generators: of those, whoever may use them.
+    shared = {place(name) for name, tree in outside() if any(calls(tree, {"normal", "uniform"}))}
+    assert shared <= set(SOURCES)
+
+
+def test_streams_are_named_in_annotations_alone():
+    found = {name: tree for name, tree in outside() if any(named(tree, "Stream"))}
+    assert set(found) == NAMING
+    for name, tree in found.items():
+        assert not any(named(tree, "Stream", annotations=False)), name
+
+
+def test_what_a_token_keeps_is_its_own():
+    kept = {"_releases", "_deviation", "_divided", "_budgets"}
+    for name, tree in files():
+        reached = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert name == "mechanisms/release.py" or not reached & kept, name
+
+
+def named(tree, name, *, annotations=True):
+    """Lines on which a name is used, except where it is imported."""
+    ignored = set()
+    if not annotations:
+        told = [
+            node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg | ast.AnnAssign)
+        ]
+        told += [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        ignored = {id(part) for each in told if each is not None for part in ast.walk(each)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and id(node) not in ignored:
+            yield node.lineno
 
 
 def test_the_search_finds_what_it_looks_for():
@@ -136,6 +168,10 @@ def test_the_search_finds_what_it_looks_for():
         assert set(sources(ast.parse(text))) == {1}, text
     assert list(calls(ast.parse("y = rng.normal(size=3)"), LAWS)) == [1]
     assert not list(sources(ast.parse("self.random_state = random_state")))
+    assert list(calls(ast.parse("key.stream('noise').words(3)"), OF_STREAMS)) == [1, 1]
+    told = ast.parse("def draw(self, stream: Stream) -> Stream | None:\n    return Stream()")
+    assert sorted(named(told, "Stream")) == [1, 1, 2]
+    assert list(named(told, "Stream", annotations=False)) == [2]
 
 
 # --- Whole fits ----------------------------------------------------------------------------------
@@ -205,7 +241,7 @@ class Drawn:
             self.exact += 1  # charged like a draw
             return pick(masses, stream)
 
-        for module in (selection, quantile):
+        for module in (selection, release):
             patch.setattr(module, "pick", choice)
         patch.setattr(Stream, "discrete_gaussian", discrete_gaussian)
         patch.setattr(Stream, "normal", normal)

@@ -57,13 +57,13 @@ def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
     assert plan.bias == pytest.approx(plan.trainer.bias * length)
     assert plan.spent == at_first.spent  # nothing that was counted has changed
     assert plan.noise_multiplier == at_first.noise_multiplier
-    before = at_first.certify(Key.from_seed(0), at_first.plan.stages)
+    before = at_first.certify(True, at_first.plan.stages)
     assert model.certificate_.events == before.events
 
 
 def test_no_private_row_is_looked_at_for_it():
     plan = planned(DPLinearClassifier(1.0, 1e-6))
-    seen = plan.prepare(as_rows(NEAR), Key.from_seed(1))
+    seen = plan.prepare(as_rows(NEAR), plan.releases(Key.from_seed(1)))
     assert plan.settled(replace(seen, rows=None)).trainer == plan.settled(seen).trainer
 
 

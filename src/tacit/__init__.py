@@ -37,6 +37,33 @@ _HOMES = {
     "save": "tacit.persistence",
 }
 
+_SUBMODULES = (
+    "audit",
+    "data",
+    "datasets",
+    "diagnostics",
+    "engine",
+    "exceptions",
+    "features",
+    "instances",
+    "ledger",
+    "linear_model",
+    "losses",
+    "mechanisms",
+    "median",
+    "model_selection",
+    "networks",
+    "persistence",
+    "pipeline",
+    "plan",
+    "preprocessing",
+    "privacy",
+    "report",
+    "reproduce",
+    "theory",
+    "trainers",
+)
+
 __all__ = [
     "Budget",
     "Certificate",
@@ -55,20 +82,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in (
-        "stages",
-        "trainers",
-        "losses",
-        "theory",
-        "instances",
-        "privacy",
-        "mechanisms",
-        "ledger",
-        "data",
-        "features",
-        "pipelines",
-        "report",
-    ):
+    if name in _SUBMODULES:
         return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 

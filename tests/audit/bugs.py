@@ -1,19 +1,21 @@
 """Planted bugs: each makes the library less private than it says, or wrong.
 
 `PLANT` has a function for each, which takes a `pytest.MonkeyPatch`. The plugin
-`tests.audit.planted` plants one for a whole run of pytest.
+`tests.audit.planted` plants one for a whole run of pytest. Those of `STOPPED` ask for what was not
+counted, or do without what was: `tacit.mechanisms.release` refuses to go on.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from tacit.engine import engine
 from tacit.engine.quantization import Clipping
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.additive import bounded_sum
+from tacit.mechanisms.release import Draws, Token
 from tacit.plan import plan
 from tacit.preprocessing import PrivateCenter
 from tacit.preprocessing import private_center as private
@@ -24,12 +26,8 @@ from tacit.trainers import gradient, rivals
 
 def less_noise(patch):
     """Noise scaled by 1/√2."""
-    real = gradient._add_noise
-
-    def add(total, deviations, key, step):
-        return real(total, [d / np.sqrt(2) for d in deviations], key, step)
-
-    patch.setattr(gradient, "_add_noise", add)
+    real = Token._deviation
+    patch.setattr(Token, "_deviation", lambda self, total: real(self, total) / math.sqrt(2))
 
 
 def half_sensitivity(patch):
@@ -48,41 +46,39 @@ def sum_not_divided(patch):
 
 
 def noise_divided(patch):
-    """Noise for the mean, on the sum: divided by n once too often."""
-    real = private.noisy_sum
+    """Noise for the mean, on the sum: what a row counts for is divided by n once too often."""
+    patch.setattr(private, "noisy_sum", _scaled("bound", "reach"))
 
-    def noisy(chunks, d, bound, z, stream, **more):
+
+def small_reach(patch):
+    """The same, where it is known what a row counts for: noise for less than that."""
+    patch.setattr(private, "noisy_sum", _scaled("reach"))
+
+
+def _scaled(*names):
+    def noisy(chunks, d, bound, token, **more):
         held = list(chunks)
-        return real(held, d, bound, z / sum(len(chunk) for chunk in held), stream, **more)
+        total, n = bounded_sum(held, d, bound, **more), sum(len(chunk) for chunk in held)
+        return token.gaussian(replace(total, **{name: getattr(total, name) / n for name in names}))
 
-    patch.setattr(private, "noisy_sum", noisy)
+    return noisy
 
 
 def batch_normaliser(patch):
     """Sums divided by the size of the batch that was drawn."""
-    real_sums, real_noise = engine.Engine.gradient_sums, gradient._add_noise
-    drawn = {}
+    real_batch, real_noisy = Draws.batch, gradient.GradientTrainer.noisy
+    expected = {}
 
-    def gradient_sums(self, weights, clips, *, batch=None, **more):
-        drawn["size"] = None if batch is None else len(batch)
-        drawn["rows"] = self.n
-        return real_sums(self, weights, clips, batch=batch, **more)
+    def batch(self, n, probability, stream):
+        expected["rows"] = probability * n
+        return real_batch(self, n, probability, stream)
 
-    real_include = Stream.include
+    def noisy(self, total, token, step, rows):
+        released = real_noisy(self, total, token, step, rows)
+        return released * expected["rows"] / max(rows, 1) if token.samples else released
 
-    def include(self, n, probability):
-        drawn["expected"] = probability * n
-        return real_include(self, n, probability)
-
-    def add(total, deviations, key, step):
-        noisy = real_noise(total, deviations, key, step)
-        if drawn["size"] is None:
-            return noisy
-        return noisy * drawn["expected"] / max(drawn["size"], 1)
-
-    patch.setattr(engine.Engine, "gradient_sums", gradient_sums)
-    patch.setattr(Stream, "include", include)
-    patch.setattr(gradient, "_add_noise", add)
+    patch.setattr(Draws, "batch", batch)
+    patch.setattr(gradient.GradientTrainer, "noisy", noisy)
 
 
 def forgotten_event(patch):
@@ -95,14 +91,17 @@ def forgotten_event(patch):
     patch.setattr(plan, "calibrate", calibrate)
 
 
+def unlisted_event(patch):
+    """A private stage is in no account at all, and releases all the same."""
+    patch.setattr(plan.Plan, "stage_events", lambda self: [])
+
+
 def unprojected_weights(patch):
     """Behind plain stages: noise for weights of norm zero, which then grow freely."""
-    real = gradient.GradientTrainer.deviation
-
-    def deviation(self, noise_multiplier, norm, moves):
-        return real(self, noise_multiplier, 0.0, moves)
-
-    patch.setattr(gradient.GradientTrainer, "deviation", deviation)
+    real = gradient.GradientTrainer.reach
+    patch.setattr(
+        gradient.GradientTrainer, "reach", lambda self, norm, moves: real(self, 0.0, moves)
+    )
 
 
 def unclipped_rows(patch):
@@ -118,17 +117,43 @@ def unclipped_rows(patch):
 
 def reused_noise(patch):
     """Noise drawn in the first step and used in all."""
-    real = gradient._add_noise
-    kept = {}
+    real_draw, real_noisy = Draws.gaussian, gradient.GradientTrainer.noisy
+    at, kept = {}, {}
 
-    def add(total, deviations, key, step):
+    def noisy(self, total, token, step, rows):
+        at["step"] = step
+        return real_noisy(self, total, token, step, rows)
+
+    def draw(self, total, deviation, stream):
+        if at["step"] == 0:
+            kept["noise"] = real_draw(self, total, deviation, stream) - total.values
+        return total.values + kept["noise"]
+
+    patch.setattr(gradient.GradientTrainer, "noisy", noisy)
+    patch.setattr(Draws, "gaussian", draw)
+
+
+def noise_of_its_own(patch):
+    """The same by a trainer that keeps its noise, and asks for no other."""
+    real, kept = gradient.GradientTrainer.noisy, {}
+
+    def noisy(self, total, token, step, rows):
         if step == 0:
-            noisy = real(total, deviations, key, step)
-            kept["noise"] = noisy - total.float()
-            return noisy
-        return total.float() + kept["noise"]
+            kept["noise"] = real(self, total, token, step, rows) - total.numbers()
+        return total.numbers() + kept["noise"]
 
-    patch.setattr(gradient, "_add_noise", add)
+    patch.setattr(gradient.GradientTrainer, "noisy", noisy)
+
+
+def another_step(patch):
+    """A trainer counts a step less than it takes."""
+    real = gradient.GradientTrainer.event
+
+    def event(self, noise_multiplier, facts):
+        counted = real(self, noise_multiplier, facts)
+        return replace(counted, count=counted.count - 1)
+
+    patch.setattr(gradient.GradientTrainer, "event", event)
 
 
 def shuffled_batches(patch):
@@ -137,7 +162,7 @@ def shuffled_batches(patch):
     step = itertools.count()
     order = {}
 
-    def include(self, n, probability):
+    def batch(self, n, probability, stream):
         batches = round(1 / probability)
         turn = next(step) % batches
         if turn == 0:
@@ -145,16 +170,22 @@ def shuffled_batches(patch):
         size = -(-n // batches)
         return np.sort(order["rows"][turn * size : (turn + 1) * size]).astype(np.intp)
 
-    patch.setattr(Stream, "include", include)
+    patch.setattr(Draws, "batch", batch)
 
 
 def parts_counted_once(patch):
     """Two sums per step, each with the noise of the whole budget."""
 
-    def deviations(self, noise_multiplier, norm, moves):
-        return tuple(noise_multiplier * clip for clip in self.clips)
+    def part(self, share):
+        self._budget.take(share)
+        return self._divided(self.noise_multiplier, 1)
 
-    patch.setattr(rivals.GEP, "deviations", deviations)
+    patch.setattr(Token, "part", part)
+
+
+def whole_parts(patch):
+    """The same by a trainer that takes each of its two sums for a step."""
+    patch.setattr(rivals.GEP, "shares", (1.0, 1.0))
 
 
 def wrong_delta(patch):
@@ -174,13 +205,18 @@ PLANT = {
         half_sensitivity,
         sum_not_divided,
         noise_divided,
+        small_reach,
         batch_normaliser,
         forgotten_event,
+        unlisted_event,
         unprojected_weights,
         unclipped_rows,
         reused_noise,
+        noise_of_its_own,
+        another_step,
         shuffled_batches,
         parts_counted_once,
+        whole_parts,
         wrong_delta,
     )
 }

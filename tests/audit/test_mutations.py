@@ -9,11 +9,15 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.audit import bugs
 
 from tacit.audit import audit, prepare
-from tacit.mechanisms.noise import Key
+from tacit.audit.neighbouring_tables import targets
+from tacit.audit.recorder import Recorder
+from tacit.data.rows import as_rows
+from tacit.exceptions import ReleaseError
 from tacit.preprocessing import Normalize, PrivateCenter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +43,14 @@ TESTED = {
     "::test_the_noise_of_every_step_follows_the_weights",
 }
 VERIFIED = ["forgotten_event", "wrong_delta"]
+#: What is refused instead of drawn, and of which plan.
+STOPPED = {
+    "small_reach": ("dpsgd-f", "does not cover a bound"),
+    "unlisted_event": ("dpsgd-f", "PrivateCenter asks for a release that was not counted"),
+    "noise_of_its_own": ("dp-gd", "DPGD was counted and not drawn"),
+    "another_step": ("dp-gd", "DPGD asks for a release that was not counted: [0-9]+ of"),
+    "whole_parts": ("gep", "GEP asks for a release that was not counted"),
+}
 
 
 @lru_cache(maxsize=1)
@@ -76,11 +88,30 @@ def test_noise_used_twice_is_seen_by_what_repeats_itself(monkeypatch):
 def test_the_certificate_does_not_verify(name, monkeypatch):
     def verdict():
         _, plan = prepare([Normalize(), PrivateCenter(share=0.5)], epsilon=1.0, delta=DELTA)
-        return plan.certify(Key.fresh(), plan.plan.stages).verify()
+        return plan.certify(False, plan.plan.stages).verify()
 
     assert verdict().holds
     bugs.PLANT[name](monkeypatch)
     assert not verdict().holds
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_the_run_is_stopped(name, monkeypatch):
+    what, words = STOPPED[name]
+    rows = as_rows(np.eye(16, 2))
+    recorder = Recorder()
+
+    def run():
+        _, plan = prepare(what, epsilon=1.0, delta=DELTA)
+        wanted = targets(plan.plan, np.ones(16, int), plan.classes)
+        return plan.run(rows, wanted, draws=recorder)
+
+    assert run().certificate.verify().holds
+    drawn = len(recorder.tape)
+    bugs.PLANT[name](monkeypatch)
+    with pytest.raises(ReleaseError, match=words):
+        run()
+    assert len(recorder.tape) < 2 * drawn  # the account ends before the run does
 
 
 @pytest.mark.parametrize("name", TESTED)
@@ -100,7 +131,7 @@ def test_a_test_of_the_suite_fails(name):
 
 
 def test_every_bug_is_caught_and_listed():
-    assert {*AUDITED, *TESTED, *VERIFIED} == set(bugs.PLANT)
+    assert {*AUDITED, *TESTED, *VERIFIED, *STOPPED} == set(bugs.PLANT)
     page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
     page = page.partition("## Planted bugs")[2].partition("\n## ")[0]
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from tests.features import nets
+from tests.seam import paid_for
 
 from tacit import preprocessing as stages
 from tacit.data.rows import Rows, as_rows
@@ -26,7 +27,6 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
-    Context,
     Dedup,
     FillGaps,
     Normalize,
@@ -134,7 +134,7 @@ def fitted(name, d=D, rows=None, seed=0):
     stage = MAKERS[name](d)
     rows = as_rows(private_rows(d=d) if rows is None else rows, bound=RADIUS)
     shown = rows if stage.kind in ("private", "plain") else rows.hidden()
-    return stage.fit(shown, Context(rows.n, Key.from_seed(seed), 3.0))
+    return stage.fit(shown, paid_for(stage, rows.n, Key.from_seed(seed), 3.0))
 
 
 def dense(chunk):
@@ -509,7 +509,8 @@ def test_a_private_stage_needs_a_bound_and_noise(name):
 def test_each_place_in_a_plan_has_noise_of_its_own(name):
     def learned(position):
         rows = as_rows(private_rows(), bound=RADIUS)
-        return MAKERS[name](D).fit(rows, Context(40, Key.from_seed(0), 3.0, position=position))
+        stage = MAKERS[name](D)
+        return stage.fit(rows, paid_for(stage, 40, Key.from_seed(0), 3.0, position=position))
 
     first, again, second = (learned(i).arrays() for i in (0, 0, 1))
     assert all((first[key] == again[key]).all() for key in first)
@@ -556,7 +557,7 @@ def tighter(name, n):
 @pytest.mark.parametrize("name", PLAIN)
 def test_rows_that_neighbours_share_move_no_farther_than_the_drift_says(name):
     n, rng, worst = 12, np.random.default_rng(4), 0.0
-    context = Context(n, Key.from_seed(0), 3.0)
+    context = paid_for(MAKERS[name](D), n, Key.from_seed(0), 3.0)
     for _ in range(200):
         rows = rng.normal(size=(n, D)) * rng.uniform(0, 2, size=D)
         if name in TOGETHER:
@@ -634,9 +635,12 @@ def test_counts_of_rows_that_moved_are_refused_by_the_plan_and_by_the_stage(name
     plan = Plan(Budget(20.0, 1e-5), stages_, DPGD(steps=2), get_loss("logistic"), "replace_one")
     with pytest.raises(InputError, match="cannot follow a plain stage"):
         plan.calibrate(size=60, columns=D, classes=2)
-    context = Context(40, Key.from_seed(0), 3.0, drift=Drift(RADIUS, 0.5, 0.01, 39))
+    stage, drift = MAKERS[name](D), Drift(RADIUS, 0.5, 0.01, 39)
     with pytest.raises(InputError, match="cannot follow a plain stage"):
-        MAKERS[name](D).fit(as_rows(private_rows(), bound=RADIUS), context)
+        stage.fit(
+            as_rows(private_rows(), bound=RADIUS),
+            paid_for(stage, 40, Key.from_seed(0), 3.0, drift=drift),
+        )
     # In front of it they may stand.
     order = (ClipNorm(RADIUS), MAKERS[name](D), ClipNorm(1.0), SoftPCA(0.4))
     plan = Plan(Budget(20.0, 1e-5), order, DPGD(steps=2), get_loss("logistic"), "replace_one")
@@ -745,7 +749,7 @@ def test_fitting_a_copy_leaves_the_original_as_it_was(name):
     before = copy.deepcopy(vars(original))
     twin = copy.copy(original)
     rows = as_rows(private_rows(), bound=RADIUS)
-    twin.fit(rows, Context(40, Key.from_seed(0), 3.0))
+    twin.fit(rows, paid_for(twin, 40, Key.from_seed(0), 3.0))
     assert vars(original).keys() == before.keys()
     if name not in PLAIN:
         assert original.arrays() == {}
@@ -792,7 +796,7 @@ class PrivateSpy(PrivateCenter):
     seen: list = field(default_factory=list)
 
     def fit(self, rows, context=None):
-        self.seen.append((rows.n, rows.d, context.noise_multiplier))
+        self.seen.append((rows.n, rows.d, context.token.noise_multiplier))
         return super().fit(rows, context)
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import run_of
 
 from tacit import trainers
 from tacit.data.rows import as_rows
@@ -65,7 +66,7 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
     seen = as_rows(array if rows is None else rows, bound=1.0)
     engine = Engine(seen, targets, loss, split=trainer.split(facts))
     options = {} if progress is None else {"progress": progress}
-    return trainer.train(engine, 2.0, facts, Key.from_seed(seed), **options)
+    return trainer.train(engine, run_of(trainer, 2.0, facts, Key.from_seed(seed)), facts, **options)
 
 
 def test_every_public_trainer_is_under_this_contract():
@@ -210,9 +211,9 @@ def test_noise_from_one_key_is_never_used_twice(cls):
     trainer, key = cls(steps=3).resolve(facts_of(outputs)), Key.from_seed(0)
     split = trainer.split(facts_of(outputs))
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, split=split)
-    trainer.train(engine, 2.0, facts_of(outputs), key)
+    trainer.train(engine, run_of(trainer, 2.0, facts_of(outputs), key), facts_of(outputs))
     with pytest.raises(Exception, match="opened before"):
-        trainer.train(engine, 2.0, facts_of(outputs), key)
+        trainer.train(engine, run_of(trainer, 2.0, facts_of(outputs), key), facts_of(outputs))
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)

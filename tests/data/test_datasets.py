@@ -78,7 +78,7 @@ def test_adult_needs_neither_pyarrow_nor_pandas(monkeypatch):
 
 
 def test_the_bundle_is_small_and_attributed():
-    folder = Path(datasets.__file__).parents[1] / "census"
+    folder = Path(datasets.__file__).parents[1] / "data" / "census"
     assert (folder / "adult.csv.xz").stat().st_size < 500_000
     notice = (folder / "ATTRIBUTION.md").read_text()
     for fact in ("Becker", "Kohavi", "10.24432/C5XW20", "CC BY 4.0", "Changes made"):

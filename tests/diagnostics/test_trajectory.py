@@ -159,7 +159,8 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
 
         def gradient_sums(self, weights, clips, *, batch=None, per_class=False):
             self.step += 1
-            return [LatticeSum(50 * matrix[self.step - 1].reshape(1, 400, 1), np.ones(1))]
+            total = 50 * matrix[self.step - 1].reshape(1, 400, 1)
+            return [LatticeSum(total, np.ones(1), clips[0])]
 
     settings = {"learning_rate": 1.0, "momentum": 0.0, "average": "last", "schedule": "constant"}
     run = module.Run(

@@ -157,7 +157,8 @@ def test_schemas(tmp_path):
     names = [f"column_{i}" for i in range(1500)]
     near = "{n.replace('_', ''): {'kind': 'number', 'low': 0, 'high': 1} for n in names}"
     cases["columns that are nearly there"] = (
-        f"(lambda names: __import__('tacit.preprocessing').stages.Encode({{'columns': {near}}})"
+        "(lambda names: __import__('tacit.preprocessing').preprocessing"
+        f".Encode({{'columns': {near}}})"
         f".fit({{n: [1] for n in names}}))({names!r})"
     )
     found = outcomes(cases, megabytes=300, seconds=30)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.golden import plans
 
+from tacit.mechanisms.release import Releases
+
 RECORD = json.loads(plans.RECORD.read_text("utf-8"))
 
 
@@ -20,9 +22,29 @@ def test_the_record_is_of_these_plans():
     assert len(RECORD) >= 40
 
 
+@pytest.fixture
+def left_open(monkeypatch):
+    """Runs with something counted to draw that were not closed."""
+    found, made, close = [], Releases.__init__, Releases.close
+
+    def make(self, key, counted, **more):
+        made(self, key, counted, **more)
+        if counted:
+            found.append(self)
+
+    def closed(self, **how):
+        close(self, **how)
+        found.remove(self)
+
+    monkeypatch.setattr(Releases, "__init__", make)
+    monkeypatch.setattr(Releases, "close", closed)
+    return found
+
+
 @pytest.mark.parametrize("name", plans.PLANS)
-def test_a_fit_comes_out_as_recorded(name):
+def test_a_fit_comes_out_as_recorded(name, left_open):
     found, recorded = plans.outcome(name), RECORD[name]
+    assert left_open == []  # all that was counted was drawn, and a search's trials as well
     weights = ("coef", "intercept")
     assert {k: v for k, v in found.items() if k not in weights} == {
         k: v for k, v in recorded.items() if k not in weights

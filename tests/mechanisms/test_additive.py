@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.stats import kstest
+from tests.seam import token
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, TacitError
@@ -313,7 +314,7 @@ def test_the_noise_has_the_stated_scale_and_shape():
     d, bound, z = 100_000, 2.5, 3.0
     rows = np.zeros((2, d))
     rows[0, :2] = [1.0, -2.0]
-    noisy = noisy_sum([rows], d, bound, z, Key.from_seed(0).stream("noise"))
+    noisy = noisy_sum([rows], d, bound, token(z, Key.from_seed(0), "noise"))
     noise = (noisy - rows.sum(axis=0)) / (z * bound)
     assert noise.std() == pytest.approx(1.0, abs=4 / math.sqrt(2 * d))
     assert noise.mean() == pytest.approx(0.0, abs=4 / math.sqrt(d))
@@ -331,7 +332,7 @@ def test_the_noise_is_the_sampler_s_and_never_less_than_was_accounted(monkeypatc
     monkeypatch.setattr(Stream, "discrete_gaussian", spy)
     key = Key.from_seed(0)
     for i, z in enumerate([0.5, 1 / 3, 7.77, 1e4]):
-        noisy_sum([np.ones((3, 5))], 5, 0.7, z, key.stream("noise", i))
+        noisy_sum([np.ones((3, 5))], 5, 0.7, token(z, key, "noise", i))
         ((sigma, count),) = asked
         assert count == 5
         assert Fraction(accounted_sigma(sigma)) >= Fraction(z) * 2**BITS
@@ -341,7 +342,7 @@ def test_the_noise_is_the_sampler_s_and_never_less_than_was_accounted(monkeypatc
 
 def test_one_stream_gives_the_same_noise_and_another_gives_another():
     def run(seed, step):
-        return noisy_sum([np.ones((3, 50))], 50, 1.0, 2.0, Key.from_seed(seed).stream("n", step))
+        return noisy_sum([np.ones((3, 50))], 50, 1.0, token(2.0, Key.from_seed(seed), "n", step))
 
     assert (run(0, 0) == run(0, 0)).all()
     assert (run(0, 0) != run(0, 1)).all()
@@ -349,7 +350,7 @@ def test_one_stream_gives_the_same_noise_and_another_gives_another():
 
 
 def test_released_values_lie_on_the_lattice():
-    noisy = noisy_sum([some_rows()], 7, 1.0, 2.0, Key.from_seed(0).stream("noise"))
+    noisy = noisy_sum([some_rows()], 7, 1.0, token(2.0, Key.from_seed(0), "noise"))
     steps = noisy * 2.0**BITS
     assert (steps == np.rint(steps)).all()
 
@@ -357,7 +358,7 @@ def test_released_values_lie_on_the_lattice():
 @pytest.mark.parametrize("z", [0.0, -1.0, 1e-9, 2.0**30, math.nan, math.inf])
 def test_noise_that_the_lattice_cannot_carry_is_refused(z):
     with pytest.raises(TacitError):
-        noisy_sum([np.ones((1, 2))], 2, 1.0, z, Key.from_seed(0).stream("noise"))
+        noisy_sum([np.ones((1, 2))], 2, 1.0, token(z, Key.from_seed(0), "noise"))
 
 
 # From the rows as people give them

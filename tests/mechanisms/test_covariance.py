@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import token
 
 from tacit.exceptions import InputError
 from tacit.mechanisms import covariance
 from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.covariance import BITS, TOGETHER, noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.noise import Stream
 from tacit.privacy.sensitivity.drift import Drift
 
 
@@ -33,9 +34,8 @@ def silence(monkeypatch):
 
 def moment(rows, z=1.0, *, bound=2.0, chunk=7, seed=0, size=None, drift=None):
     chunks = (rows[i : i + chunk] for i in range(0, rows.shape[0], chunk))
-    stream = Key.from_seed(seed).stream("moment")
-    n = size or max(rows.shape[0], 1)
-    return noisy_second_moment(chunks, rows.shape[1], bound, z, stream, size=n, drift=drift)
+    n, paid = size or max(rows.shape[0], 1), token(z, seed, "moment")
+    return noisy_second_moment(chunks, rows.shape[1], bound, paid, size=n, drift=drift)
 
 
 def rows_of(n=50, d=4, radius=2.0, seed=0):
@@ -102,7 +102,7 @@ def test_any_scale(silence, bound):
 
 def test_no_rows_give_noise_alone(silence):
     assert not moment(np.zeros((0, 3))).any()
-    assert not noisy_second_moment([], 3, 1.0, 1.0, Key.from_seed(0).stream("x"), size=5).any()
+    assert not noisy_second_moment([], 3, 1.0, token(1.0), size=5).any()
 
 
 # Sensitivity

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import hadamard as matrix
+from tests.seam import run_for
 
-from tacit.audit.recorder import recorded, replayed
+from tacit.audit.recorder import Recorder, Replayer
 from tacit.mechanisms import mean as module
 from tacit.mechanisms.additive import BITS as SUM_BITS
 from tacit.mechanisms.extent import noisy_bounds, noisy_radius
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.mean import BITS, hadamard, instance_optimal_mean, locating_draws
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import VOTE
-from tacit.privacy.events import NEIGHBORS
+from tacit.privacy.events import NEIGHBORS, Gaussian
 
 
 @pytest.fixture
@@ -39,17 +40,12 @@ def cloud(n=2000, d=5, seed=0):
 
 
 def mean_of(rows, z=3.0, *, bound=1e6, seed=0, size=None, counted=True):
-    key, n = Key.from_seed(seed), rows.shape[0]
+    n, d = rows.shape
+    run, token = run_for(Gaussian(z), seed)
+    signs = run.public.signs("rotation", 0, d)
     chunks = [rows[: n // 3], rows[n // 3 :]]
     return instance_optimal_mean(
-        lambda: chunks,
-        rows.shape[1],
-        bound,
-        z,
-        key.stream("noise"),
-        rotation=key.stream("rotation"),
-        size=size or n,
-        counted=counted,
+        lambda: chunks, d, bound, token, signs=signs, size=size or n, counted=counted
     )
 
 
@@ -72,7 +68,7 @@ def cells_of(rows, bound, monkeypatch):
     """What the search for the location is given."""
     seen = []
 
-    def spy(cells, bits, targets, z, stream):
+    def spy(cells, bits, targets, token):
         seen.extend(cells)
         return np.zeros(len(targets.fractions), dtype=np.int64)
 
@@ -120,17 +116,19 @@ def test_all_noise_together_is_what_the_event_says(silence, d):
 
 
 ATTACKED = {
-    "mean": lambda rows, key, n, counted: instance_optimal_mean(
-        lambda: [rows], 3, 2.0, 1.0, key.stream("n"), rotation=key.stream("r"), size=n,
-        counted=counted,
+    "mean": lambda rows, token, signs, **known: instance_optimal_mean(
+        lambda: [rows], 3, 2.0, token, signs=signs, **known
     ),
-    "radius": lambda rows, key, n, counted: noisy_radius(
-        lambda: [rows], 2.0, 1.0, key.stream("n"), size=n, counted=counted
-    ),
-    "bounds": lambda rows, key, n, counted: noisy_bounds(
-        lambda: [rows], 3, 1.0, key.stream("n"), size=n, counted=counted
-    ),
-}  # fmt: skip
+    "radius": lambda rows, token, signs, **known: noisy_radius(lambda: [rows], 2.0, token, **known),
+    "bounds": lambda rows, token, signs, **known: noisy_bounds(lambda: [rows], 3, token, **known),
+}
+
+
+def attacked(name, rows, seed, draws, **known):
+    run, token = run_for(Gaussian(1.0), seed, draws=draws)
+    ATTACKED[name](rows, token, run.public.signs("rotation", 0, 3), **known)
+    run.close()
+    return draws
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
@@ -148,13 +146,9 @@ def test_neighbours_lie_no_farther_apart_than_the_event_says(name, neighbors):
         other = rows[1:]
         if neighbors == "replace_one":
             other = np.vstack([-rows[:1] if i % 2 else rng.normal(size=(1, 3)), other])
-        with recorded() as tape:
-            ATTACKED[name](rows, Key.from_seed(i), n, counted)
-        sums = []
-        for table in (rows, other):
-            with replayed(tape) as behind:
-                ATTACKED[name](table, Key.from_seed(i), n, counted)
-            sums.append(list(behind))
+        known = {"size": n, "counted": counted}
+        tape = attacked(name, rows, i, Recorder(), **known).tape
+        sums = [attacked(name, table, i, Replayer(tape), **known).sums for table in (rows, other)]
         square = sum(
             float(((a - b) ** 2).sum()) / release.deviation**2
             for release, a, b in zip(tape, *sums, strict=True)

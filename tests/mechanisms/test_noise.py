@@ -33,7 +33,9 @@ from tacit.mechanisms.lattice import (
     sigma_for,
 )
 from tacit.mechanisms.noise import Key, Stream, self_test
+from tacit.mechanisms.release import Releases
 from tacit.preprocessing import Context, Normalize
+from tacit.privacy import Gaussian
 from tacit.trainers import DPGD
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -288,11 +290,14 @@ def test_every_fit_asks_the_operating_system_for_a_key(monkeypatch: pytest.Monke
 
 
 def test_what_holds_a_key_cannot_be_copied_with_it() -> None:
-    context = Context(size=3)
-    for duplicate in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(TacitError, match="cannot be pickled or copied"):
-            duplicate(context)
-    assert copy.copy(context).key is context.key  # the very key, whose addresses open once
+    run = Releases(Key.fresh(), [("Mean", Gaussian(1.0))])
+    token = run.token("Mean")
+    context = Context(3, token, run.public)
+    for holder in (run, token, run.public, context):
+        for duplicate in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(TacitError, match="cannot be pickled or copied"):
+                duplicate(holder)
+    assert copy.copy(context).token is token  # the very token, of which units are drawn once
 
 
 def test_subkeys_follow_the_definition_for_every_step_and_worker() -> None:

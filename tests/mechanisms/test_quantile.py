@@ -9,11 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
+from tests.seam import run_for, token
 
 from tacit.exceptions import InputError
 from tacit.mechanisms import quantile
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import (
     BETA,
     VOTE,
@@ -23,10 +24,10 @@ from tacit.mechanisms.quantile import (
     event,
     exponential_search,
     margin,
-    noisy_ranks,
     noisy_search,
     search,
 )
+from tacit.mechanisms.release import BoundedSum
 from tacit.mechanisms.selection import masses
 from tacit.privacy import Gaussian, Selection
 from tacit.privacy.accounting.accountants import total_mu
@@ -46,10 +47,6 @@ def silence(monkeypatch):
 
     monkeypatch.setattr(Stream, "discrete_gaussian", nothing)
     return asked
-
-
-def stream(seed=0):
-    return Key.from_seed(seed).stream("test")
 
 
 def at(cells):
@@ -198,7 +195,7 @@ def test_without_noise_the_search_finds_the_cell(silence, bits):
     cells = rng.integers(0, 2**bits, size=(101, 3))
     for fractions in ((0.5, 0.5, 0.5), (0.1, 0.9, 0.99)):
         for size in (101, None):
-            found = noisy_search(at(cells), bits, Targets(fractions, size=size), 1.0, stream())
+            found = noisy_search(at(cells), bits, Targets(fractions, size=size), token(1.0))
             for j, q in enumerate(fractions):
                 assert (cells[:, j] < found[j]).sum() < q * 101 + 1e-3
                 assert (cells[:, j] <= found[j]).sum() >= q * 101 - 1e-3
@@ -207,7 +204,9 @@ def test_without_noise_the_search_finds_the_cell(silence, bits):
 def test_the_noise_of_all_rounds_together_is_what_the_event_says(silence):
     z, bits = 3.3, 13
     targets = Targets((0.5, 0.2, 0.7), size=20)
-    noisy_search(at(np.zeros((20, 3))), bits, targets, z, stream())
+    run, paid = run_for(Gaussian(z))
+    noisy_search(at(np.zeros((20, 3))), bits, targets, paid)
+    run.close()
     assert [count for _, count in silence] == [3] * bits
     # In each round one row contributes √3 votes; μ² of the rounds add up.
     square = sum(3 / (accounted_sigma(sigma) / VOTE) ** 2 for sigma, _ in silence)
@@ -218,7 +217,8 @@ def test_the_noise_of_all_rounds_together_is_what_the_event_says(silence):
 
 def test_the_noise_of_votes_is_normal_with_the_stated_scale():
     m, z, norm = 50_000, 2.5, math.sqrt(50_000)
-    noisy = noisy_ranks(np.full(m, 7 * VOTE), norm, z, stream()) / VOTE
+    votes = BoundedSum(np.full(m, 7 * VOTE), 1 / VOTE, norm, norm, "votes")
+    noisy = token(z).multiples(votes) / VOTE
     error = (noisy - 7) / (z * norm)
     assert error.std() == pytest.approx(1.0, abs=4 / math.sqrt(2 * m))
     assert kstest(error, "norm").pvalue > 0.01
@@ -240,7 +240,7 @@ def test_errors_in_rank_are_as_promised(method, q, size):
     cells, targets = grid.cells(values)[:, None], Targets((q,), size=size)
 
     def find(i):
-        return search(at(cells), 10, targets, z, stream(i), method=method)
+        return search(at(cells), 10, targets, token(event(method, z), i))
 
     errors = rank_errors(find, cells, q, size, 60)
     share = 0.5 if size else max(q, 1 - q)
@@ -259,11 +259,11 @@ def test_with_a_margin_the_search_does_not_end_in_empty_space(method):
     """All rows in one cell far from the ends: what lies above is empty."""
     n, z, bits = 4000, 20.0, 10
     cells = np.full((n, 1), 300)
-    spare = margin(method, bits, Targets((1.0,), size=n), z)
+    spare = margin(event(method, z), bits, Targets((1.0,), size=n))
     assert spare < n / 8
     targets = Targets((1 - spare / n,), size=n)
     found = {
-        int(search(at(cells), bits, targets, z, stream(i), method=method)[0]) for i in range(200)
+        int(search(at(cells), bits, targets, token(event(method, z), i))[0]) for i in range(200)
     }
     assert found == {300}
 
@@ -271,11 +271,11 @@ def test_with_a_margin_the_search_does_not_end_in_empty_space(method):
 def test_margins_are_the_rows_that_docstrings_name():
     for counted, factor in ((10**6, 1.0), (None, 2.0)):
         one = Targets((1.0,), size=counted)
-        assert margin("gaussian", 10, one, 1.0) == pytest.approx(7.115 * factor, rel=1e-3)
-        assert margin("exponential", 10, one, 1.0) == pytest.approx(10.79 * factor, rel=1e-3)
+        assert margin(event("gaussian", 1.0), 10, one) == pytest.approx(7.115 * factor, rel=1e-3)
+        assert margin(event("exponential", 1.0), 10, one) == pytest.approx(10.79 * factor, rel=1e-3)
     both = Targets((0.0,) * 9 + (1.0,) * 9, tuple(range(9)) * 2, 10**6)
-    assert margin("gaussian", 15, both, 1.0) == pytest.approx(12.32 * 3, rel=1e-3)
-    assert margin("exponential", 15, both, 1.0) == pytest.approx(25.4 * 9, rel=2e-3)
+    assert margin(event("gaussian", 1.0), 15, both) == pytest.approx(12.32 * 3, rel=1e-3)
+    assert margin(event("exponential", 1.0), 15, both) == pytest.approx(25.4 * 9, rel=2e-3)
 
 
 # Selection
@@ -341,8 +341,8 @@ def test_cells_are_chosen_with_the_stated_probabilities():
     cells = np.array([3, 3, 4, 9, 9, 9, 12, 15])[:, None]
     targets, beta = Targets((0.6,), size=8), 3.0
     wanted = np.array([float(Fraction(m, 2**320)) for m in cell_chances(cells, 4, targets, beta)])
-    one = stream()
-    drawn = [int(exponential_search(at(cells), 4, targets, beta, one)[0]) for _ in range(3000)]
+    one = token(Selection(beta, count=3000))
+    drawn = [int(exponential_search(at(cells), 4, targets, one)[0]) for _ in range(3000)]
     counts = np.bincount(drawn, minlength=16)
     assert chisquare(counts, wanted / wanted.sum() * 3000).pvalue > 1e-3
 
@@ -356,7 +356,7 @@ def test_several_targets_are_chosen_with_the_noise_of_all_of_them(monkeypatch):
         return real(utilities, beta, weights)
 
     monkeypatch.setattr(quantile, "masses", spy)
-    exponential_search(at(np.zeros((9, 3))), 4, Targets((0.5,) * 3, size=9), 2.0, stream())
+    exponential_search(at(np.zeros((9, 3))), 4, Targets((0.5,) * 3, size=9), token(Selection(2.0)))
     assert all(6.0 <= beta <= 6.0 * (1 + 1e-12) for beta in used) and len(used) == 3
 
 
@@ -371,5 +371,5 @@ def test_both_methods_cost_the_same(z, neighbors):
 def test_no_rows_are_rows_too():
     none = np.zeros((0, 1), dtype=np.int64)
     for method in quantile.METHODS:
-        found = search(lambda: [none], 8, Targets((0.5,)), 2.0, stream(), method=method)
+        found = search(lambda: [none], 8, Targets((0.5,)), token(event(method, 2.0)))
         assert 0 <= found[0] < 256

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import dp_accounting as dpa
 import pytest
 from dp_accounting import pld
 
 from tacit.exceptions import BudgetError
 from tacit.privacy import Budget, Gaussian, PoissonGaussian
-from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting import calibrate as search
 from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.events import NEIGHBORS
-
-search = sys.modules["tacit.privacy.accounting.calibrate"]  # the package names the function so
 
 # relation, epsilon, delta, steps, sampling probability (None: all rows), share of a statistic
 PLANS = [

@@ -20,7 +20,7 @@ from tacit.exceptions import CertificateError, FileError, InputError
 from tacit.privacy import Budget, Certificate, Expense, Gaussian, PoissonGaussian
 from tacit.privacy import certificate as certificate_module
 from tacit.privacy.accounting import accountants as accountants_module
-from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.verification.recheck import Recheck
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)

@@ -21,7 +21,7 @@ from scipy.stats import binom
 
 from tacit.exceptions import BudgetError, CertificateError, InputError
 from tacit.privacy import Budget, Certificate, Event, Expense, Gaussian, PoissonGaussian, Selection
-from tacit.privacy.accounting import accountants, calibrate
+from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
     delta,
@@ -30,6 +30,7 @@ from tacit.privacy.accounting.accountants import (
     gaussian_epsilon,
     loss_distribution,
 )
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.events import EVENTS
 from tacit.privacy.sensitivity import sampling
 from tacit.privacy.sensitivity.drift import Drift, deduplicate, impute_mean, pca, soft_pca

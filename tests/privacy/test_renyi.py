@@ -12,7 +12,8 @@ from scipy.special import gammaln
 from tacit.exceptions import InputError
 from tacit.privacy import Budget, Gamma, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting import accountants as acc
-from tacit.privacy.accounting import calibrate, renyi
+from tacit.privacy.accounting import renyi
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.verification import recheck
 
 RELATIONS = ("replace_special", "add_or_remove_one", "replace_one")

@@ -27,7 +27,7 @@ from tacit.privacy import (
     Selection,
 )
 from tacit.privacy.accounting import accountants as acc
-from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.accounting.repeated import rate_for, renyi_epsilon, shift, unfold, weight
 from tacit.privacy.events import Gamma
 from tacit.privacy.verification import recheck

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from tests.seam import paid
 
 from tacit.data.rows import Rows, as_rows
 from tacit.mechanisms.noise import Key
@@ -106,7 +107,7 @@ def outcome(makers: Sequence[Maker], pair: Pair, incoming: Drift | None = None) 
             return None
         d = copies[0].d
         for i, rows in enumerate(copies):
-            fitted = copy.copy(stage).fit(rows, Context(size=pair.n, key=KEY, drift=drift))
+            fitted = copy.copy(stage).fit(rows, paid(pair.n, KEY, drift=drift))
             if isinstance(fitted, PlainStage):
                 margins[i] = min(margins[i], fitted.margin)
             copies[i] = as_rows(_held(fitted.through(rows)), gaps=True)

@@ -221,7 +221,7 @@ def prepared(plan: CalibratedPlan, rows: np.ndarray, margins: list[float] | None
         found.append(margin)
 
     with patch.object(CalibratedPlan, "_require_pass", judge):
-        return plan.prepare(as_rows(rows, gaps=True), Key.from_seed("neighbours"))
+        return plan.prepare(as_rows(rows, gaps=True), plan.releases(Key.from_seed("neighbours")))
 
 
 def _labels(moved: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:

@@ -9,6 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from tests.seam import paid
 from tests.soundness import attack
 
 from tacit.data.rows import as_rows
@@ -17,7 +18,6 @@ from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
 from tacit.preprocessing import PlainImpute, PlainPCA, PlainScale
-from tacit.preprocessing.base import Context
 from tacit.privacy.accounting.accountants import gaussian_delta
 from tacit.privacy.events import sensitivity
 from tacit.privacy.ptr import Test
@@ -26,7 +26,7 @@ MANY = 10**6  # rows with gaps: a condition that does not bind
 
 
 def fitted(stage, table, pair):
-    context = Context(size=pair.n, key=attack.KEY, drift=pair.drift())
+    context = paid(pair.n, attack.KEY, drift=pair.drift())
     return copy.copy(stage).fit(as_rows(table, bound=pair.bound, gaps=True), context)
 
 

@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid
 from tests.soundness import attack
 
 from tacit.data.rows import as_rows
@@ -21,7 +22,6 @@ from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.plan import bounds as chain
 from tacit.preprocessing import ClipNorm, PlainImpute, PlainPCA, PlainScale, PrivateCenter, SoftPCA
-from tacit.preprocessing.base import Context
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -332,7 +332,7 @@ def test_the_noise_of_a_release_covers_the_drift(release, rng, monkeypatch):
     monkeypatch.setattr(Stream, "discrete_gaussian", draw)
     n, z = 200, 4.0
     rows = as_rows(attack.into_ball(rng.normal(size=(n, 3)), 1.0), bound=1.0)
-    context = Context(n, Key.fresh(), noise_multiplier=z, drift=Drift(1.0, 3.0, 0.1, n - 1))
+    context = paid(n, Key.fresh(), z=z, drift=Drift(1.0, 3.0, 0.1, n - 1))
     if isinstance(stage, PlainScale):
         stage.release(rows, context)
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import paid
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
@@ -15,7 +16,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import Context, Normalize, PrivateCenter, PrivateEqualize
+from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize
 from tacit.preprocessing import private_equalize as module
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
@@ -31,7 +32,7 @@ def rows_of(n=50, d=4, seed=0):
 
 def fitted(rows, z=1.0, *, seed=0, size=None, drift=None, **settings):
     rows = as_rows(rows, bound=BOUND)
-    context = Context(size or rows.n, Key.from_seed(seed), z, drift=drift)
+    context = paid(size or rows.n, Key.from_seed(seed), z, drift=drift)
     return PrivateEqualize(**settings).fit(rows, context)
 
 
@@ -52,7 +53,7 @@ def sums(monkeypatch):
     """Every sum that leaves the rows, in whole numbers: one row counts for at most 2^30."""
     seen = []
 
-    def spied(chunks, d, bound, noise_multiplier, stream, *, drift=0.0):
+    def spied(chunks, d, bound, token, *, drift=0.0):
         total = lattice_sum(chunks, d, bound)
         seen.append((total, bound, drift))
         return total * math.ldexp(bound, -BITS)

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
-from tacit.preprocessing import Bound, ClipNorm, Context, Normalize, RandomProjection, Root
+from tacit.preprocessing import Bound, ClipNorm, Normalize, RandomProjection, Root
 
 MAX, TINY = sys.float_info.max, 5e-324
 RADII = [1.0, 1 / 3, 1e-3, 1e6]
@@ -230,7 +231,7 @@ def test_a_seed_fixes_the_matrix_and_a_fresh_one_differs():
     rows = as_rows(np.zeros((0, 30)), bound=1.0)
     key = Key.from_seed(0)
     first, second = (
-        RandomProjection(8).fit(rows, Context(10, key, position=i)).matrix_ for i in (0, 1)
+        RandomProjection(8).fit(rows, paid(10, key, position=i)).matrix_ for i in (0, 1)
     )
     assert (first != second).any()
 

@@ -8,6 +8,7 @@ import statistics
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
@@ -51,7 +52,7 @@ def impute(strategy, columns=COLUMNS, **settings):
 
 def through(stage, rows, bound=1.0, drift=None):
     seen = as_rows(rows, bound=bound, gaps=True)
-    stage.fit(seen, Context(seen.n, Key.from_seed(0), drift=drift))
+    stage.fit(seen, paid(seen.n, Key.from_seed(0), drift=drift))
     return stage.through(seen).collect()
 
 

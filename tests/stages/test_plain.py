@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import Context, PlainPCA, PlainScale, PrivateScale, SoftPCA
+from tacit.preprocessing import PlainPCA, PlainScale, PrivateScale, SoftPCA
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -28,7 +29,7 @@ def rows_of(n=200, d=5, radius=1.0, seed=0):
 def through(stage, rows, bound=1.0, drift=None):
     """Fitted on the rows and applied to them."""
     seen = as_rows(rows, bound=bound)
-    stage.fit(seen, Context(seen.n, Key.from_seed(0), 1.0, drift=drift))
+    stage.fit(seen, paid(seen.n, Key.from_seed(0), 1.0, drift=drift))
     return stage.through(seen).collect()
 
 
@@ -200,7 +201,7 @@ def test_for_prediction_it_releases_what_it_did_in_training_with_noise(silence, 
     rows = rows_of()
     stage = PlainScale(0.2, share=0.3, **settings)
     seen = through(stage, rows)
-    context = Context(200, Key.from_seed(1), 3.3, position=4, drift=Drift(1.0))
+    context = paid(200, Key.from_seed(1), 3.3, position=4, drift=Drift(1.0))
     silence.clear()
     noisy = stage.release(as_rows(rows, bound=1.0), context)
     assert type(noisy) is PrivateScale
@@ -217,7 +218,7 @@ def test_what_it_releases_carries_noise():
     stage = PlainScale(0.2)
     through(stage, rows)
     released = [
-        stage.release(as_rows(rows, bound=1.0), Context(200, Key.from_seed(s), 3.0)).scale_
+        stage.release(as_rows(rows, bound=1.0), paid(200, Key.from_seed(s), 3.0)).scale_
         for s in (0, 1)
     ]
     assert (released[0] != released[1]).all()

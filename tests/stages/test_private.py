@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound, TacitError
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import ClipNorm, Context, PrivateCenter
+from tacit.preprocessing import ClipNorm, PrivateCenter
 from tacit.privacy import Gaussian
 
 
@@ -24,7 +25,7 @@ def rows_of(n=50, d=4, radius=2.0, seed=0):
 
 def fitted(rows, z=1.0, *, seed=0, bound=2.0, size=None, position=0, **settings):
     rows = as_rows(rows, bound=bound)
-    context = Context(size or rows.n, Key.from_seed(seed), z, position=position)
+    context = paid(size or rows.n, Key.from_seed(seed), z, position=position)
     return PrivateCenter(**settings).fit(rows, context)
 
 
@@ -69,9 +70,9 @@ def test_each_place_in_a_plan_has_noise_of_its_own():
     assert (first != second).all()
     key = Key.from_seed(0)
     rows = as_rows(rows_of(), bound=2.0)
-    PrivateCenter().fit(rows, Context(50, key, 1.0))
+    PrivateCenter().fit(rows, paid(50, key, 1.0))
     with pytest.raises(TacitError, match="opened before"):
-        PrivateCenter().fit(rows, Context(50, key, 1.0))
+        PrivateCenter().fit(rows, paid(50, key, 1.0))
 
 
 # The mean

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid_for
 
 from tacit import DPLinearClassifier, load, save
 from tacit.data.rows import as_rows
@@ -18,7 +19,6 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
-    Context,
     Normalize,
     PrivateBounds,
     PrivateCenter,
@@ -33,7 +33,7 @@ METHODS = ["gaussian", "exponential"]
 
 def fit(stage, rows, z=2.0, *, bound=None, seed=0, size=None, counted=True):
     rows = as_rows(rows, bound=bound)
-    return stage.fit(rows, Context(size or rows.n, Key.from_seed(seed), z, counted=counted))
+    return stage.fit(rows, paid_for(stage, size or rows.n, Key.from_seed(seed), z, counted=counted))
 
 
 def cloud(n=3000, d=4, seed=0):

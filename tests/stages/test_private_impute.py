@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import paid
 
 from tacit import DPLinearClassifier, load, save
 from tacit.data.rows import as_rows
@@ -15,7 +16,7 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import ClipNorm, Context, PrivateCenter, PrivateImpute
+from tacit.preprocessing import ClipNorm, PrivateCenter, PrivateImpute
 from tacit.preprocessing.private_impute import _lifted
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
@@ -31,7 +32,7 @@ def rows_of(n=200, d=5, radius=2.0, missing=0.3, seed=0):
 
 def fitted(rows, z=1.0, *, seed=0, bound=2.0, size=None, drift=None, **settings):
     rows = as_rows(rows, bound=bound, gaps=True)
-    context = Context(size or rows.n, Key.from_seed(seed), z, drift=drift)
+    context = paid(size or rows.n, Key.from_seed(seed), z, drift=drift)
     return PrivateImpute(**settings).fit(rows, context)
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid, token
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
@@ -14,7 +15,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import Context, Normalize, PrivatePCA, SoftPCA
+from tacit.preprocessing import Normalize, PrivatePCA, SoftPCA
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -29,7 +30,7 @@ def rows_of(n=400, d=12, seed=0):
 
 def fitted(rows, k=3, z=1.0, *, seed=0, bound=1.0, size=None, position=0, drift=None):
     rows = as_rows(rows, bound=bound)
-    context = Context(size or rows.n, Key.from_seed(seed), z, position=position, drift=drift)
+    context = paid(size or rows.n, Key.from_seed(seed), z, position=position, drift=drift)
     return PrivatePCA(k).fit(rows, context)
 
 
@@ -131,8 +132,7 @@ def test_the_public_size_not_the_number_of_rows_decides_how_fine_numbers_are(sil
 def test_the_noise_has_the_largest_eigenvalue_the_docstring_says():
     d, seen = 60, []
     for seed in range(100):
-        stream = Key.from_seed(seed).stream("noise")
-        noise = noisy_second_moment([], d, 1.0, 1.0, stream, size=1)
+        noise = noisy_second_moment([], d, 1.0, token(1.0, seed), size=1)
         seen.append(np.linalg.eigvalsh(noise)[-1])
     most = math.sqrt(2 * d)
     assert 0.9 * most < np.mean(seen) <= most

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import Context, PrivateScale
+from tacit.preprocessing import PrivateScale
 from tacit.preprocessing.private_scale import _lifted, exact_moments, released_moments
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
@@ -27,7 +28,7 @@ def rows_of(n=50, d=4, radius=2.0, seed=0):
 
 def fitted(rows, z=1.0, *, seed=0, bound=2.0, size=None, position=0, drift=None, **settings):
     rows = as_rows(rows, bound=bound)
-    context = Context(size or rows.n, Key.from_seed(seed), z, position=position, drift=drift)
+    context = paid(size or rows.n, Key.from_seed(seed), z, position=position, drift=drift)
     return PrivateScale(**settings).fit(rows, context)
 
 
@@ -112,7 +113,7 @@ def test_the_error_is_normal_with_the_stated_scale():
     d, z, bound = 500, 0.01, 2.0
     # Every sum is far from zero, where squares would be cut off.
     rows = as_rows(bound * np.eye(d), bound=bound)
-    found = [released_moments(rows, Context(1, Key.from_seed(s)), z) for s in range(20)]
+    found = [released_moments(rows, paid(1, Key.from_seed(s), z)) for s in range(20)]
     mean = np.concatenate([m.mean - bound for m in found]) / (math.sqrt(2) * bound * z)
     square = np.concatenate([m.square - bound**2 for m in found]) / (math.sqrt(2) * bound**2 * z)
     for error in (mean, square):

@@ -435,7 +435,7 @@ def test_machine_code_for_another_processor_does_without_the_instruction(tmp_pat
     """A compiler that is asked for an instruction which there is not ends the process."""
     code = """
 import tacit.engine.kernels.wide
-from tacit.trainers import compact
+from tacit.engine.kernels import compact
 assert not tacit.engine.kernels.wide.AVAILABLE
 assert type(compact.products(compact.MANY)) is compact.Products
 """

@@ -18,7 +18,7 @@ from sklearn.datasets import load_svmlight_file
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.trainers import DPSGD, Engine, Facts, GammaSGD, train_together
+from tacit.trainers import DPSGD, Engine, Facts, GammaSGD, rehearsal, train_together
 
 BATCH, STEPS, RATES = 250, 200, (2.0, 5.0, 10.0)
 NOISE = {DPSGD: 0.63, GammaSGD: 0.57}
@@ -52,7 +52,9 @@ def best_accuracy(kind, d, rows, labels):
     ]
     engine = Engine(as_rows(padded, bound=1.0), loss.targets(labels, 1), loss, arithmetic="fast")
     facts, key = Facts(n, d, 1, 1.0, 1.0), Key.from_seed(0)
-    weights = train_together(engine, settings, [NOISE[kind]] * len(RATES), facts, key)
+    weights = train_together(
+        engine, settings, rehearsal(settings, [NOISE[kind]] * len(RATES), facts, key), facts
+    )
     right = (rows @ weights[:, :9, 0].T > 0) == (labels == 1)[:, None]
     return float(right.mean(axis=0).max())
 

@@ -311,6 +311,7 @@ def test_rounding_never_lifts_a_multiplier_above_its_limit():
             allowance=0.5 if separate else math.sqrt(outputs) / 2,
             separate=separate,
             arithmetic="exact",
+            clip=np.array([ceiling]),
         )
         residual = rng.normal(size=(1, outputs, 64)) * 10.0 ** rng.integers(-9, 9, 64)
         clipping.apply(residual, 1 / np.sqrt(square.astype(float)))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.seam import run_of
 
 from tacit.audit import audit
 from tacit.data.rows import as_rows
@@ -63,7 +64,7 @@ def test_lengths_are_exact_where_floats_are_not():
     from tacit.engine.engine import LatticeSum
 
     big = np.array([[[2**55 + 1], [1]]])
-    assert module._length(LatticeSum(big, np.ones(1))) == 2**55 + 1
+    assert module._length(LatticeSum(big, np.ones(1), np.ones(1))) == 2**55 + 1
 
 
 def test_probabilities_of_neighbours_stay_within_the_account():
@@ -120,7 +121,11 @@ def test_without_noise_the_flattest_iterate_is_returned(arithmetic, monkeypatch)
         return real(*given, **more)
 
     monkeypatch.setattr(module, "train_together", watched)
-    chosen = trainer.train(engine, 0.5, Facts(40, 2, 1, 1.0, 0.5), Key.from_seed(0))
+    chosen = trainer.train(
+        engine,
+        run_of(trainer, 0.5, Facts(40, 2, 1, 1.0, 0.5), Key.from_seed(0)),
+        Facts(40, 2, 1, 1.0, 0.5),
+    )
     last = engine.gradient_sum(chosen[None], 0.1)
     among = [length for _, length in seen[1:]]  # not the zero weights
     assert np.linalg.norm(last.float()) <= min(among) + 1e-6

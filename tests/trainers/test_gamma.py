@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
+from tests.seam import token
 
 from tacit import DPLinearClassifier
-from tacit.engine.engine import LatticeSum
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import BoundedSum
 from tacit.preprocessing import Normalize, PrivateCenter
 from tacit.privacy import Gamma
 from tacit.trainers import GammaSGD
@@ -20,9 +20,9 @@ TRAINER = GammaSGD(steps=20, batch_size=30)
 
 
 def drawn(d, count, scale=0.7):
-    zero = LatticeSum(np.zeros((1, d, 1)), np.ones(1))
-    key = Key.from_seed(d)
-    return np.stack([TRAINER.noisy(zero, [scale], key, i, 1)[0, :, 0] for i in range(count)])
+    zero = BoundedSum(np.zeros((d, 1)), 1.0, 1.0, 1.0, "step")
+    paid = token(Gamma(scale, count), d)
+    return np.stack([TRAINER.noisy(zero, paid.at("noise", i), i, 1)[:, 0] for i in range(count)])
 
 
 @pytest.mark.parametrize("d", [1, 2, 30])

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare, kstest
+from tests.seam import Quiet, run_of
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma, inclusion_threshold
 from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, train_together
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, rehearsal, train_together
 from tacit.trainers import gradient as module
 from tacit.trainers.averaging import AVERAGES
 from tacit.trainers.gradient import SCHEDULES
@@ -56,7 +58,8 @@ def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, start=None, 
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
     outputs = engine.outputs or int(targets.max()) + 1
     facts = facts or facts_of(rows.shape[0], rows.shape[1], outputs)
-    return trainer.train(engine, z, facts, Key.from_seed(seed), start=start)
+    allowed = run_of(trainer, z, facts, Key.from_seed(seed))
+    return trainer.train(engine, allowed, facts, start=start)
 
 
 @pytest.fixture
@@ -112,10 +115,15 @@ def test_settings_trained_together_must_share_what_they_share(name):
     other = {"steps": 7, "batch_size": 30, "clipping": "per-class"}[name]
     pair = [complete(DPSGD), complete(DPSGD, **{name: other})]
     with pytest.raises(InputError, match=f"must have the same {name}"):
-        train_together(engine, pair, [1.0, 1.0], facts_of(), Key.from_seed(0))
+        train_together(
+            engine, pair, rehearsal(pair, [1.0, 1.0], facts_of(), Key.from_seed(0)), facts_of()
+        )
     with pytest.raises(InputError, match="must have the same batch_size"):
         train_together(
-            engine, [complete(DPSGD), complete()], [1.0, 1.0], facts_of(), Key.from_seed(0)
+            engine,
+            [complete(DPSGD), complete()],
+            rehearsal([complete(DPSGD), complete()], [1.0, 1.0], facts_of(), Key.from_seed(0)),
+            facts_of(),
         )
 
 
@@ -302,7 +310,7 @@ class Records:
     def __init__(self, monkeypatch):
         self.streams, self.draws, self.batches, self.sums = [], [], [], []
         stream, gaussian = Key.stream, Stream.discrete_gaussian
-        gradient_sums, add_noise = Engine.gradient_sums, module._add_noise
+        gradient_sums, add_noise = Engine.gradient_sums, Draws.gaussian
 
         def spy_stream(key, label, step=0, worker=0):
             self.streams.append((label, step, worker))
@@ -317,14 +325,14 @@ class Records:
             self.batches.append(batch)
             return gradient_sums(this, weights, clips, batch=batch, per_class=per_class)
 
-        def spy_noise(total, *args):
+        def spy_noise(this, total, *args):
             self.sums.append(total)
-            return add_noise(total, *args)
+            return add_noise(this, total, *args)
 
         monkeypatch.setattr(Key, "stream", spy_stream)
         monkeypatch.setattr(Stream, "discrete_gaussian", spy_gaussian)
         monkeypatch.setattr(Engine, "gradient_sums", spy_sum)
-        monkeypatch.setattr(module, "_add_noise", spy_noise)
+        monkeypatch.setattr(Draws, "gaussian", spy_noise)
 
 
 @pytest.fixture
@@ -355,7 +363,7 @@ def test_the_noise_drawn_is_never_less_than_the_event_says(records, z, clip):
     run(trainer, rows, targets, loss, z=z)
     assert trainer.event(z, facts_of()).noise_multiplier == z
     for (sigma, _), total in zip(records.draws, records.sums, strict=True):
-        unit = Fraction(clip) / Fraction(float(total.lattice[0]))  # one row, in lattice units
+        unit = Fraction(clip) / Fraction(total.unit)  # one row, in lattice units
         assert Fraction(accounted_sigma(sigma)) >= Fraction(z) * unit * (1 - Fraction(1, 2**50))
         assert Fraction(accounted_sigma(sigma)) <= Fraction(z) * unit * (1 + Fraction(1, 2**30))
 
@@ -366,7 +374,7 @@ def test_the_noise_drawn_is_exactly_enough_without_a_rounding_error(records):
     for clip, z in rng.uniform(0.1, 5, size=(40, 2)):
         run(complete(steps=1, clip=float(clip)), rows, targets, loss, z=float(z))
         sigma, total = records.draws[-1][0], records.sums[-1]
-        unit = Fraction(float(clip)) / Fraction(float(total.lattice[0]))
+        unit = Fraction(float(clip)) / Fraction(total.unit)
         assert Fraction(accounted_sigma(sigma)) >= Fraction(float(z)) * unit
 
 
@@ -447,7 +455,7 @@ def test_empty_batches_add_noise_and_count(records):
     # The weights are the noise, divided by the expected size of a batch all the same.
     noise = sum(drawn for _, drawn in records.draws).astype(float)[:, None]
     q = trainer.sampling_probability(facts_of())
-    expected = -noise * float(records.sums[0].lattice[0]) / (q * 60)
+    expected = -noise * records.sums[0].unit / (q * 60)
     assert weights == pytest.approx(expected, rel=1e-12)
 
 
@@ -484,10 +492,14 @@ def test_settings_together_are_the_settings_one_by_one(cls, arithmetic):
         complete(cls, radius=0.3, alpha=0.5, average="uniform"),
     ]
     noise, facts = [1.0, 0.4, 3.0], facts_of(60, 4, 3)
-    together = train_together(engine, trainers, noise, facts, Key.from_seed(0))
+    together = train_together(
+        engine, trainers, rehearsal(trainers, noise, facts, Key.from_seed(0)), facts
+    )
     assert together.shape == (3, 4, 3)
     for s, trainer in enumerate(trainers):
-        alone = trainer.train(engine, noise[s], facts, Shifted(Key.from_seed(0), s))
+        alone = trainer.train(
+            engine, run_of(trainer, noise[s], facts, Shifted(Key.from_seed(0), s)), facts
+        )
         if arithmetic == "exact":
             assert (together[s] == alone).all()
         else:
@@ -497,7 +509,12 @@ def test_settings_together_are_the_settings_one_by_one(cls, arithmetic):
 def test_each_setting_has_noise_of_its_own(records):
     rows, targets, loss = problem()
     engine = Engine(as_rows(rows, bound=1.0), targets, loss)
-    train_together(engine, [complete(), complete()], [1.0, 1.0], facts_of(), Key.from_seed(0))
+    train_together(
+        engine,
+        [complete(), complete()],
+        rehearsal([complete(), complete()], [1.0, 1.0], facts_of(), Key.from_seed(0)),
+        facts_of(),
+    )
     assert len(records.draws) == 12
     for first, second in zip(records.draws[::2], records.draws[1::2], strict=True):
         assert (first[1] != second[1]).all()
@@ -529,26 +546,19 @@ def squared(values):
     return sum(int(v) ** 2 for v in np.ravel(values))
 
 
-def first_sum(monkeypatch, trainer, rows, targets, loss, *, outputs, **options):
+def first_sum(trainer, rows, targets, loss, *, outputs, **options):
     """The exact integers of a trainer's first noiseless sum, and one row's share in them."""
-    sums = []
-
-    def keep(total, deviations, *_):
-        sums.append((total, deviations))
-        return total.float()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_add_noise", keep)
-        engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
-        trainer.train(engine, 1.0, facts_of(6, rows.shape[1], outputs), Key.from_seed(0))
-    total, deviations = sums[0]
-    assert deviations[0] == math.nextafter(trainer.clip, math.inf)
-    return total.values[0], Fraction(trainer.clip) / Fraction(float(total.lattice[0]))
+    facts, quiet = facts_of(6, rows.shape[1], outputs), Quiet()
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
+    trainer.train(engine, run_of(trainer, 1.0, facts, Key.from_seed(0), quiet), facts)
+    total, deviation = quiet.asked[0]
+    assert deviation == math.nextafter(trainer.clip, math.inf)
+    return total.values, Fraction(trainer.clip) / Fraction(total.unit)
 
 
 @pytest.mark.parametrize("clipping", ["flat", "per-class"])
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_no_neighbour_moves_a_step_beyond_the_clip(monkeypatch, name, clipping):
+def test_no_neighbour_moves_a_step_beyond_the_clip(name, clipping):
     rng = np.random.default_rng(0)
     loss = get_loss(name)
     outputs = 3 if loss.task == "classification" else 1
@@ -560,7 +570,6 @@ def test_no_neighbour_moves_a_step_beyond_the_clip(monkeypatch, name, clipping):
 
         def total(index, rows=rows, targets=targets, kind=kind, options=options):
             return first_sum(
-                monkeypatch,
                 trainer,
                 kind(rows[index]),
                 targets[index],
@@ -579,7 +588,7 @@ def test_no_neighbour_moves_a_step_beyond_the_clip(monkeypatch, name, clipping):
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.01, 1.0])
-def test_the_attack_reaches_the_bound_and_no_further(monkeypatch, clip):
+def test_the_attack_reaches_the_bound_and_no_further(clip):
     # Opposite rows with the same label: one leaves at the clip, the other enters at it.
     loss = get_loss("logistic")
     trainer = complete(steps=1, clip=clip)
@@ -590,7 +599,7 @@ def test_the_attack_reaches_the_bound_and_no_further(monkeypatch, clip):
         common = rng.normal(size=(2, 3))
         targets = loss.targets([0, 1, 0], 1)
         sums = [
-            first_sum(monkeypatch, trainer, np.concatenate([common, one]), targets, loss, outputs=1)
+            first_sum(trainer, np.concatenate([common, one]), targets, loss, outputs=1)
             for one in (row, -row)
         ]
         distance = Fraction(squared(sums[0][0] - sums[1][0])) / sums[0][1] ** 2

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
+from tests.seam import run_of
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
@@ -163,7 +164,10 @@ def test_a_trace_is_hidden_by_the_noise_of_every_later_step(monkeypatch):
         monkeypatch.setattr(
             Stream, "uniform", lambda self, count, at=stop: np.full(count, (at - 0.5) / n)
         )
-        ends = [trainer.train(engine, 2.0, facts, Key.from_seed(seed))[0, 0] for seed in range(60)]
+        ends = [
+            trainer.train(engine, run_of(trainer, 2.0, facts, Key.from_seed(seed)), facts)[0, 0]
+            for seed in range(60)
+        ]
         spread = 1e-3 * 2.0 * 1e-4 * math.sqrt(stop)
         centred = (np.array(ends) + 1e-3 * 1e-4 * stop) / spread
         assert kstest(centred, norm.cdf).pvalue > 1e-6

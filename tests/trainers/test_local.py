@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import chi2, norm
+from tests.seam import token
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
+from tacit.mechanisms import release
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.noise import Stream
 from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.trainers import Engine, Facts, LocalDPGD
-from tacit.trainers import local as module
 
 FACTS = Facts(60, 3, 1, 1.0, 0.5)
 LOSS = get_loss("logistic")
@@ -105,7 +106,7 @@ def sums(rows, arithmetic="exact"):
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_every_row_draws_noise_of_its_own(monkeypatch, block):
     """As many draws as rows times coordinates, each with the deviation of the account."""
-    monkeypatch.setattr(module, "BLOCK", block * 3)
+    monkeypatch.setattr(release, "BLOCK", block * 3)
     asked = []
     real = Stream.discrete_gaussian
 
@@ -115,11 +116,11 @@ def test_every_row_draws_noise_of_its_own(monkeypatch, block):
 
     monkeypatch.setattr(Stream, "discrete_gaussian", draw)
     total = sums(np.full((20, 3), 0.5))
-    out = module._add_reports(total, [1.5], Key.from_seed(0), 0, 20)
+    out = token(3.0).reports(total.bounded(0, 0.5), 20, 0)
     assert sum(count for _, count in asked) == 60
     assert all(accounted_sigma(sigma) * total.lattice[0] >= 1.5 for sigma, _ in asked)
     monkeypatch.undo()  # the order of draws does not depend on the block
-    again = module._add_reports(total, [1.5], Key.from_seed(0), 0, 20)
+    again = token(3.0).reports(total.bounded(0, 0.5), 20, 0)
     np.testing.assert_array_equal(out, again)
 
 
@@ -127,7 +128,7 @@ def test_every_row_draws_noise_of_its_own(monkeypatch, block):
 def test_sums_of_reports_have_the_variance_of_all_of_them(arithmetic):
     rows = np.zeros((30, 400))
     total = sums(rows, arithmetic)
-    noise = module._add_reports(total, [2.0], Key.from_seed(1), 0, 30)[0, :, 0]
+    noise = token(4.0, 1).reports(total.bounded(0, 0.5), 30, 0)[:, 0]
     square = float((noise**2).sum() / (30 * 4.0))
     assert chi2.cdf(square, 400) == pytest.approx(0.5, abs=0.5 - 1e-7)
 
@@ -142,15 +143,10 @@ def test_one_report_is_not_told_apart_better_than_claimed():
     )
     told = []
     for sign in (1.0, -1.0):
-        total = sums(np.array([[sign, 0.0]]))
-        reports = np.array(
-            [
-                module._add_reports(total, [z * 0.5], Key.from_seed(2 * i + (sign > 0)), s, 1)
-                for i in range(trials)
-                for s in (0, 1)
-            ]
-        )
-        told.append(reports[:, 0, 0, 0].reshape(trials, 2).sum(axis=1))
+        total = sums(np.array([[sign, 0.0]])).bounded(0, 0.5)
+        paid = [token(Gaussian(z, count=2), 2 * i + (sign > 0)) for i in range(trials)]
+        reports = [[one.at("noise", s).reports(total, 1, s) for s in (0, 1)] for one in paid]
+        told.append(np.array(reports)[:, :, 0, 0].sum(axis=1))
     farthest = abs(sums(np.array([[1.0, 0.0]])).float()[0, 0, 0])
     assert farthest == pytest.approx(0.5, rel=1e-4)  # all of the clip is used
     best = 0.0

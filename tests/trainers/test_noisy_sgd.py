@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import run_of
 
 from tacit import DPLinearClassifier, Ledger
 from tacit.audit import audit, prepare
@@ -18,6 +19,7 @@ from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import Draws
 from tacit.mechanisms.selection import masses
 from tacit.plan.plan import Plan
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
@@ -25,7 +27,7 @@ from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
-from tacit.trainers import Engine, Facts, NoisySGD, gradient, noisy_sgd
+from tacit.trainers import Engine, Facts, NoisySGD, gradient, noisy_sgd, rehearsal
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)
@@ -148,16 +150,18 @@ def test_the_choice_is_that_of_the_exponential_mechanism(monkeypatch):
     rows, targets, loss, _ = problem()
     given = {}
 
-    def spy(utilities, noise_multiplier, stream):
-        given.update(utilities=utilities, noise=noise_multiplier)
+    def spy(self, utilities, noise, stream):
+        given.update(utilities=utilities, noise=noise)
         return 1
 
-    monkeypatch.setattr(noisy_sgd, "exponential_choice", spy)
+    monkeypatch.setattr(Draws, "choose", spy)
     trainer = NoisySGD(steps=3, runs=4, choice_noise=2.5, ceiling=0.8).resolve(FACTS)
     engine = engine_of(rows, targets, loss)
-    chosen = trainer.train(engine, 2.0, FACTS, Key.from_seed(0))
+    chosen = trainer.train(engine, run_of(trainer, 2.0, FACTS, Key.from_seed(0)), FACTS)
     key = Key.from_seed(0)
-    models = gradient.train_together(engine, [trainer] * 4, [2.0] * 4, FACTS, key)
+    models = gradient.train_together(
+        engine, [trainer] * 4, rehearsal([trainer] * 4, [2.0] * 4, FACTS, key), FACTS
+    )
     assert (chosen == models[1]).all()
     assert (given["utilities"] == -engine.loss_sum(models, 0.8)).all()
     assert given["noise"] == 2.5 * LOSS_UNIT
@@ -167,8 +171,10 @@ def test_almost_without_noise_the_best_run_is_chosen():
     rows, targets, loss, _ = problem()
     engine = engine_of(rows, targets, loss)
     trainer = NoisySGD(steps=3, runs=6, choice_noise=1e-5, ceiling=2.0).resolve(FACTS)
-    chosen = trainer.train(engine, 0.5, FACTS, Key.from_seed(3))
-    models = gradient.train_together(engine, [trainer] * 6, [0.5] * 6, FACTS, Key.from_seed(3))
+    chosen = trainer.train(engine, run_of(trainer, 0.5, FACTS, Key.from_seed(3)), FACTS)
+    models = gradient.train_together(
+        engine, [trainer] * 6, rehearsal([trainer] * 6, [0.5] * 6, FACTS, Key.from_seed(3)), FACTS
+    )
     best = int(engine.loss_sum(models, 2.0).argmin())
     assert (chosen == models[best]).all()
 
@@ -193,11 +199,13 @@ def test_every_run_has_noise_and_batches_of_its_own(batch, monkeypatch):
     monkeypatch.setattr(Stream, "include", sample)
     rows, targets, loss, _ = problem()
     trainer = NoisySGD(steps=5, runs=3, batch_size=batch).resolve(FACTS)
-    trainer.train(engine_of(rows, targets, loss), 2.0, FACTS, Key.from_seed(0))
+    trainer.train(
+        engine_of(rows, targets, loss), run_of(trainer, 2.0, FACTS, Key.from_seed(0)), FACTS
+    )
     assert len(noises) == 15
     assert len({values.tobytes() for values in noises}) == 15
     # On samples every run draws its own: one sample for all would cost more than is counted.
-    assert len(batches) == (15 if batch < N else 5)
+    assert len(batches) == (15 if batch < N else 0)  # of all rows, there is nothing to draw
     if batch < N:
         assert len({values.tobytes() for values in batches}) == 15
 

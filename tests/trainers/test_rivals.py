@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import kstest
+from tests.seam import Quiet, run_of, token
 
 from tacit import DPLinearClassifier, recipe
 from tacit.audit import prepare
@@ -20,6 +21,7 @@ from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
@@ -33,8 +35,7 @@ from tacit.preprocessing import (
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
-from tacit.trainers import DPGD, DPRAFT, GEP, AdaDPS, Engine, Facts, train_together
-from tacit.trainers import gradient as module
+from tacit.trainers import DPGD, DPRAFT, GEP, AdaDPS, Engine, Facts, rehearsal, train_together
 from tacit.trainers.rivals import PROBE
 
 EVERY_LOSS = sorted(LOSSES)
@@ -197,8 +198,12 @@ def test_adadps_without_scales_is_plain_descent():
     rows, targets, loss, outputs = table()
     engine = Engine(as_rows(clipped_rows(rows), bound=1.0), targets, loss)
     facts = facts_of(outputs=outputs)
-    one = AdaDPS(**SETTINGS).train(engine, 1.0, facts, Key.from_seed(0))
-    other = DPGD(**SETTINGS).train(engine, 1.0, facts, Key.from_seed(0))
+    one = AdaDPS(**SETTINGS).train(
+        engine, run_of(AdaDPS(**SETTINGS), 1.0, facts, Key.from_seed(0)), facts
+    )
+    other = DPGD(**SETTINGS).train(
+        engine, run_of(DPGD(**SETTINGS), 1.0, facts, Key.from_seed(0)), facts
+    )
     assert (one == other).all()
 
 
@@ -209,8 +214,8 @@ def test_dp_raft_is_full_batch_descent_with_fixed_settings():
     same = DPGD(**asdict(trainer))
     engine = Engine(as_rows(clipped_rows(rows), bound=1.0), targets, loss)
     facts = facts_of(outputs=outputs)
-    one = trainer.train(engine, 1.0, facts, Key.from_seed(0))
-    assert (one == same.train(engine, 1.0, facts, Key.from_seed(0))).all()
+    one = trainer.train(engine, run_of(trainer, 1.0, facts, Key.from_seed(0)), facts)
+    assert (one == same.train(engine, run_of(same, 1.0, facts, Key.from_seed(0)), facts)).all()
 
 
 def test_rate_times_steps_of_dp_raft_is_linear_in_the_budget_and_free_otherwise():
@@ -238,7 +243,12 @@ def test_the_noise_of_both_parts_is_jointly_no_less_than_the_event_says():
         clip, residual, z = (float(v) for v in 10.0 ** rng.uniform(-3, 3, 3))
         balance = float(rng.uniform(0.001, 0.999)) if rng.random() < 0.9 else 2.0**-40
         trainer = GEP(clip=clip, residual_clip=residual, balance=balance, n_components=2)
-        deviations = trainer.deviations(z, 0.0, None)
+        quiet = Quiet()
+        paid = token(z, draws=quiet)
+        for share, reach in zip(trainer.shares, trainer.reaches(0.0, None), strict=True):
+            paid.part(share).gaussian(BoundedSum(np.zeros(1), 1.0, reach, reach))
+        deviations = [deviation for _, deviation in quiet.asked]
+        assert deviations == pytest.approx(trainer.deviations(z, 0.0, None), rel=1e-12)
         spent = exact_share(deviations, trainer.clips) * Fraction(z) ** 2
         assert 1 - Fraction(1, 2**45) < spent <= 1
         # A part of the budget for each.
@@ -266,7 +276,7 @@ class Spy:
 
     def __init__(self, monkeypatch):
         self.streams, self.draws, self.sums = [], [], []
-        stream, gaussian, add = Key.stream, Stream.discrete_gaussian, module._add_noise
+        stream, gaussian, add = Key.stream, Stream.discrete_gaussian, Draws.gaussian
 
         def spy_stream(key, label, step=0, worker=0):
             self.streams.append((label, step, worker))
@@ -277,13 +287,13 @@ class Spy:
             self.draws.append((sigma, drawn))
             return drawn
 
-        def spy_add(total, deviations, key, number):
+        def spy_add(this, total, deviation, opened):
             self.sums.append(total)
-            return add(total, deviations, key, number)
+            return add(this, total, deviation, opened)
 
         monkeypatch.setattr(Key, "stream", spy_stream)
         monkeypatch.setattr(Stream, "discrete_gaussian", spy_gaussian)
-        monkeypatch.setattr(module, "_add_noise", spy_add)
+        monkeypatch.setattr(Draws, "gaussian", spy_add)
 
 
 @pytest.mark.parametrize("balance", [0.5, 0.8])
@@ -302,7 +312,7 @@ def test_every_part_of_every_step_draws_fresh_noise_of_its_scale(monkeypatch, ba
         for (sigma, _), total, clip in zip(
             spy.draws[i : i + 2], spy.sums[i : i + 2], trainer.clips, strict=True
         ):
-            unit = Fraction(clip) / Fraction(float(total.lattice[0]))
+            unit = Fraction(clip) / Fraction(total.unit)
             spent += (unit / Fraction(accounted_sigma(sigma))) ** 2
         assert 1 - Fraction(1, 2**28) < spent * Fraction(z) ** 2 <= 1
 
@@ -328,7 +338,7 @@ def test_released_sums_carry_noise_of_the_stated_scales(silence, monkeypatch, ar
         engine = Engine(
             seen, targets, loss, intercept=0.1, arithmetic=arithmetic, split=trainer.split(facts)
         )
-        return trainer.train(engine, 2.0, facts, Key.from_seed(0))
+        return trainer.train(engine, run_of(trainer, 2.0, facts, Key.from_seed(0)), facts)
 
     quiet = run()
     monkeypatch.undo()
@@ -348,27 +358,24 @@ def squared(values):
     return sum(int(v) ** 2 for v in np.ravel(values))
 
 
-def parts_of_first_step(monkeypatch, trainer, rows, targets, loss, *, outputs):
+def parts_of_first_step(trainer, rows, targets, loss, *, outputs):
     """Noiseless integer sums of both parts, and their deviations in lattice units for z = 1."""
-    kept = []
-
-    def keep(total, deviations, *_):
-        kept.append((total.values[0], Fraction(deviations[0]) / Fraction(float(total.lattice[0]))))
-        return total.float()
-
-    facts = facts_of(d=rows.shape[1], n=6, outputs=outputs)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_add_noise", keep)
-        engine = Engine(
-            as_rows(rows, bound=1.0), targets, loss, intercept=0.1, split=trainer.split(facts)
-        )
-        trainer.train(engine, 1.0, facts, Key.from_seed(0))
-    return kept
+    facts, quiet = facts_of(d=rows.shape[1], n=6, outputs=outputs), Quiet()
+    engine = Engine(
+        as_rows(rows, bound=1.0), targets, loss, intercept=0.1, split=trainer.split(facts)
+    )
+    run = run_of(trainer, 1.0, facts, Key.from_seed(0), quiet)
+    trainer.train(engine, run, facts)
+    run.close()
+    return [
+        (total.values, Fraction(deviation) / Fraction(total.unit))
+        for total, deviation in quiet.asked
+    ]
 
 
 @pytest.mark.parametrize("clipping", ["flat", "per-class"])
 @pytest.mark.parametrize("name", EVERY_LOSS)
-def test_no_neighbour_moves_both_parts_further_than_the_event_says(monkeypatch, name, clipping):
+def test_no_neighbour_moves_both_parts_further_than_the_event_says(name, clipping):
     """Joint distance in deviations: at most 1/z for a row less, 2/z for one replaced; z = 1."""
     rng = np.random.default_rng(sum(map(ord, name)))
     loss = get_loss(name)
@@ -394,7 +401,7 @@ def test_no_neighbour_moves_both_parts_further_than_the_event_says(monkeypatch, 
 
         def sums(index, rows=rows, targets=targets, kind=kind):
             return parts_of_first_step(
-                monkeypatch, trainer, kind(rows[index]), targets[index], loss, outputs=outputs
+                trainer, kind(rows[index]), targets[index], loss, outputs=outputs
             )
 
         full, less, other = sums(np.arange(6)), sums(np.arange(5)), sums([0, 1, 2, 3, 4, 6])
@@ -461,27 +468,25 @@ def test_gep_after_a_plain_stage_is_refused():
 
 def test_adadps_after_a_plain_stage_has_the_noise_that_its_scaled_weights_ask_for(monkeypatch):
     rows = table()[0]
-    seen = []
-    real, sums = DPGD.deviation, Engine.gradient_sums
+    met, reached = [], []
+    real, sums = Draws.gaussian, Engine.gradient_sums
 
-    def spy(this, z, norm, moves):
-        seen.append((norm, moves))
-        return real(this, z, norm, moves)
+    def spy(this, total, deviation, stream):
+        reached.append(total.reach)
+        return real(this, total, deviation, stream)
 
     def watch(this, weights, *args, **more):
-        if not any(isinstance(what, float) for what in seen):
-            seen.clear()  # what was asked while the plan was made
-        seen.append(float(np.linalg.norm(weights)))
+        met.append(float(np.linalg.norm(weights)))
         return sums(this, weights, *args, **more)
 
-    monkeypatch.setattr(AdaDPS, "deviation", spy)
+    monkeypatch.setattr(Draws, "gaussian", spy)
     monkeypatch.setattr(Engine, "gradient_sums", watch)
     stages = [ClipNorm(1.0), SoftPCA(0.3), PublicPrecondition(public(), 0.5)]
     fit, plan = fitted(stages, AdaDPS(steps=4), neighbors="replace_one")
     assert fit.certificate.verify().holds
-    met, told = seen[::2], seen[1::2]
-    assert [norm for norm, _ in told] == pytest.approx(met, rel=1e-12)
-    assert met[-1] > 0 and all(moves is plan.moves for _, moves in told)
+    assert len(met) == 4 and met[-1] > 0
+    assert reached == [plan.trainer.reach(norm, plan.moves) for norm in met]
+    assert reached[-1] > reached[0] > plan.trainer.clip
     assert plan.moves.drift.total >= 2.0 * plan.drifts[2].total > 0  # stretched by up to 1/floor
     assert len(rows) == plan.facts.size
 
@@ -555,9 +560,11 @@ def test_gep_needs_an_engine_that_is_split_where_it_says():
     for split in (None, 2):
         engine = Engine(seen, targets, loss, split=split)
         with pytest.raises(InputError, match="GEP needs an engine with split=4"):
-            trainer.train(engine, 1.0, facts, Key.from_seed(0))
+            trainer.train(engine, run_of(trainer, 1.0, facts, Key.from_seed(0)), facts)
     with pytest.raises(InputError, match="DPGD needs an engine with split=None"):
-        DPGD(**SETTINGS).train(engine, 1.0, facts, Key.from_seed(0))
+        DPGD(**SETTINGS).train(
+            engine, run_of(DPGD(**SETTINGS), 1.0, facts, Key.from_seed(0)), facts
+        )
 
 
 def test_settings_trained_together_are_those_trained_alone():
@@ -569,16 +576,27 @@ def test_settings_trained_together_are_those_trained_alone():
         GEP(**SETTINGS, n_components=2, residual_clip=0.1),
         GEP(**{**SETTINGS, "clip": 0.01}, n_components=2, residual_clip=0.3, balance=0.9),
     ]
-    together = train_together(engine, trainers, [1.0, 0.3], facts, Key.from_seed(0))
-    alone = trainers[0].train(engine, 1.0, facts, Key.from_seed(0))
+    together = train_together(
+        engine, trainers, rehearsal(trainers, [1.0, 0.3], facts, Key.from_seed(0)), facts
+    )
+    alone = trainers[0].train(engine, run_of(trainers[0], 1.0, facts, Key.from_seed(0)), facts)
     assert (together[0] == alone).all()
     other = replace(trainers[0], n_components=3)
     with pytest.raises(InputError, match="must have the same n_components"):
-        train_together(engine, [trainers[0], other], [1.0, 1.0], facts, Key.from_seed(0))
+        train_together(
+            engine,
+            [trainers[0], other],
+            rehearsal([trainers[0], other], [1.0, 1.0], facts, Key.from_seed(0)),
+            facts,
+        )
     whole = Engine(seen, targets, loss)
     mixed = [AdaDPS(**SETTINGS), DPGD(**SETTINGS)]
-    pair = train_together(whole, mixed, [1.0, 1.0], facts, Key.from_seed(0))
-    assert (pair[0] == mixed[0].train(whole, 1.0, facts, Key.from_seed(0))).all()
+    pair = train_together(
+        whole, mixed, rehearsal(mixed, [1.0, 1.0], facts, Key.from_seed(0)), facts
+    )
+    assert (
+        pair[0] == mixed[0].train(whole, run_of(mixed[0], 1.0, facts, Key.from_seed(0)), facts)
+    ).all()
 
 
 # Recipes

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import paid, run_of, token
 from threadpoolctl import threadpool_limits
 
 from tacit import DPLinearClassifier
@@ -30,7 +31,6 @@ from tacit.preprocessing import (
     SoftPCA,
 )
 from tacit.preprocessing import projection as linear
-from tacit.preprocessing.base import Context
 from tacit.trainers import DPGD, DPSGD, Facts
 
 N, D, K = 300, 12, 4
@@ -177,7 +177,11 @@ def test_training_is_that_of_exact_arithmetic_with_portable_losses(cls):
     facts = Facts(500, D, K, bound=1.0, mu=1.0)
     trainer = cls(steps=6).resolve(facts)
     found = [
-        trainer.train(engine_for(rows, targets, kind, name), 3.0, facts, Key.from_seed(1))
+        trainer.train(
+            engine_for(rows, targets, kind, name),
+            run_of(trainer, 3.0, facts, Key.from_seed(1)),
+            facts,
+        )
         for kind, name in ((loss, "strict"), (loss.portable(), "exact"))
     ]
     assert (found[0] == found[1]).all()
@@ -404,7 +408,9 @@ def test_nothing_of_the_step_is_released(monkeypatch):
     monkeypatch.setattr(DenseStore, "backward", backward)
     monkeypatch.setattr(Key, "stream", watched)
     with pytest.raises(MachineError):
-        DPGD(steps=10).resolve(facts).train(engine, 3.0, facts, Key.fresh())
+        DPGD(steps=10).resolve(facts).train(
+            engine, run_of(DPGD(steps=10).resolve(facts), 3.0, facts, Key.fresh()), facts
+        )
     assert [step for label, step in opened if label == "noise"] == [0, 1, 2]
 
 
@@ -442,7 +448,7 @@ def test_projections_are_checked(stage, monkeypatch):
 def test_sparse_projections_are_checked():
     rows = as_rows(sp.csr_array(np.where(np.abs(ROWS) > 1, ROWS, 0.0)), bound=3.0)
     stage = RandomProjection(3, seed=0)
-    stage.fit(rows, Context(400, Key.from_seed(0), strict=True))
+    stage.fit(rows, paid(400, Key.from_seed(0), strict=True))
     plain = RandomProjection(3, seed=0).fit(rows)
     assert (stage.transform(rows).collect() == plain.transform(rows).collect()).all()
     chunk = next(iter(rows.chunks()))[1]
@@ -461,8 +467,7 @@ def test_second_moments_are_checked(error, monkeypatch):
         return found
 
     def moment(**how):
-        stream = Key.from_seed(0).stream("it")
-        return noisy_second_moment([ROWS[:150], ROWS[150:]], 8, 3.0, 1.0, stream, size=400, **how)
+        return noisy_second_moment([ROWS[:150], ROWS[150:]], 8, 3.0, token(1.0), size=400, **how)
 
     assert (moment(strict=True) == moment()).all()
     covariance._tested()
@@ -473,8 +478,7 @@ def test_second_moments_are_checked(error, monkeypatch):
 
 def test_second_moments_collected_in_parts_are_checked(monkeypatch):
     monkeypatch.setattr(covariance, "TOGETHER", 64)
-    stream = Key.from_seed(0).stream("it")
-    noisy_second_moment([ROWS[:150], ROWS[150:]], 8, 3.0, 1.0, stream, size=400, strict=True)
+    noisy_second_moment([ROWS[:150], ROWS[150:]], 8, 3.0, token(1.0), size=400, strict=True)
 
 
 class Misplaced(Normalize):
@@ -574,7 +578,7 @@ def test_a_wrong_second_moment_does_not_pass_its_self_test(monkeypatch):
     covariance._tested.cache_clear()
     try:
         with pytest.raises(MachineError, match="second moment"):
-            noisy_second_moment([ROWS], 8, 3.0, 1.0, Key.from_seed(0).stream("it"), size=400)
+            noisy_second_moment([ROWS], 8, 3.0, token(1.0, Key.from_seed(0), "it"), size=400)
     finally:
         covariance._tested.cache_clear()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.seam import run_of, token
 
 from tacit import DPLinearRegressor, DPSearchCV
 from tacit.data.rows import as_rows
@@ -15,6 +16,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.release import Draws
 from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
@@ -26,8 +28,8 @@ SQUARED = get_loss("squared")
 FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
 
 
-class Silent(Stream):
-    """A stream that adds nothing and remembers what was asked of it."""
+class Silent(Draws):
+    """Draws from a stream that adds nothing and remembers what was asked of it: itself."""
 
     def __init__(self):
         self.asked = []
@@ -36,13 +38,16 @@ class Silent(Stream):
         self.asked.append((sigma, count))
         return np.zeros(count, dtype=np.int64)
 
+    def symmetric(self, total, deviation, stream):
+        return super().symmetric(total, deviation, self)
+
 
 def moment(rows, targets, *, bound=1.0, weight=0.5, intercept=0.3, shift=None, size=50):
     """The second moment before its noise."""
     seen = as_rows(np.asarray(rows, dtype=float), bound=1.0)
     targets = np.asarray(targets, dtype=float)[:, None]
     made = Moments(seen, targets, SQUARED, intercept=intercept, shift=shift)
-    return made.noisy(bound, weight, 1.0, size, Silent())
+    return made.noisy(bound, weight, size, token(1.0, draws=Silent()))
 
 
 def rows_and_targets(n, d=3, seed=0):
@@ -92,12 +97,12 @@ def test_no_row_and_no_target_moves_the_moment_farther_than_was_counted(
 @pytest.mark.parametrize("noise", [0.7, 4.0, 300.0])
 def test_noise_is_what_the_event_says_on_the_diagonal_and_beside_it(noise):
     rows, targets = rows_and_targets(50)
-    stream = Silent()
+    silent = Silent()
     made = Moments(as_rows(rows, bound=1.0), targets[:, None], SQUARED, intercept=0.3)
-    made.noisy(0.8, 0.5, noise, 50, stream)
-    (diagonal, width), *beside = stream.asked
+    made.noisy(0.8, 0.5, 50, token(noise, draws=silent))
+    (diagonal, width), *beside = silent.asked
     trainer = SufficientStatistics().resolve(FACTS)
-    assert width == 5 and sum(count for _, count in stream.asked) == trainer.draws(4, 1)
+    assert width == 5 and sum(count for _, count in silent.asked) == trainer.draws(4, 1)
     # A row is a vector of whole numbers of norm 2^20 at most, and counts for its square.
     assert accounted_sigma(diagonal) >= noise * 4.0**20
     for sigma, _ in beside:
@@ -218,7 +223,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
     engine = Engine(as_rows(rows, bound=1.0), targets[:, None], SQUARED)
     trainer = SufficientStatistics().resolve(FACTS)
     with pytest.raises(InputError, match="takes rows that have not moved"):
-        trainer.train(engine, 1.0, FACTS, Key.from_seed(0))
+        trainer.train(engine, run_of(trainer, 1.0, FACTS, Key.from_seed(0)), FACTS)
     with pytest.raises(InputError, match="at most 5,000 columns"):
         trainer.resolve(Facts(50, 5_001, 1, 1.0, 0.5, task="regression", loss=SQUARED))
 

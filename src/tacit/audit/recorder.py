@@ -118,7 +118,7 @@ class Recorder(Draws):
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         self.tape.draws += total.values.size
-        return super().gaussian(total, deviation, stream)
+        return super().hidden(total, deviation, stream)
 
     def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
         source = "'weights', 0, 0"
@@ -186,7 +186,7 @@ class Replayer(Draws):
         return self._again(total)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        return total.values
+        return total.numbers()
 
     def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
         self.sums.append(weights.copy())  # of a run without noise: what the table alone led to

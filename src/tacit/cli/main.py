@@ -513,7 +513,3 @@ SCORES = {
 def main() -> None:
     """The ``tacit`` command."""
     app(prog_name="tacit")
-
-
-if __name__ == "__main__":
-    main()

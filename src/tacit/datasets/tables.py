@@ -19,7 +19,7 @@ from tacit.datasets.store import read_files
 
 __all__ = ["load_adult", "load_bank", "load_census_kdd", "load_diabetes130", "load_kdd99"]
 
-_CENSUS = Path(__file__).parents[1] / "census"
+_CENSUS = Path(__file__).parents[1] / "data" / "census"
 _SCHEMAS = Path(__file__).parent / "schemas"
 
 # census-income.names, in the order of the file; the weight is no feature.

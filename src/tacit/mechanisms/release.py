@@ -95,8 +95,9 @@ class Draws:
         return total.values + deviation * stream.normal(size).reshape(shape)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        """As `gaussian`, where nobody sees the outcome."""
-        return self.gaussian(total, deviation, stream)
+        """Sum and noise as numbers, where nobody sees the outcome."""
+        noise = deviation * stream.normal(total.values.size)
+        return total.numbers() + noise.reshape(total.values.shape)
 
     def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
         """Weights with noise in them already, at last to be seen."""
@@ -183,7 +184,7 @@ class _Budget:
 
     def take(self, share: float) -> None:
         with self._lock:
-            if not self.used + share <= self.units * (1 + SLACK):
+            if share <= 0 or not self.used + share <= self.units * (1 + SLACK):
                 raise ReleaseError(
                     f"{self.name} asks for a release that was not counted: {self.used:g} of "
                     f"{self.units:g} are used"
@@ -213,6 +214,7 @@ class Token:
         self._place = place
         self._opened: list[Stream] = []
         self._batches = _Budget(budget.name, event.count)
+        self._stops = _Budget(budget.name, event.count)
         self._trials = _Budget(budget.name, 0)
 
     @property
@@ -228,7 +230,7 @@ class Token:
     def at(self, label: str, step: int = 0, worker: int = 0) -> Token:
         """The same token, that draws from the stream of this name."""
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
-        other._batches, other._trials = self._batches, self._trials
+        other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         return other
 
     def part(self, share: float) -> Token:
@@ -325,12 +327,11 @@ class Token:
     def stop(self) -> int:
         """After how many steps a hidden pass is released: any of them, equally likely."""
         self._require(Iterated)
+        self._stops.take(1.0)
         return self._releases.draws.stop(self.event.steps, self._stream)  # type: ignore[attr-defined]
 
     def choose(self, utilities: Any, reach: float) -> int:
-        """One candidate by the exponential mechanism; a row moves a utility by ``reach`` at
-        most.
-        """
+        """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
@@ -402,7 +403,7 @@ class Releases:
     >>> from tacit.mechanisms.noise import Key
     >>> run = Releases(Key.from_seed(0), [("Mean", Gaussian(1.0))])
     >>> token = run.token("Mean").at("mean")
-    >>> total = BoundedSum(np.array([5]), 1.0, bound=1.0, reach=1.0)
+    >>> total = BoundedSum(np.array([5]), 2.0**-20, bound=1.0, reach=1.0)
     >>> token.gaussian(total).shape
     (1,)
     >>> run.close()
@@ -440,6 +441,8 @@ class Releases:
                 token = Token(self, event, budget)
                 if token.samples:  # as many batches as steps
                     self.watch(token._batches)
+                if isinstance(event, Iterated):  # and each pass ends at random, once
+                    self.watch(token._stops)
                 return token
         raise ReleaseError(f"{name} asks for a release that was not counted")
 
@@ -461,14 +464,15 @@ class Releases:
         return self._key.stream(label, step, worker)
 
     def close(self, *, failed: bool = False) -> None:
-        """Require that all that was counted was drawn; or, behind a failed test, nothing more.
+        """Require that all that was counted was drawn; or, at a failed test, what was begun before.
 
         Whether this holds is a matter of the plan, never of the rows.
         """
-        left = [name for name, _ in self._waiting]
-        unused = [budget.name for budget in self._budgets if not budget.spent]
-        if unused or (left and not failed):
+        begun = [budget for budget in self._budgets if budget.used or not failed]
+        unused = [budget.name for budget in begun if not budget.spent]
+        unused += [] if failed else [name for name, _ in self._waiting]
+        if unused:
             raise ReleaseError(
-                f"{' and '.join(dict.fromkeys([*unused, *left]))} was counted and not drawn: the "
-                "account and the run have parted"
+                f"{' and '.join(dict.fromkeys(unused))} was counted and not drawn: the account "
+                "and the run have parted"
             )

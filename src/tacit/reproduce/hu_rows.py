@@ -117,9 +117,12 @@ def as_in_the_paper(
     if method == "pca":
         rows, used = rows @ components, used @ components
     calibrated = _plan(n, used.shape[1], method, epsilon, norm)
-    calibrated = replace(calibrated, noise_multiplier=inflation * calibrated.noise_multiplier)
-    targets = calibrated.plan.loss.targets(labels, outputs=1)
-    fit = calibrated.run(as_rows(used), targets, key=Key.from_seed(seed))
+    noise = inflation * calibrated.noise_multiplier
+    training = calibrated.trainer.events(noise, calibrated.facts)
+    spent = (*calibrated.spent[: -len(training)], *training)
+    louder = replace(calibrated, noise_multiplier=noise, spent=spent)
+    targets = louder.plan.loss.targets(labels, outputs=1)
+    fit = louder.run(as_rows(used), targets, key=Key.from_seed(seed))
     return _judge(fit, rows, labels)
 
 

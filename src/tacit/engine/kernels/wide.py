@@ -46,7 +46,7 @@ from tacit.engine.kernels.vectors import LANES, prefetch
 __all__ = ["AT_ONCE", "AVAILABLE", "SCRATCH", "scores", "sums"]
 
 #: Digest of everything else that machine code is made of; a test says what it must be.
-BUILT_FROM = "76af36a0d760cd61"
+BUILT_FROM = "d81c9bd2b9a64ffb"
 ACROSS = 3  # vectors in a tile
 NEAR = 136  # steps of a tile, at most, whose vectors stay in the nearest cache
 SCRATCH = (ACROSS * (NEAR + AT_ONCE) + 1) * VECTOR // 2  # 16-bit integers for vectors and a tile
