@@ -40,6 +40,7 @@ from tacit.preprocessing import (
     PrivateScale,
 )
 from tacit.preprocessing.base import Context
+from tacit.privacy.events import Gaussian
 from tacit.trainers import SufficientStatistics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,7 +136,7 @@ def stages() -> dict[str, list[np.ndarray]]:
         for seed in range(25):
             rows = rng.normal(0.3, 1.0, size=(60, 37))
             rows /= np.sqrt((rows**2).sum(axis=1))[:, None]
-            context = Context(size=60, key=Key.from_seed(seed), noise_multiplier=5.0)
+            context = Context.paid(Gaussian(5.0), 60, key=Key.from_seed(seed))
             stage.fit(replace(as_rows(rows), bound=1.0), context)
             learned = [getattr(stage, name, ()) for name in ("mean_", "scale_")]
             found.setdefault(stage.name, []).append(

@@ -27,12 +27,13 @@ LAYERS = [
     {"instances", "privacy"},
     {"mechanisms", "theory"},
     {"data", "ledger", "report"},
-    {"datasets", "engine", "median"},
+    {"datasets", "engine"},
     {"features", "trainers"},
     {"networks", "preprocessing"},
     {"plan"},
-    {"audit", "diagnostics", "linear_model"},
-    {"model_selection", "persistence", "pipeline", "reproduce"},
+    {"diagnostics", "linear_model"},
+    {"median", "model_selection", "persistence", "pipeline"},
+    {"audit", "reproduce"},
     {"cli"},
 ]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from tests.features import nets
-from tests.seam import paid_for
+from tests.seam import paid, paid_for
 
 from tacit import preprocessing as stages
 from tacit.data.rows import Rows, as_rows
@@ -347,7 +347,7 @@ def test_one_finite_row_never_stops_a_stage_from_being_fitted(name):
         if name in TOGETHER:
             given = ClipNorm(RADIUS).through(given)
         with np.errstate(**LOUD):
-            stage = MAKERS[name](D).fit(given, Context(40, Key.from_seed(0), 3.0))
+            stage = MAKERS[name](D).fit(given, paid(40, Key.from_seed(0), 3.0))
             seen = dense(stage.through(given).collect())
         assert np.isfinite(seen).all()
         assert norms(np.delete(seen, 7, axis=0)).max() <= stage.bound(RADIUS, D) * (1 + 1e-9)

@@ -224,9 +224,8 @@ def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls)
     train_together(
         engine,
         [trainer],
-        [1.0],
+        rehearsal([trainer], [1.0], facts, Key.from_seed(0)),
         facts,
-        Key.from_seed(0),
         start=start,
         visit=lambda weights, _: seen.append(np.linalg.norm(weights)),
     )
