@@ -16,7 +16,7 @@ import numpy as np
 from tacit.losses import get_loss
 from tacit.plan.plan import Plan
 from tacit.plan.recipes import RECIPES, recipe
-from tacit.preprocessing.noiseless import PlainStage
+from tacit.preprocessing.noiseless import NoiselessStage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import accountant_for
 
@@ -42,7 +42,7 @@ def needs(columns: int) -> dict[str, dict[str, Any]]:
 def measure(name: str, epsilon: float, data: str, **options: Any) -> dict[str, Any]:
     rows, columns, classes = FACTS[data]
     made = recipe(name, **needs(columns).get(name, {}), **options)
-    replaced = name == "local" or any(isinstance(s, PlainStage) for s in made["stages"])
+    replaced = name == "local" or any(isinstance(s, NoiselessStage) for s in made["stages"])
     plan = Plan(
         Budget(epsilon, 1e-5),
         tuple(made["stages"]),

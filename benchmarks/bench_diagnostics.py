@@ -1,4 +1,4 @@
-"""Diagnostics at full size: time, peak memory, and paper 000's Table 2.
+"""Diagnostics at full size: time, peak memory, and Sun et al.'s Table 2.
 
     TACIT_DATA=... python benchmarks/bench_diagnostics.py [mnist] [fashion_mnist] [cifar100]
 

@@ -38,7 +38,7 @@ COMPONENTS = (20, 40, 80, 160, 320)
 #: What a method takes beside the learning rate: public rows, components, other settings.
 METHODS: dict[str, tuple[bool, bool, dict[str, Any]]] = {
     "dpsgd": (False, False, {}),
-    "pillar": (True, True, {"center": False}),  # as paper 003 has it
+    "pillar": (True, True, {"center": False}),  # as Pinto et al. 2024 have it
     "jl": (False, True, {}),
     "dp-pca": (False, True, {}),
     "gep": (True, True, {}),

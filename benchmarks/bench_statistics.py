@@ -1,4 +1,4 @@
-"""Private statistics and DPSGD-F as the theory has it: what paper 000 claims, measured.
+"""Private statistics and DPSGD-F as the theory has it: what Sun et al. 2024 claim, measured.
 
     python benchmarks/bench_statistics.py [--quick] [--json]
 

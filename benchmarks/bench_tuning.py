@@ -3,7 +3,7 @@
     python benchmarks/bench_tuning.py [--runs 5] [--json]
 
 Four ways to come to a setting: the rule of public facts (the default), a guess out of a wide grid,
-private trials of that grid (`DPSearchCV`), and the best of it in hindsight, which no budget covers.
+private trials of that grid (`DPSearch`), and the best of it in hindsight, which no budget covers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from bench_accuracy import adult
 
-from tacit import DPLinearClassifier, DPSearchCV
+from tacit import DPLinearClassifier, DPSearch
 from tacit.trainers import DPGD
 
 DELTA = 1e-5
@@ -48,7 +48,7 @@ def measure(runs: int) -> Iterator[dict[str, Any]]:
             "hindsight": _summary(max(fixed, key=np.mean)),
         }
         for trials, law in TRIALS:
-            search = DPSearchCV(DPLinearClassifier(*budget), GRID, trials=trials, distribution=law)
+            search = DPSearch(DPLinearClassifier(*budget), GRID, trials=trials, distribution=law)
             noise = search.plan(size=len(X), columns=X.shape[1]).slowdown
             found[f"{law} {trials}"] = _summary(accuracy(search)) | {"noise": noise}
         yield found

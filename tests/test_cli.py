@@ -395,7 +395,7 @@ def test_dpsgd_f_as_the_theory_has_it_from_the_command_line(here):
         "--recipe",
         "dpsgd-f-theory",
     ).output
-    assert "Algorithm 3 of paper 000 in place of Algorithm 2" in said
+    assert "Algorithm 3 of Sun et al. 2024 in place of Algorithm 2" in said
     run(*fitting("--recipe", "dpsgd-f-theory", "--option", "algorithm=2", "--force"))
     plan = Certificate.load("model/certificate.json").plan
     assert [s["name"] for s in plan["stages"]] == ["Encode", "PrivateCenter", "PrivateClip"]
@@ -696,7 +696,7 @@ def test_gaps_of_a_table_are_filled_by_a_stage(here):
     write("holes.csv", holes)
     (here / "s.yaml").write_text(SCHEMA.replace("high: 100}", "high: 100, missing: gap}"))
     assert "no stage behind it fills them" in refused(*fitting(table="holes.csv"))
-    fill = "PlainImpute(columns=[0])"
+    fill = "NoiselessImpute(columns=[0])"
     facts = parsed(*fitting("--stage", "ClipNorm(1.0)", "--stage", fill, table="holes.csv"))
     assert facts["train_rows"] == 600
     run("predict", "model", "test.csv", "--out", "p.csv")
@@ -724,7 +724,7 @@ def test_a_test_that_fails_exits_with_3_and_leaves_the_certificate(here):
         ("__import__('os').system('true')", "is not a stage"),
         ("SoftPCA(strength=open('x'))", "is not a stage"),
         ("ClipNorm(", "is not a stage"),
-        ("PlainPCA(2)", "pass gap="),
+        ("NoiselessPCA(2)", "pass gap="),
         ("Encode('s.yaml')", "no stage is called 'Encode'"),
     ],
 )
@@ -734,7 +734,7 @@ def test_stages_are_words_and_not_programs(here, text, words):
 
 
 def test_plain_stages_refuse_other_relations(here):
-    more = ["--recipe", "plain-pca", "--neighbors", "replace_special"]
+    more = ["--recipe", "soft-pca", "--neighbors", "replace_special"]
     assert "must be 'replace_one'" in refused(*fitting(*more))
     facts = parsed(
         "plan", "--epsilon", 1, "--delta", 1e-5, "--rows", 9000, "--columns", 9, *more[:2]
@@ -825,7 +825,7 @@ def test_stages_can_be_tuned_and_a_search_is_in_the_ledger(here):
         (["--tune", "epsilon=1,2"], "epsilon"),
         (["--tune", "clip=0.1,1", "--trials", "0.5"], "at least 1"),
         (["--trials", "5"], "say which"),
-        (["--tune", "clip=0.1,1", "--recipe", "plain-pca"], "plain stage"),
+        (["--tune", "clip=0.1,1", "--recipe", "soft-pca"], "noiseless stage"),
     ],
 )
 def test_grids_that_make_no_sense_are_refused_before_a_row_is_read(here, words, says):

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from tests.seam import run_of
 
-from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Ledger
+from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledger
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
 from tacit.data.dask_rows import DaskSource
@@ -30,9 +30,9 @@ from tacit.preprocessing import (
     ClipNorm,
     Dedup,
     Encode,
+    NoiselessImpute,
+    NoiselessPCA,
     Normalize,
-    PlainImpute,
-    PlainPCA,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -180,8 +180,8 @@ GRIDS = {
 @pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)
 def test_a_search_finds_on_a_cluster_what_it_finds_here(client, grid):
     model = DPLinearClassifier(random_state=9, trainer=DPGD(steps=2))  # seven trials
-    local = DPSearchCV(model, grid, trials=3).fit(X, Y)
-    spread = DPSearchCV(model, grid, trials=3).fit(blocks(), da.from_array(Y, chunks=300))
+    local = DPSearch(model, grid, trials=3).fit(X, Y)
+    spread = DPSearch(model, grid, trials=3).fit(blocks(), da.from_array(Y, chunks=300))
     assert spread.best_params_ == local.best_params_
     assert spread.best_score_ == local.best_score_
     same(local.best_estimator_, spread.best_estimator_)
@@ -201,8 +201,8 @@ def test_scores_are_summed_where_rows_lie(client):
 def test_a_search_of_numbers_on_a_cluster(client):
     model = DPLinearRegressor(random_state=3, trainer=DPGD(steps=2), target_bounds=(-4.0, 4.0))
     rows, grid = blocks(), {"trainer__clip": [0.1, 1.0]}
-    local = DPSearchCV(model, grid, trials=2).fit(X, X[:, 0])
-    spread = DPSearchCV(model, grid, trials=2).fit(rows, rows[:, 0])
+    local = DPSearch(model, grid, trials=2).fit(X, X[:, 0])
+    spread = DPSearch(model, grid, trials=2).fit(rows, rows[:, 0])
     assert spread.best_score_ == local.best_score_
     same(local.best_estimator_, spread.best_estimator_)
 
@@ -280,8 +280,8 @@ def test_gaps_are_filled_through_noise(client):
     "stages",
     [
         [Normalize(), SoftPCA()],
-        [ClipNorm(3.0), PlainImpute(), PrivateScale()],
-        [ClipNorm(3.0), PlainImpute(strategy="ridge", columns=[0])],
+        [ClipNorm(3.0), NoiselessImpute(), PrivateScale()],
+        [ClipNorm(3.0), NoiselessImpute(strategy="ridge", columns=[0])],
     ],
     ids=lambda stages: stages[1].name,
 )
@@ -298,7 +298,7 @@ def test_plain_stages_agree_up_to_rounding(client, stages):
 def test_components_are_found_from_moments(client):
     spread = as_rows(blocks(X[:4], 2), bound=9.0)  # fewer rows than columns
     one, other = (
-        PlainPCA(2, gap=1e-3, centered=True).fit(rows).apply(X)
+        NoiselessPCA(2, gap=1e-3, centered=True).fit(rows).apply(X)
         for rows in (spread, as_rows(X[:4], bound=9.0))
     )
     assert np.allclose(one, other, rtol=0, atol=1e-9)
@@ -338,7 +338,7 @@ def test_what_needs_all_rows_is_refused_before_anything_is_spent(client, tmp_pat
     ledger = Ledger(tmp_path / "ledger.db").create("people", epsilon=9.0, delta=1e-5)
     for stages in (
         [ClipNorm(3.0), Dedup(crowd=5)],
-        [ClipNorm(3.0), PlainImpute(strategy="median", rows_with_gaps=9, median_change=0.1)],
+        [ClipNorm(3.0), NoiselessImpute(strategy="median", rows_with_gaps=9, median_change=0.1)],
         [ClipNorm(3.0), SoftPCA(), PrivatePCA(2)],
     ):
         with pytest.raises(InputError, match="needs all rows in one place"):

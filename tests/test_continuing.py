@@ -14,8 +14,8 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.preprocessing import (
     ClipNorm,
+    NoiselessPCA,
     Normalize,
-    PlainPCA,
     PrivateCenter,
     PrivateClip,
     PrivateScale,
@@ -98,7 +98,7 @@ def test_a_second_certificate_hides_nothing_of_the_first():
 
 def test_a_private_test_does_not_add_up():
     # Its δ_t is in no event, and a maximum within one plan is a sum beside others.
-    stages = [Normalize(), PlainPCA(3, gap=1e-4)]
+    stages = [Normalize(), NoiselessPCA(3, gap=1e-4)]
     tested = DPLinearClassifier(5.0, 1e-4, stages=stages, trainer=FEW).fit(X, KIND).certificate_
     assert "Test" in [expense.stage for expense in tested.events]
     plain = Certificate(1.0, 1e-5, tested.neighbors, (Expense("A", Gaussian(30.0, 10)),))
@@ -297,7 +297,7 @@ def test_plain_stages_cannot_go_on():
     clf = DPLinearClassifier(
         1.0, 1e-6, stages=[Normalize(), SoftPCA(strength=0.1)], trainer=FEW
     ).fit(X, KIND)
-    with pytest.raises(InputError, match="plain stage"):
+    with pytest.raises(InputError, match="noiseless stage"):
         clf.partial_fit(X, KIND, epsilon=1.0, delta=1e-6)
 
 

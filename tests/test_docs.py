@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import DPLinearClassifier, DPSearchCV
+from tacit import DPLinearClassifier, DPSearch
 from tacit.cli.main import app
 from tacit.diagnostics import power_law_fit
 
@@ -36,7 +36,7 @@ RUNNABLE = [
     "docs/exact-noise.md",
     "docs/large-data.md",
     "docs/ledger.md",
-    "docs/plain-stages.md",
+    "docs/noiseless-stages.md",
     "docs/price.md",
     "docs/private-statistics.md",
     "docs/privatize.md",
@@ -70,7 +70,7 @@ def what_readers_have() -> dict[str, object]:
 
 #: Output that a page shows, by its first words, and the command that prints it, if it is one.
 SHOWN = {
-    "docs/plain-stages.md": [("Stage 2, SoftPCA", None)],
+    "docs/noiseless-stages.md": [("Stage 2, SoftPCA", None)],
     "docs/tutorial.md": [
         ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
         (
@@ -245,7 +245,7 @@ def slowdowns(trials: int) -> list[float]:
     grid = {"trainer__clip": [0.01, 0.1, 1.0]}
     base = DPLinearClassifier(1.0, 1e-5)
     searches = [
-        DPSearchCV(base, grid, trials=trials, distribution=law)
+        DPSearch(base, grid, trials=trials, distribution=law)
         for law in ("logarithmic", "geometric", "poisson")
     ]
     return [search.plan(size=32_561, columns=88).slowdown for search in searches]
@@ -282,9 +282,9 @@ PUBLIC = {
 TUNED = {
     'the rule of public facts (`"auto"`, the default)': "rule",
     "a guess out of the grid": "guess",
-    "`DPSearchCV`, 5 trials expected, geometric": "geometric 5",
-    "`DPSearchCV`, 10 trials, geometric": "geometric 10",
-    "`DPSearchCV`, 10 trials, logarithmic": "logarithmic 10",
+    "`DPSearch`, 5 trials expected, geometric": "geometric 5",
+    "`DPSearch`, 10 trials, geometric": "geometric 10",
+    "`DPSearch`, 10 trials, logarithmic": "logarithmic 10",
     "the best of the grid in hindsight, which no budget covers": "hindsight",
 }
 
@@ -401,7 +401,7 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         lambda: numbers(re.findall("Mean gap.*", section(ORACLE))[1].rstrip(".")),
     ),
     *(
-        ("docs/plain-stages.md", cells(label), lambda label=label: measured(LOWRANK, label))
+        ("docs/noiseless-stages.md", cells(label), lambda label=label: measured(LOWRANK, label))
         for label in (
             "no preprocessing",
             "soft PCA, strength 0.05",

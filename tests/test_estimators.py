@@ -280,7 +280,7 @@ def test_softmax_of_two_classes_is_the_logistic_function_of_their_difference():
 )
 @pytest.mark.parametrize("loss", [*BOUNDED, clipped("logistic", 0.2)], ids=str)
 def test_losses_that_are_not_convex_learn_as_well(loss, stages):
-    """Also behind a plain stage, on full batches and on samples: their constants are known."""
+    """Also behind a noiseless stage, on full batches and on samples: their constants are known."""
     rows = np.random.default_rng(0).normal(size=(2000, 3))
     y = rows[:, 0] > 0
     trainers = {20.0: DPGD(steps=40, learning_rate=1.0, momentum=0.0, clip=0.5)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import DPLinearClassifier, DPSearchCV, Ledger
+from tacit import DPLinearClassifier, DPSearch, Ledger
 from tacit import preprocessing as stages
 from tacit.cli import tasks
 from tacit.cli.main import app
@@ -166,9 +166,9 @@ def test_a_search_among_settings_that_cannot_run_costs_nothing(account):
     model = DPLinearClassifier(1.0, 1e-5, ledger=account)
     for grid in ({"trainer__clip": [0.1, 1e-320]}, {"trainer__steps": [5, 10**9]}):
         with pytest.raises(InputError):
-            DPSearchCV(model, grid, trials=2).fit(*rows())
+            DPSearch(model, grid, trials=2).fit(*rows())
         with pytest.raises(InputError):
-            DPSearchCV(model, grid, trials=2).plan(size=200, columns=4)
+            DPSearch(model, grid, trials=2).plan(size=200, columns=4)
     assert len(account.charges()) == spent
 
 

@@ -101,7 +101,9 @@ def test_what_is_missing_or_wrong_is_named():
 
 @pytest.mark.parametrize(("decay", "least", "most"), [(0.0, 2.0, np.inf), (1.0, 0.85, 1.15)])
 def test_columns_do_harm_only_where_all_count_alike(decay, least, most):
-    """Paper 002, Figure 1, in small: n = 10,000, ε = 2, δ = 1e-6; the same noise for every d."""
+    """Li et al. 2022, Figure 1, in small: n = 10,000, ε = 2, δ = 1e-6; the same noise for every
+    d.
+    """
     error = {}
     for d in (10, 100):
         made = instance(10_000, d, decay=decay, seed=0)

@@ -18,7 +18,7 @@ from tacit.cli import tasks
 from tacit.cli.tasks import FILES, Settings
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.exceptions import FileError, TestFailed
+from tacit.exceptions import FileError, PrivateTestError
 from tacit.ledger import DeferredLedger
 
 CLASSES = {
@@ -130,7 +130,7 @@ def test_a_test_that_fails_is_recorded_with_its_certificate(tmp_path, ledger):
     account = ledger.create("swapped", epsilon=20.0, delta=1e-3, neighbors="replace_one")
     settings = Settings(2.0, 1e-4, "ptr-pca", components=1, gap=0.9, steps=5)
     fit(tmp_path / "m")
-    with pytest.raises(TestFailed):
+    with pytest.raises(PrivateTestError):
         fit(tmp_path / "m", settings, ledger=account, force=True)
     (charge,) = account.charges()
     verdict = tasks.verify(tmp_path / "m")

@@ -49,7 +49,7 @@ import tacit
 from tacit import DPLinearClassifier, load, privatize, save
 from tacit import pipeline as pipelines
 from tacit.datasets import load_adult
-from tacit.exceptions import BudgetError, InputError, MissingBound, TestFailed
+from tacit.exceptions import BudgetError, InputError, MissingBound, PrivateTestError
 from tacit.losses import Huber, get_loss
 from tacit.pipeline import Choice, PrivatizedClassifier, PrivatizedRegressor
 from tacit.pipeline.choosing import Problem
@@ -235,7 +235,7 @@ def test_plain_where_rows_are_few_and_private_where_they_are_many():
 
 def test_plain_imputers_where_rows_are_few():
     model = fitted(SimpleImputer(), PCA(5), n=200, d=50, gaps=0.05)
-    assert names(model) == ["Bound", "PlainImpute", "SoftPCA"]
+    assert names(model) == ["Bound", "NoiselessImpute", "SoftPCA"]
     imputer = model.plan_.plan.stages[1]
     assert (imputer.strategy, imputer.at_prediction) == ("shrunk-mean", 0.0)
     assert "middle of the public bounds" in choice(model, "SimpleImputer").why
@@ -249,13 +249,17 @@ def test_a_declared_number_of_rows_with_gaps_is_used_and_tested():
     X[:20, 3] = np.nan
     model = made(SimpleImputer(), rows_with_gaps=400, random_state=0).fit(X, y)
     (imputer,) = model.plan_.plan.stages[1:]
-    assert (imputer.name, imputer.strategy, imputer.rows_with_gaps) == ("PlainImpute", "mean", 400)
+    assert (imputer.name, imputer.strategy, imputer.rows_with_gaps) == (
+        "NoiselessImpute",
+        "mean",
+        400,
+    )
     assert model.plan_.test is not None
     rivals = dict(choice(model, "SimpleImputer").alternatives)
     assert rivals["PrivateImpute"].startswith("not possible: the means of 500 columns")
-    assert "would leave" in rivals["PlainImpute('shrunk-mean')"]
+    assert "would leave" in rivals["NoiselessImpute('shrunk-mean')"]
     X[:390, 3] = np.nan
-    with pytest.raises(TestFailed):
+    with pytest.raises(PrivateTestError):
         made(SimpleImputer(), rows_with_gaps=400, random_state=0).fit(X, y)
 
 
@@ -266,7 +270,7 @@ def test_declared_steadiness_of_medians_is_used_and_tested():
     declared = {"rows_with_gaps": np.int64(400), "median_change": 0.5}  # of columns on [-1, 1]
     model = made(step, random_state=0, **declared).fit(X, y)
     (imputer,) = model.plan_.plan.stages[1:]
-    assert (imputer.name, imputer.strategy) == ("PlainImpute", "median")
+    assert (imputer.name, imputer.strategy) == ("NoiselessImpute", "median")
     assert (imputer.rows_with_gaps, imputer.median_change) == (400, 0.5)
     assert model.plan_.test is not None
     assert model.certificate_.verify().holds
@@ -274,7 +278,7 @@ def test_declared_steadiness_of_medians_is_used_and_tested():
     assert "one row moves no median by more than 0.5" in told.why
     assert "not medians" not in told.why
     assert dict(told.alternatives)["PrivateImpute"].startswith("not possible: the means of 500")
-    with pytest.raises(TestFailed):  # a thousandth of the range is less than medians may move
+    with pytest.raises(PrivateTestError):  # a thousandth of the range is less than medians may move
         made(step, rows_with_gaps=400, median_change=1e-3, random_state=0).fit(X, y)
 
 
@@ -291,19 +295,19 @@ def test_plain_medians_need_two_declarations(declared, verdict):
     told = choice(fitted(SimpleImputer(strategy="median"), **declared), "SimpleImputer")
     assert told.chosen == "PrivateImpute(share=0.1)"
     assert "fills means, not medians" in told.why
-    assert dict(told.alternatives)["PlainImpute('median')"].startswith(verdict)
+    assert dict(told.alternatives)["NoiselessImpute('median')"].startswith(verdict)
 
 
 def test_a_declared_gap_is_used_and_tested():
     X, y = blobs(20, 4)
-    with pytest.raises(TestFailed) as caught:
+    with pytest.raises(PrivateTestError) as caught:
         made(TruncatedSVD(1), gap=3.0, random_state=0).fit(X, y)
     stages = caught.value.certificate.plan["stages"]
-    assert [stage["name"] for stage in stages] == ["Bound", "PlainPCA"]
+    assert [stage["name"] for stage in stages] == ["Bound", "NoiselessPCA"]
     rivals = dict(choice(fitted(StandardScaler(), PCA(2), gap=0.1), "PCA").alternatives)
-    assert "must come before any release" in rivals["PlainPCA"]
+    assert "must come before any release" in rivals["NoiselessPCA"]
     rivals = dict(choice(fitted(PCA(2), gap=0.1), "PCA").alternatives)
-    assert rivals["PlainPCA"].startswith("would leave")
+    assert rivals["NoiselessPCA"].startswith("would leave")
 
 
 @pytest.mark.parametrize("n", [60, 600, 6000, 60000])
@@ -355,7 +359,7 @@ def test_if_nothing_is_possible_every_reason_is_given():
     text = str(caught.value)
     assert "no private counterpart of this pipeline is possible for 50 rows of 30 columns" in text
     assert "- PrivateScale: the scales of 30 columns" in text
-    assert "- PlainScale: the scales of 30 columns" in text
+    assert "- NoiselessScale: the scales of 30 columns" in text
     assert "- PublicScale: it needs public=" in text
     with pytest.raises(InputError, match="PrivateImpute must come before PrivateScale"):
         made(StandardScaler(), SimpleImputer()).fit(*blobs())
@@ -377,7 +381,7 @@ def test_private_rows_have_no_say_in_the_choice(n, d, settings):
         model = made(SimpleImputer(), PCA(2), random_state=0, **settings)
         try:
             told.add((model.fit(rows, y).choices_, model.plan_.noise_multiplier))
-        except TestFailed:  # of a test, anything but the choice may depend on rows
+        except PrivateTestError:  # of a test, anything but the choice may depend on rows
             assert settings
     assert len(told) == 1
 
@@ -811,7 +815,7 @@ def test_strict_arithmetic_chooses_no_plain_stage():
     model = made(StandardScaler(), PCA(2), arithmetic="strict").fit(X, y)
     assert model.certificate_.plan["arithmetic"] == "strict"
     assert {stage["kind"] for stage in model.certificate_.plan["stages"]} == {"free", "private"}
-    assert "arithmetic='strict' needs rows that no plain stage has moved" in model.explain()
+    assert "arithmetic='strict' needs rows that no noiseless stage has moved" in model.explain()
 
 
 def test_the_explanation_says_what_was_chosen_and_why():
@@ -822,7 +826,7 @@ def test_the_explanation_says_what_was_chosen_and_why():
     assert "bounds -> Bound(low=-6, high=6)" in text
     assert "SimpleImputer -> PrivateImpute(share=0.1)" in text
     assert "fills means, not medians" in text
-    assert "not PlainScale: would leave 0." in text
+    assert "not NoiselessScale: would leave 0." in text
     assert "PublicPCA: it needs public=" in text
     assert "PCA centres rows" in text
     assert "scaled space" in text

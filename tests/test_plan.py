@@ -124,7 +124,7 @@ def test_stages_that_do_not_pay_are_refused():
         kind = "private"
 
     class Plain(Stage):
-        kind = "plain"
+        kind = "noiseless"
 
     for stage in (Peek(), Plain()):
         with pytest.raises(InputError, match="does not say at what cost"):

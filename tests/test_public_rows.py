@@ -101,7 +101,7 @@ def test_a_random_projection_in_front_must_be_known():
 
 @pytest.mark.parametrize("stage", [PrivateCenter(), SoftPCA()])
 def test_nothing_that_looks_at_private_rows_may_stand_in_front(stage):
-    neighbors = "replace_one" if stage.kind == "plain" else "replace_special"
+    neighbors = "replace_one" if stage.kind == "noiseless" else "replace_special"
     with pytest.raises(InputError, match=f"{stage.name} cannot stand in front"):
         plan_of(Normalize(), stage, PublicPCA(PUBLIC), neighbors=neighbors)
     plan_of(Normalize(), stage, PublicPCA(PUBLIC, 3), neighbors=neighbors)  # a number is fine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
@@ -38,8 +38,8 @@ PARTS = {
     "dp-raft+pillar": (["Normalize", "PublicPCA"], DPRAFT),
     "jl": (["Normalize", "RandomProjection"], DPGD),
     "dp-pca": (["Normalize", "PrivatePCA"], DPGD),
-    "plain-pca": (["Normalize", "SoftPCA"], DPGD),
-    "ptr-pca": (["Normalize", "PlainPCA"], DPGD),
+    "soft-pca": (["Normalize", "SoftPCA"], DPGD),
+    "ptr-pca": (["Normalize", "NoiselessPCA"], DPGD),
 }
 
 
@@ -117,8 +117,8 @@ def test_trainers_that_do_not_suit_are_refused():
     for name in ("gep", "adadps", "dp-raft"):
         with pytest.raises(InputError, match=f"recipe '{name}': .*trainer"):
             recipe(name, trainer="dp-gd")
-    made = recipe("plain-pca", trainer="noisy-sgd")
-    with pytest.raises(InputError, match="is not analysed for rows that a plain stage"):
+    made = recipe("soft-pca", trainer="noisy-sgd")
+    with pytest.raises(InputError, match="is not analysed for rows that a noiseless stage"):
         DPLinearClassifier(**made).fit(X, LABELS)
 
 
@@ -226,7 +226,7 @@ def test_the_theory_takes_algorithm_2_with_rows_enough_and_3_with_fewer(
     names = [stage.name for stage in many.plan.stages]
     assert names == ["ClipNorm", "PrivateCenter", "PrivateClip"]
     assert many.plan.stages[1].method == "instance-optimal" and many.plan.stages[2].constant
-    assert "Recipe: Algorithm 2 of paper 000" in many.explain() and many.shortage == ""
+    assert "Recipe: Algorithm 2 of Sun et al. 2024" in many.explain() and many.shortage == ""
     assert needed == locating_rows(columns, many.stage_noise[1])
     assert "Algorithm 3" in theory(needed - 1, columns, epsilon, neighbors).explain()
     assert [name for name, _ in few.spent] == ["PrivateCenter", "DPGD"]
@@ -272,7 +272,7 @@ def test_the_theory_without_an_intercept_has_no_constant():
 def test_trials_of_the_theory_share_what_it_chose():
     made = recipe("dpsgd-f-theory", radius=100.0, steps=3)
     model = DPLinearClassifier(20.0, 1e-5, **made)
-    search = DPSearchCV(model, {"trainer__clip": [0.1, 1.0]})
+    search = DPSearch(model, {"trainer__clip": [0.1, 1.0]})
     search.fit(np.tile(X, (4, 1)), np.tile(LABELS, 4))
     assert [e.stage for e in search.certificate_.events] == [
         "PrivateCenter",

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from tests.features import nets
 from typer.testing import CliRunner
 
-from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearchCV, privatize
+from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearch, privatize
 from tacit.cli.main import app
 from tacit.data import as_table, read_table, scan
 from tacit.data.rows import as_rows
@@ -271,7 +271,7 @@ def test_no_refusal_of_rows_elsewhere_quotes_them(bad, refused):
     assert refused(DPGeometricMedian(radius=1.0, steps=2).fit, rows) or bad in SOME_RIGHT
     private = privatize(make_pipeline(LogisticRegression()), epsilon=1.0, delta=1e-5, bounds=1.0)
     assert refused(private.fit, rows, Y) or bad in SOME_RIGHT
-    search = DPSearchCV(classifier(), {"trainer__clip": [0.1, 1.0]}, trials=1.5)
+    search = DPSearch(classifier(), {"trainer__clip": [0.1, 1.0]}, trials=1.5)
     assert refused(search.fit, rows, Y) or bad in SOME_RIGHT
     for name in ("private_mean", "private_radius", "private_scale"):
         refused(lambda name=name: getattr(statistics, name)(rows, 1.0, noise_multiplier=1.0))

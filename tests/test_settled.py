@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch
 from tacit.data.rows import as_rows
 from tacit.mechanisms.noise import Key
 from tacit.persistence import load, save
@@ -110,7 +110,7 @@ def test_going_on_keeps_to_the_same_length():
 
 
 def test_searches_try_what_fits_would_do():
-    search = DPSearchCV(
+    search = DPSearch(
         DPLinearClassifier(4.0, 1e-6, random_state=1), {"trainer__momentum": [0.8, 0.9]}
     ).fit(NEAR, SIGNS)
     best = search.best_estimator_

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 
 import tacit.model_selection.search
-from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearchCV, Ledger, load, save
+from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledger, load, save
 from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import BudgetError, InputError, MissingBound, ReleaseError
 from tacit.losses import get_loss
@@ -19,7 +19,7 @@ from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.model_selection.search import SCORE_SHARE, Search, Trials
-from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, PrivateCenter, SoftPCA
+from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Gaussian, PoissonGaussian, Repeated
 from tacit.privacy.accounting.accountants import epsilon, total_mu
 from tacit.report import render_html
@@ -33,7 +33,7 @@ GRID = {"trainer__clip": [0.02, 0.1], "trainer__steps": [4, 9]}
 
 def search(grid=None, *, estimator=None, epsilon=2.0, delta=1e-5, **options):
     base = DPLinearClassifier(trainer=DPGD(steps=5)) if estimator is None else estimator
-    return DPSearchCV(base, GRID if grid is None else grid, epsilon=epsilon, delta=delta, **options)
+    return DPSearch(base, GRID if grid is None else grid, epsilon=epsilon, delta=delta, **options)
 
 
 def trial_of(calibrated):
@@ -433,7 +433,7 @@ def test_a_grid_of_trainers_and_stages():
         ({"trainer__learning_rate": [-1.0]}, "learning_rate"),
         ({"trainer__steps": [0]}, "steps"),
         ({"loss": ["squared"]}, "regression"),
-        ({"stages": [[SoftPCA(0.1)]]}, "plain stage|replace_one"),
+        ({"stages": [[SoftPCA(0.1)]]}, "noiseless stage|replace_one"),
         ({"trainer": [LocalDPGD()]}, "nobody may see|relation|replace_one|agree"),
         ({"trainer": [3]}, "tacit.trainers"),
         ({"trainer__clip": [0.1] * 101, "trainer__steps": [*range(1, 101)]}, "settings to try"),
@@ -442,7 +442,7 @@ def test_a_grid_of_trainers_and_stages():
 )
 def test_grids_that_cannot_be_tried(grid, says):
     with pytest.raises(InputError, match=says):
-        DPSearchCV(DPLinearClassifier(), grid, epsilon=1.0).fit(X, Y)
+        DPSearch(DPLinearClassifier(), grid, epsilon=1.0).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -475,11 +475,11 @@ def test_estimators_that_cannot_be_tuned():
 
     for other in (LogisticRegression(), None, DPLinearClassifier):
         with pytest.raises(InputError, match="estimator must be"):
-            DPSearchCV(other, GRID).fit(X, Y)
+            DPSearch(other, GRID).fit(X, Y)
     with pytest.raises(InputError, match="strict"):
         search(estimator=DPLinearClassifier(arithmetic="strict")).fit(X, Y)
-    tested = [ClipNorm(1.0), PlainPCA(n_components=2, gap=0.1)]
-    with pytest.raises(InputError, match="plain stage"):
+    tested = [ClipNorm(1.0), NoiselessPCA(n_components=2, gap=0.1)]
+    with pytest.raises(InputError, match="noiseless stage"):
         search(estimator=DPLinearClassifier(stages=tested)).fit(X, Y)
     with pytest.raises(MissingBound, match="target_bounds"):
         search(estimator=DPLinearRegressor()).fit(X, X[:, 0])
@@ -489,7 +489,7 @@ def test_estimators_that_cannot_be_tuned():
 
 def test_the_estimator_s_own_budget_is_the_search_s_unless_another_is_given():
     base = DPLinearClassifier(0.7, 1e-6, trainer=DPGD(steps=2))
-    claim = DPSearchCV(base, GRID).fit(X, Y).certificate_
+    claim = DPSearch(base, GRID).fit(X, Y).certificate_
     assert (claim.epsilon, claim.delta) == (0.7, 1e-6)
     assert base.epsilon == 0.7
 

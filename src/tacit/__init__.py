@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.ledger import Ledger
     from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
     from tacit.median import DPGeometricMedian
-    from tacit.model_selection.dp_search import DPSearchCV
+    from tacit.model_selection.dp_search import DPSearch
     from tacit.persistence import load, save
     from tacit.pipeline import privatize
     from tacit.plan.recipes import recipe
@@ -29,7 +29,7 @@ _HOMES = {
     "DPGeometricMedian": "tacit.median",
     "DPLinearClassifier": "tacit.linear_model.estimators",
     "DPLinearRegressor": "tacit.linear_model.estimators",
-    "DPSearchCV": "tacit.model_selection.dp_search",
+    "DPSearch": "tacit.model_selection.dp_search",
     "Ledger": "tacit.ledger",
     "load": "tacit.persistence",
     "privatize": "tacit.pipeline",
@@ -70,7 +70,7 @@ __all__ = [
     "DPGeometricMedian",
     "DPLinearClassifier",
     "DPLinearRegressor",
-    "DPSearchCV",
+    "DPSearch",
     "Ledger",
     "load",
     "privatize",

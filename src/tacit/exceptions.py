@@ -18,10 +18,10 @@ __all__ = [
     "MachineError",
     "MissingBound",
     "NotNumbers",
+    "PrivateTestError",
     "ReleaseError",
     "SchemaError",
     "TacitError",
-    "TestFailed",
     "add_consequence",
     "carried",
     "consequences",
@@ -191,7 +191,7 @@ class CertificateError(TacitError):
     """A certificate that is damaged, or whose claim does not hold."""
 
 
-class TestFailed(TacitError):
+class PrivateTestError(TacitError):
     """The private test of a plan's conditions did not pass; nothing was trained.
 
     That it failed is all that may be known. The budget is spent all the same:

@@ -79,7 +79,7 @@ class Instance:
 
 
 def two_clusters(n: int, mean: float, *, flipped: bool = False) -> Instance:
-    """Two points far out and close together (paper 000, section 4): hinge loss.
+    """Two points far out and close together (Sun et al. 2024, section 4): hinge loss.
 
     Half of the rows are (mean, 1) and of class 1, half are (mean, -1) and of class 0; or the
     other way round. Weights (0, 1), or (0, -1), lose nothing. The rows are 2 apart and of norm
@@ -114,7 +114,7 @@ def fingerprinting(
     means: Any = None,
     seed: int | None = None,
 ) -> Instance:
-    """Data on which every private model errs (paper 001, Theorem B.1): absolute loss.
+    """Data on which every private model errs (Song et al. 2021, Theorem B.1): absolute loss.
 
     Each row is zero, or with probability α = min(1, d/(10(e^ε − 1)n)) one of d unit vectors; the
     label of the j-th is 1 with probability pⱼ, where p is drawn from Beta(1/80, 1/80). The best
@@ -171,7 +171,7 @@ def fingerprinting(
 
 
 def clipping_bias(n: int, clip: float) -> Instance:
-    """Rows on which clipping moves the optimum (paper 001, Theorem D.4): logistic loss.
+    """Rows on which clipping moves the optimum (Song et al. 2021, Theorem D.4): logistic loss.
 
     Two rows (1/2) of class 1 for each row (1) of class 0: losses are least at weight 0, the
     objective of gradients clipped to B < 1/2 at 2·log(1/B − 1) (``facts["clipped_optimum"]``). The
@@ -214,7 +214,7 @@ def large_margin_mixture(
     margin: float = 0.5,
     seed: int | None = None,
 ) -> Instance:
-    """Two Gaussians that one direction separates (paper 003, Example 1): hinge loss.
+    """Two Gaussians that one direction separates (Pinto et al. 2024, Example 1): hinge loss.
 
     Rows are ±μ + noise of covariance θww′ + σ²I, ‖μ‖ = ‖w‖ = 1, w ⊥ μ, the sign being the class.
     Rows with y⟨μ, x⟩ below the margin or of norm beyond the radius are drawn again, and all are
@@ -280,7 +280,8 @@ def low_rank(
     noise: float = 0.01,
     seed: int | None = 0,
 ) -> Instance:
-    """Rows of low rank with a little noise in all columns (paper 004, appendix F.1): logistic loss.
+    """Rows of low rank with a little noise in all columns (Hu et al. 2024, appendix F.1): logistic
+    loss.
 
     scikit-learn's ``make_classification`` with one cluster for each class and all other columns
     redundant, as in the paper, which asks for *approximately* low rank but generates none of the
@@ -337,7 +338,7 @@ def median(
     radius: float = 1.0,
     seed: int | None = None,
 ) -> Instance:
-    """A generalised geometric median (paper 002, section 4.1): mean of ‖x − xᵢ‖_A.
+    """A generalised geometric median (Li et al. 2022, section 4.1): mean of ‖x − xᵢ‖_A.
 
     A = diag(k^−decay): 0, 1/2 and 1 are the paper's A_const, A_sqrt and A_linear. Rows are zero
     behind the first ``occupied`` columns, so the best point and its loss are the same for every

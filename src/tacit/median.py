@@ -32,9 +32,9 @@ STEPS = 100
 
 
 class DPGeometricMedian(BaseEstimator):
-    """The point of least mean distance to private rows, ‖x − xᵢ‖_A (paper 002, section 4.1).
+    """The point of least mean distance to private rows, ‖x − xᵢ‖_A (Li et al. 2022, section 4.1).
 
-    Noisy descent from zero with a pull towards it (paper 002, Algorithm 1, on all rows), in
+    Noisy descent from zero with a pull towards it (Li et al. 2022, Algorithm 1, on all rows), in
     columns times √aₖ, where all of them need as much noise as the heaviest alone; the answer is
     the mean of the second half of the iterates, where the paper has that of all. Weights say
     which columns matter, as the coefficients G_k of the paper's Theorem 3.3 do: the answer keeps
@@ -263,7 +263,8 @@ def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The columns in front that stand out: the k of paper 002, Theorem 3.3, read off the iterates.
+    """The columns in front that stand out: the k of Li et al. 2022, Theorem 3.3, read off the
+    iterates.
 
     Two quarters differ by four times the variance of their mean in all, so that ``moved`` measures
     the noise. A column is worth keeping if it has twice as much, near three standard deviations;

@@ -41,7 +41,7 @@ ESTIMATORS = {cls.__name__: cls for cls in (DPLinearClassifier, DPLinearRegresso
 STAGES: dict[str, type[Stage]] = {
     name: getattr(stage_classes, name)
     for name in stage_classes.__all__
-    if name not in ("Context", "Stage") and getattr(stage_classes, name).kind != "plain"
+    if name not in ("Context", "Stage") and getattr(stage_classes, name).kind != "noiseless"
 }
 
 

@@ -97,7 +97,7 @@ def unlisted_event(patch):
 
 
 def unprojected_weights(patch):
-    """Behind plain stages: noise for weights of norm zero, which then grow freely."""
+    """Behind noiseless stages: noise for weights of norm zero, which then grow freely."""
     real = gradient.GradientTrainer.reach
     patch.setattr(
         gradient.GradientTrainer, "reach", lambda self, norm, moves: real(self, 0.0, moves)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.audit import audit, prepare
 from tacit.audit.distinguish import Subject, worst
 from tacit.audit.neighbouring_tables import pairs, targets
@@ -21,9 +21,9 @@ from tacit.plan.plan import Plan
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import (
     ClipNorm,
+    NoiselessImpute,
+    NoiselessScale,
     Normalize,
-    PlainImpute,
-    PlainScale,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -76,8 +76,8 @@ FITS = {
     "scale": {"stages": [ClipNorm(9.0), PrivateScale(), PrivateCenter()]},
     "two means": {"stages": [Normalize(), PrivateCenter(0.1), PrivateCenter(0.2)]},
     "gaps": {"stages": [ClipNorm(9.0), PrivateImpute()]},
-    "plain scale": {"stages": [ClipNorm(9.0), PlainScale(0.1, radius=2.0)]},
-    "plain gaps": {"stages": [ClipNorm(9.0), PlainImpute("shrunk-mean")]},
+    "plain scale": {"stages": [ClipNorm(9.0), NoiselessScale(0.1, radius=2.0)]},
+    "plain gaps": {"stages": [ClipNorm(9.0), NoiselessImpute("shrunk-mean")]},
     "flattest": {"trainer": FlattestDPGD(steps=3), "loss": "savage"},
     "several runs": {"trainer": NoisySGD(steps=3, runs=2)},
     "several reports": {"stages": [Normalize()], "trainer": LocalDPGD(steps=7, reports=3)},
@@ -123,7 +123,7 @@ def test_few_columns_by_default_are_statistics():
 
 def test_scores_of_a_search_are_seen_with_the_steps_of_every_trial():
     model = DPLinearClassifier(20.0, 1e-4, trainer=DPGD(steps=3), random_state=3)
-    search = DPSearchCV(model, {"trainer__clip": [0.1, 1.0]}, trials=10)
+    search = DPSearch(model, {"trainer__clip": [0.1, 1.0]}, trials=10)
     search.fit(X, Y)
     recorder = Recorder()
     given = as_rows(X), lambda loss: loss.targets(Y, 1)

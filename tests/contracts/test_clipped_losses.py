@@ -33,7 +33,9 @@ def slope(function, at, h):
 
 @every_scalar_loss
 def test_lemma_5_1_at_ten_thousand_points(loss):
-    """Paper 001: for random θ, x, y and B, ∇ of the clipped objective is the clipped gradient."""
+    """Song et al. 2021: for random θ, x, y and B, ∇ of the clipped objective is the clipped
+    gradient.
+    """
     rng = np.random.default_rng(7)
     n, d = 10_000, 4
     rows = rng.standard_normal((n, d)) * np.exp(rng.uniform(-2, 2, (n, 1)))
@@ -234,7 +236,7 @@ def test_clipped_softmax_has_a_field_and_no_objective():
     assert objective.lipschitz(3) == 0.5
     assert not objective.convex
     for method in (objective.value, objective.curvature):
-        with pytest.raises(InputError, match=r"no function \(paper 001, Theorem 5.3\)"):
+        with pytest.raises(InputError, match=r"no function \(Song et al. 2021, Theorem 5.3\)"):
             method(scores, targets)
 
 

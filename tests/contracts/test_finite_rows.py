@@ -10,16 +10,16 @@ import scipy.sparse as sp
 
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.data import scan
-from tacit.exceptions import TestFailed
+from tacit.exceptions import PrivateTestError
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
     Dedup,
     FillGaps,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     Normalize,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -83,13 +83,13 @@ PLANS = {
     ],
     "filled": lambda: [FillGaps(1e300), PublicScale(PUBLIC), ClipNorm(2.0), PrivateCenter()],
     "imputed": lambda: [ClipNorm(2.0), PrivateImpute(), PrivateCenter()],
-    "soft": lambda: [PublicScale(PUBLIC), ClipNorm(2.0), SoftPCA(), PlainScale(1.0)],
+    "soft": lambda: [PublicScale(PUBLIC), ClipNorm(2.0), SoftPCA(), NoiselessScale(1.0)],
     "ridge": lambda: [
         Bound(-1e300, 1e300),
-        PlainImpute("ridge", columns=[1], strength=0.5),
+        NoiselessImpute("ridge", columns=[1], strength=0.5),
         SoftPCA(),
     ],
-    "tested": lambda: [ClipNorm(2.0), PlainPCA(2, gap=1e-3, centered=True)],
+    "tested": lambda: [ClipNorm(2.0), NoiselessPCA(2, gap=1e-3, centered=True)],
     "blanked": lambda: [PublicScale(PUBLIC), Normalize(2.0), Dedup(0.01, crowd=1000)],
     "moved": lambda: [ClipNorm(2.0), Quantize(0.01, crowd=1000), SoftPCA()],
 }
@@ -100,7 +100,7 @@ def outcome(make, rows, target):
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             model = make().fit(rows, target)
-    except TestFailed:
+    except PrivateTestError:
         return "tested"
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
     with np.errstate(over="raise", invalid="raise", divide="raise"):

@@ -6,7 +6,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit.plan.plan
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch
 from tacit.trainers import DPGD, DPSGD
 
 ESTIMATORS = [
@@ -14,7 +14,7 @@ ESTIMATORS = [
     DPLinearClassifier(loss="hinge"),
     DPLinearRegressor(target_bounds=(-1000, 1000)),
     DPLinearRegressor(target_bounds=(-1000, 1000), trainer=DPSGD()),
-    DPSearchCV(
+    DPSearch(
         DPLinearClassifier(trainer=DPGD(steps=20), random_state=0),
         {"trainer__clip": [0.04, 0.1]},
         trials=1.5,

@@ -29,10 +29,10 @@ from tacit.preprocessing import (
     ClipNorm,
     Dedup,
     FillGaps,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     Normalize,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -52,7 +52,7 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
-from tacit.preprocessing.base import PlainStage, PrivateStage
+from tacit.preprocessing.base import NoiselessStage, PrivateStage
 from tacit.privacy import Budget, Event
 from tacit.privacy.accounting.accountants import total_mu
 from tacit.privacy.events import NEIGHBORS
@@ -81,9 +81,9 @@ MAKERS = {
     "FillGaps": lambda d: FillGaps(0.25),
     "Normalize": lambda d: Normalize(0.7),
     "Root": lambda d: Root(),
-    "PlainImpute": lambda d: PlainImpute("ridge", columns=[1, 4], strength=0.3),
-    "PlainPCA": lambda d: PlainPCA(2, gap=0.01, centered=True),
-    "PlainScale": lambda d: PlainScale(0.4, radius=1.5),
+    "NoiselessImpute": lambda d: NoiselessImpute("ridge", columns=[1, 4], strength=0.3),
+    "NoiselessPCA": lambda d: NoiselessPCA(2, gap=0.01, centered=True),
+    "NoiselessScale": lambda d: NoiselessScale(0.4, radius=1.5),
     "PrivateBounds": lambda d: PrivateBounds(0.2, noise_multiplier=3.0),
     "PrivateBounds, exponential": lambda d: PrivateBounds(0.2, 3.0, "exponential"),
     "PrivateCenter": lambda d: PrivateCenter(0.2, noise_multiplier=3.0),
@@ -107,7 +107,7 @@ MAKERS = {
 }
 ELSEWHERE = {"Encode"}  # tables: tests/stages/test_encode.py
 EVERY_STAGE = sorted(MAKERS)
-PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "plain"]
+PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]
 OTHERS = [name for name in EVERY_STAGE if name not in PLAIN]
 PRIVATE = [name for name in OTHERS if MAKERS[name](D).kind == "private"]
 # Which row is a duplicate depends on all of them, so these map no single rows.
@@ -133,7 +133,7 @@ def private_rows(n=40, d=D, seed=0):
 def fitted(name, d=D, rows=None, seed=0):
     stage = MAKERS[name](d)
     rows = as_rows(private_rows(d=d) if rows is None else rows, bound=RADIUS)
-    shown = rows if stage.kind in ("private", "plain") else rows.hidden()
+    shown = rows if stage.kind in ("private", "noiseless") else rows.hidden()
     return stage.fit(shown, paid_for(stage, rows.n, Key.from_seed(seed), 3.0))
 
 
@@ -162,8 +162,10 @@ LAYOUTS = {
 
 
 def assert_same(stage, one, other):
-    """Bit for bit; after a plain stage rows may be off by its slip, which is part of the price."""
-    if stage.kind != "plain":
+    """Bit for bit; after a noiseless stage rows may be off by its slip, which is part of the
+    price.
+    """
+    if stage.kind != "noiseless":
         assert one.tobytes() == other.tobytes()
         return
     off = np.linalg.norm(one - other, axis=1)
@@ -305,7 +307,7 @@ def test_the_edges_of_other_types_are_rows_like_others(name, dtype):
     assert_total(fitted(name), sp.csr_array(rows.astype(np.float32)))
 
 
-AFFINE = ["PrivateCenter", "PrivateScale", "PublicCenter", "PublicScale", "PlainScale"]
+AFFINE = ["PrivateCenter", "PrivateScale", "PublicCenter", "PublicScale", "NoiselessScale"]
 AFFINE += ["PrivateEqualize", "PublicPrecondition"]
 
 
@@ -368,7 +370,7 @@ def test_one_finite_row_never_stops_a_stage_from_being_fitted(name):
         lambda: PrivateScale(strength=1e-310),
         lambda: PrivateEqualize(strength=1e308),
         lambda: PublicPrecondition(public_rows(), floor=5e-324),
-        lambda: PlainScale(1e-320),
+        lambda: NoiselessScale(1e-320),
     ],
 )
 def test_settings_that_arithmetic_breaks_on_are_refused(make):
@@ -445,13 +447,13 @@ def test_the_typical_size_is_no_larger_than_the_bound(name):
 @pytest.mark.parametrize("name", EVERY_STAGE)
 def test_only_what_adds_noise_has_an_event(name):
     stage = MAKERS[name](D)
-    assert stage.kind in ("free", "public", "private", "plain")
+    assert stage.kind in ("free", "public", "private", "noiseless")
     if stage.kind in ("public", "private"):  # what costs nothing or much says so in its name
         assert name.startswith(stage.kind.title())
     assert isinstance(stage, PrivateStage) == (stage.kind == "private")
-    assert isinstance(stage, PlainStage) == (stage.kind == "plain")
+    assert isinstance(stage, NoiselessStage) == (stage.kind == "noiseless")
     # A model of rows that were scaled exactly needs scales that may be released.
-    assert stage.pays == (stage.kind == "private" or name == "PlainScale")
+    assert stage.pays == (stage.kind == "private" or name == "NoiselessScale")
     if stage.pays:
         event = stage.event(3.0)
         assert isinstance(event, Event)
@@ -517,7 +519,7 @@ def test_each_place_in_a_plan_has_noise_of_its_own(name):
     assert any((first[key] != second[key]).any() for key in first)
 
 
-@pytest.mark.parametrize("kind", ["private", "plain", "other"])
+@pytest.mark.parametrize("kind", ["private", "noiseless", "other"])
 def test_a_stage_that_looks_and_does_not_say_at_what_cost_is_refused(kind):
     spy = type("Unpaid", (Spy,), {"kind": kind})()
     with pytest.raises(InputError, match="does not say at what cost"):
@@ -532,7 +534,7 @@ def test_stages_that_do_not_pay_learn_nothing_from_private_rows(name):
     assert one.parameters() == other.parameters()
 
 
-# Plain stages: nothing leaves, and the drift holds
+# Noiseless stages: nothing leaves, and the drift holds
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -563,7 +565,7 @@ def test_rows_that_neighbours_share_move_no_farther_than_the_drift_says(name):
         if name in TOGETHER:
             rows = rows[rng.integers(0, 5, n)] + rng.normal(size=(n, D)) * 0.05
         rows *= RADIUS / np.maximum(np.linalg.norm(rows, axis=1), RADIUS)[:, None]
-        if name == "PlainImpute":
+        if name == "NoiselessImpute":
             rows[:, [1, 4]] = np.where(rng.random((n, 2)) < 0.3, np.nan, rows[:, [1, 4]])
         other = rows.copy()
         other[5] = rng.normal(size=D)
@@ -594,7 +596,7 @@ def test_drift_is_positive_and_grows_with_what_comes_in(name):
     assert 0 < still.total < math.inf
     incoming = Drift(RADIUS, 0.5, 0.01, 999)
     if name in TOGETHER:
-        with pytest.raises(InputError, match="before any other plain stage"):
+        with pytest.raises(InputError, match="before any other noiseless stage"):
             stage.drift(incoming, 1000, D)
         return
     shaken = stage.drift(incoming, 1000, D)
@@ -613,7 +615,7 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
                 seen.drift(Drift(RADIUS, 0.5, 0.01, 99), 100, D)
             continue
         if seen.lipschitz(D) is None or name in COUNTS_ROWS:
-            with pytest.raises(InputError, match="cannot follow a plain stage"):
+            with pytest.raises(InputError, match="cannot follow a noiseless stage"):
                 seen.drift(Drift(RADIUS, 0.5, 0.01, 99), 100, D)
             assert seen.drift(Drift(RADIUS), 100, D).total == 0
             continue
@@ -633,10 +635,10 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
 def test_counts_of_rows_that_moved_are_refused_by_the_plan_and_by_the_stage(name):
     stages_ = (ClipNorm(RADIUS), SoftPCA(0.4), MAKERS[name](D))
     plan = Plan(Budget(20.0, 1e-5), stages_, DPGD(steps=2), get_loss("logistic"), "replace_one")
-    with pytest.raises(InputError, match="cannot follow a plain stage"):
+    with pytest.raises(InputError, match="cannot follow a noiseless stage"):
         plan.calibrate(size=60, columns=D, classes=2)
     stage, drift = MAKERS[name](D), Drift(RADIUS, 0.5, 0.01, 39)
-    with pytest.raises(InputError, match="cannot follow a plain stage"):
+    with pytest.raises(InputError, match="cannot follow a noiseless stage"):
         stage.fit(
             as_rows(private_rows(), bound=RADIUS),
             paid_for(stage, 40, Key.from_seed(0), 3.0, drift=drift),

@@ -129,7 +129,7 @@ def test_moments_of_parts_add_up_and_sparse_rows_are_like_dense_ones():
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "zero"])
 def test_coefficients_bound_gradients_outside_the_subspace(kind):
-    """Over many residuals of size at most G, as Definition 3.1 of paper 002 asks."""
+    """Over many residuals of size at most G, as Definition 3.1 of Li et al. 2022 asks."""
     x, rng = rows_of(kind), np.random.default_rng(1)
     found, vectors = restricted_lipschitz(x, lipschitz=2.0), spectrum(x).vectors
     scale = np.linalg.norm(x, axis=1).max()
@@ -274,7 +274,7 @@ def test_no_certificate_takes_what_was_seen_without_noise():
         Certificate(1.0, 1e-5, "replace_one", events=spent, plan={"spectrum": found}).to_json()
 
 
-# Paper 000, Table 2: unit rows; diameter, largest and mean distance to the mean.
+# Sun et al. 2024, Table 2: unit rows; diameter, largest and mean distance to the mean.
 TABLE2 = {"mnist": (1.41, 1.03, 0.77), "fashion_mnist": (1.41, 1.10, 0.62)}
 
 

@@ -20,7 +20,7 @@ from tacit.diagnostics.page import render_page
 from tacit.diagnostics.sketch import Pass
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import InputError, MissingBound
-from tacit.preprocessing import ClipNorm, Normalize, PlainPCA
+from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.trainers import DPGD, DPSGD, FlattestDPGD, GammaSGD
 
@@ -351,8 +351,8 @@ def test_what_a_released_trajectory_refuses():
         trajectory_privately(X, y, **options, classes=[0, 1, 2], neighbors="add_or_remove_one")
     with pytest.raises(InputError, match="does not cover the gradients"):
         trajectory_privately(X, y, **options, classes=[0, 1, 2], trainer=FlattestDPGD())
-    with pytest.raises(InputError, match="plain stage"):
-        trajectory_privately(X, y, **options, classes=[0, 1, 2], stages=[PlainPCA(2, gap=0.1)])
+    with pytest.raises(InputError, match="noiseless stage"):
+        trajectory_privately(X, y, **options, classes=[0, 1, 2], stages=[NoiselessPCA(2, gap=0.1)])
 
 
 def test_directions_project_onto_themselves():

@@ -14,7 +14,7 @@ from PIL import Image
 from tests.features import nets
 from typer.testing import CliRunner
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch
 from tacit.cli.main import app
 from tacit.exceptions import FileError, InputError
 from tacit.features import FeatureSet, extract, load_features, open_extractor, save_features
@@ -359,7 +359,7 @@ def test_a_certificate_names_the_network_of_a_file(here):
     other = features(**NETWORK | {"extractor": "other.onnx"})
     bare.partial_fit(other, epsilon=0.5, delta=1e-6)
     assert any("other.onnx" in text for text in bare.certificate_.assumptions)
-    search = DPSearchCV(model, {"trainer__clip": [0.1, 1.0]}, trials=2).fit(found, found.labels)
+    search = DPSearch(model, {"trainer__clip": [0.1, 1.0]}, trials=2).fit(found, found.labels)
     assert said in search.certificate_.assumptions
 
 

@@ -76,8 +76,8 @@ STAGES = [
     "RandomProjection(n_components=3, seed=7)",
     "PrivateCenter(share=0.2)",
     "SoftPCA(strength=0.05)",
-    "PlainPCA(2, gap=0.1)",
-    "PlainImpute('mean', rows_with_gaps=10, columns=[0, 1])",
+    "NoiselessPCA(2, gap=0.1)",
+    "NoiselessImpute('mean', rows_with_gaps=10, columns=[0, 1])",
     "FillGaps(0.5)",
 ]
 

@@ -73,7 +73,17 @@ def test_a_ledger_whose_damage_sqlite_cannot_spell(damage, tmp_path):
     assert not survives("ledger", whole.replace(*damage), tmp_path)
 
 
-TOKENS = ["ClipNorm", "Bound", "PlainPCA", "Encode", "Context", "Stage", "os", "__import__", "x"]
+TOKENS = [
+    "ClipNorm",
+    "Bound",
+    "NoiselessPCA",
+    "Encode",
+    "Context",
+    "Stage",
+    "os",
+    "__import__",
+    "x",
+]
 TOKENS += ["(", ")", "[", "]", "{", "}", ",", "=", ":", ".", "*", "**", "-", "~", "lambda", "f''"]
 TOKENS += ["1", "2.0", "1e999", "1" + "0" * 400, "9" * 5000, "0xff", "1j", "True", "None", "..."]
 TOKENS += ["'a'", "b'a'", "'\\d'", "\n", "#", "\x00", "\ud800", "low", "high", "columns", "gap"]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV, recipe
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.data import as_table
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
 from tacit.preprocessing import (
@@ -24,10 +24,10 @@ from tacit.preprocessing import (
     Dedup,
     Encode,
     FillGaps,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     Normalize,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -125,7 +125,7 @@ def _search() -> Any:
     X, y = _table()
     base = DPLinearClassifier(epsilon=2.0, random_state=SEED)
     grid = {"trainer": [DPGD(steps=5, clip=c) for c in (0.1, 1.0)]}
-    return DPSearchCV(base, grid).fit(X, y).best_estimator_
+    return DPSearch(base, grid).fit(X, y).best_estimator_
 
 
 FEW = DPGD(steps=6)
@@ -175,13 +175,13 @@ PLANS: dict[str, Fit] = {
     "soft PCA": _classifier(stages=[ClipNorm(1.0), SoftPCA(0.05)], trainer=FEW),
     "soft PCA, sampled": _classifier(stages=[ClipNorm(1.0), SoftPCA(0.05)], trainer=SAMPLED),
     "PCA behind a test": _classifier(
-        epsilon=8.0, stages=[ClipNorm(1.0), PlainPCA(2, gap=0.01, share=0.5)], trainer=FEW
+        epsilon=8.0, stages=[ClipNorm(1.0), NoiselessPCA(2, gap=0.01, share=0.5)], trainer=FEW
     ),
     "scaled without noise": _classifier(
-        stages=[ClipNorm(1.0), PlainScale(0.1, radius=1.0)], trainer=FEW
+        stages=[ClipNorm(1.0), NoiselessScale(0.1, radius=1.0)], trainer=FEW
     ),
     "imputed without noise": _classifier(
-        "gaps", stages=[ClipNorm(1.0), PlainImpute(), SoftPCA(0.05)], trainer=FEW
+        "gaps", stages=[ClipNorm(1.0), NoiselessImpute(), SoftPCA(0.05)], trainer=FEW
     ),
     "duplicates taken out": _classifier(
         "duplicates",
@@ -219,7 +219,7 @@ PLANS: dict[str, Fit] = {
     "recipe dp-raft+pillar": _recipe("dp-raft+pillar", 3, public=_public(), n_components=3),
     "recipe jl": _recipe("jl", n_components=3, seed=4),
     "recipe dp-pca": _recipe("dp-pca", n_components=3),
-    "recipe plain-pca": _recipe("plain-pca"),
+    "recipe soft-pca": _recipe("soft-pca"),
     "recipe ptr-pca": _recipe("ptr-pca", n_components=2, gap=0.1),
     "recipe local": _recipe("local"),
 }

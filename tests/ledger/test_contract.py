@@ -106,7 +106,7 @@ def test_a_ledger_that_is_not_there(url, spend):
 
 
 def test_the_relation_must_be_the_account_s(ledger, url):
-    with pytest.raises(LedgerError, match="plain stage") as refused:
+    with pytest.raises(LedgerError, match="noiseless stage") as refused:
         ledger.reserve([("a", Gaussian(10.0))], neighbors="replace_one")
     assert "'replace_special'" in str(refused.value)
     other = ledger.create("other", epsilon=1.0, delta=1e-5, neighbors="replace_one")

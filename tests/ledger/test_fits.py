@@ -20,7 +20,7 @@ from tacit import (
     DPGeometricMedian,
     DPLinearClassifier,
     DPLinearRegressor,
-    DPSearchCV,
+    DPSearch,
     Ledger,
     load,
     privatize,
@@ -29,12 +29,12 @@ from tacit import (
 from tacit.data.rows import as_rows
 from tacit.diagnostics import inspect_privately
 from tacit.engine.storage import DenseStore
-from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, TestFailed
+from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, PrivateTestError
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan.plan import CalibratedPlan, Plan
-from tacit.preprocessing import ClipNorm, PlainPCA, PrivateCenter, SoftPCA
+from tacit.preprocessing import ClipNorm, NoiselessPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Certificate, Gaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.trainers import DPGD, DPSGD, GammaSGD, IteratedSGD
@@ -154,7 +154,7 @@ def test_all_kinds_of_plans_are_counted(ledger, path):
 
 
 def test_plain_stages_need_an_account_of_their_relation(ledger):
-    with pytest.raises(LedgerError, match="plain stage"):
+    with pytest.raises(LedgerError, match="noiseless stage"):
         classifier(ledger, stages=[ClipNorm(1.0), SoftPCA(0.1)]).fit(X, Y)
     assert ledger.remaining().plans == 0
     other = ledger.create("swapped", epsilon=3.0, delta=1e-5, neighbors="replace_one")
@@ -167,8 +167,8 @@ def test_plain_stages_need_an_account_of_their_relation(ledger):
 
 def test_a_failed_test_is_recorded_as_such(ledger):
     other = ledger.create("swapped", epsilon=3.0, delta=1e-5, neighbors="replace_one")
-    with pytest.raises(TestFailed) as failed:
-        classifier(other, stages=[ClipNorm(1.0), PlainPCA(2, gap=0.5)]).fit(X, Y)
+    with pytest.raises(PrivateTestError) as failed:
+        classifier(other, stages=[ClipNorm(1.0), NoiselessPCA(2, gap=0.5)]).fit(X, Y)
     (charge,) = other.charges()
     assert charge.outcome == "test failed"
     assert charge.certificate == failed.value.certificate.digest
@@ -230,7 +230,7 @@ BUDGET = {"epsilon": 0.5, "delta": 1e-6}
 GRID = {"trainer": [DPGD(steps=2), DPGD(steps=3)]}
 MAKERS = {
     "model": lambda ledger: classifier(ledger).fit(X, Y).certificate_,
-    "search": lambda ledger: DPSearchCV(classifier(ledger), GRID).fit(X, Y).certificate_,
+    "search": lambda ledger: DPSearch(classifier(ledger), GRID).fit(X, Y).certificate_,
     "median": lambda ledger: (
         DPGeometricMedian(**BUDGET, radius=2.0, steps=3, ledger=ledger).fit(X).certificate_
     ),

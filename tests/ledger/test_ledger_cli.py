@@ -165,7 +165,7 @@ def test_refusals(here):
     assert "no account of 'others'" in refused(*fitting("--dataset", "others"))
     assert "go together" in refused(*fitting()[:-2])
     assert "not private" in run(*fitting("--seed", 1), code=2).stderr
-    assert "plain stage" in refused(*fitting("--stage", "SoftPCA(strength=0.1)"))
+    assert "noiseless stage" in refused(*fitting("--stage", "SoftPCA(strength=0.1)"))
     assert "relation" in refused(*create("--neighbors", "cousins", dataset="x"))
     assert not (here / "model").exists()
     assert Ledger("ledger.db", "patients").remaining().plans == 0

@@ -236,7 +236,7 @@ def test_noise_grows_with_the_drift(silence):
     assert sigma == pytest.approx(z * half, rel=1e-6)
     assert accounted_sigma(silence[1][0]) == pytest.approx(accounted_sigma(silence[0][0]) / 2**0.5)
     silence.clear()
-    moment(rows, z, drift=Drift(2.0))  # nothing has moved: as without a plain stage
+    moment(rows, z, drift=Drift(2.0))  # nothing has moved: as without a noiseless stage
     assert accounted_sigma(silence[0][0]) == pytest.approx(z * 4.0**BITS, rel=1e-12)
 
 

@@ -16,8 +16,8 @@ from tacit.diagnostics import inspect_privately
 from tacit.exceptions import CertificateError, InputError
 from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.median import DPGeometricMedian
-from tacit.model_selection.dp_search import DPSearchCV
-from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, SoftPCA
+from tacit.model_selection.dp_search import DPSearch
+from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, SoftPCA
 from tacit.privacy import (
     Certificate,
     Gamma,
@@ -229,7 +229,7 @@ CLIPPED = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
 def searched():
     grid = {"trainer": [DPGD(steps=5, learning_rate=r) for r in (0.1, 1.0)]}
     model = DPLinearClassifier(stages=[Normalize()])
-    return DPSearchCV(model, grid, epsilon=1.0, delta=1e-5).fit(X, Y).certificate_
+    return DPSearch(model, grid, epsilon=1.0, delta=1e-5).fit(X, Y).certificate_
 
 
 MADE = {
@@ -247,7 +247,7 @@ MADE = {
     "plain": lambda: DPLinearClassifier(stages=[Normalize(), SoftPCA(0.1)]).fit(X, Y).certificate_,
     "tested": lambda: (
         DPLinearClassifier(
-            epsilon=8.0, delta=1e-2, stages=[Normalize(), PlainPCA(1, gap=1e-3, share=0.7)]
+            epsilon=8.0, delta=1e-2, stages=[Normalize(), NoiselessPCA(1, gap=1e-3, share=0.7)]
         )
         .fit(X * [9, 1, 1], Y)
         .certificate_

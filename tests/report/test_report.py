@@ -219,7 +219,7 @@ def test_limits_assumptions_and_small_print_are_stated() -> None:
 
 
 def test_banner_when_revoked() -> None:
-    stages = [{"name": name, "kind": "plain"} for name in ("Dedup", "SoftPCA")]
+    stages = [{"name": name, "kind": "noiseless"} for name in ("Dedup", "SoftPCA")]
     plan = certificate()["plan"] | {"stages": stages, "intercept": True}
     bad = certificate(plan=plan)
     assert "TACIT-2026-001" in page(bad).by_id["revoked"]
@@ -276,7 +276,7 @@ def test_stacked_bar_has_the_widths_of_the_shares() -> None:
 
 def test_every_event_and_stage_is_explained() -> None:
     given = certificate()
-    given["plan"]["stages"].append({"name": "SoftPCA", "kind": "plain"})
+    given["plan"]["stages"].append({"name": "SoftPCA", "kind": "noiseless"})
     shown = page(given)
     tags = [g["class"] for _, g in shown.tags if str(g.get("class")).startswith("tag ")]
     assert tags == ["tag free", "tag public", "tag private", "tag plain", "tag private"]

@@ -1,4 +1,4 @@
-"""Paper 004: what holds of it, what does not, and what stands in its place."""
+"""Hu et al. 2024: what holds of it, what does not, and what stands in its place."""
 
 from __future__ import annotations
 

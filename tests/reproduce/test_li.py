@@ -1,4 +1,4 @@
-"""Paper 002 at small size: which way do effects go?"""
+"""Li et al. 2022 at small size: which way do effects go?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 003 at small size: which way do effects go?"""
+"""Pinto et al. 2024 at small size: which way do effects go?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 001 at small size: which way do effects go?"""
+"""Song et al. 2021 at small size: which way do effects go?"""
 
 from __future__ import annotations
 

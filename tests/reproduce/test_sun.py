@@ -1,4 +1,4 @@
-"""Paper 000 at small size: which way do effects go?"""
+"""Sun et al. 2024 at small size: which way do effects go?"""
 
 from __future__ import annotations
 

@@ -25,13 +25,20 @@ from tests.seam import paid
 
 from tacit.data.rows import Rows, as_rows
 from tacit.mechanisms.noise import Key
-from tacit.preprocessing import ClipNorm, PlainImpute, PlainPCA, PlainScale, SoftPCA, Stage
-from tacit.preprocessing.base import Context, PlainStage
+from tacit.preprocessing import (
+    ClipNorm,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
+    SoftPCA,
+    Stage,
+)
+from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
 NUMBERS = ("total", "each", "energy")
-KEY = Key.from_seed("attack")  # plain stages draw nothing
+KEY = Key.from_seed("attack")  # noiseless stages draw nothing
 
 #: A stage for two copies of the rows that come in, and their norm bound; None if they satisfy no
 #: condition at all.
@@ -108,7 +115,7 @@ def outcome(makers: Sequence[Maker], pair: Pair, incoming: Drift | None = None) 
         d = copies[0].d
         for i, rows in enumerate(copies):
             fitted = copy.copy(stage).fit(rows, paid(pair.n, KEY, drift=drift))
-            if isinstance(fitted, PlainStage):
+            if isinstance(fitted, NoiselessStage):
                 margins[i] = min(margins[i], fitted.margin)
             copies[i] = as_rows(_held(fitted.through(rows)), gaps=True)
             copies[i] = replace(copies[i], bound=stage.bound(rows.bound, d))
@@ -415,15 +422,15 @@ def soft_pca(strength: float) -> Maker:
 
 
 def scale(strength: float, **more: Any) -> Maker:
-    return always(PlainScale(strength, **more))
+    return always(NoiselessScale(strength, **more))
 
 
 def shrunk_mean(strength: float, **more: Any) -> Maker:
-    return always(PlainImpute("shrunk-mean", strength=strength, **more))
+    return always(NoiselessImpute("shrunk-mean", strength=strength, **more))
 
 
 @dataclass
-class Center(PlainStage):
+class Center(NoiselessStage):
     """Rows less their mean: rule c1, which no stage uses by itself."""
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
@@ -447,7 +454,7 @@ def pca(components: int = 1, *, centered: bool = False) -> Maker:
         gap = min(eigengap(rows, components, centered=centered) for rows in (first, second))
         gap -= 2e-11 * bound**2  # what the stage sets aside for its solver
         enough = gap > 1e-6 * bound**2
-        return PlainPCA(components, gap=gap, centered=centered) if enough else None
+        return NoiselessPCA(components, gap=gap, centered=centered) if enough else None
 
     return make
 
@@ -464,7 +471,7 @@ def floor_scale(radius: float | None = None) -> Maker:
     def make(first: np.ndarray, second: np.ndarray, bound: float) -> Stage | None:
         floor = min(float(rows.var(axis=0).min()) for rows in (first, second))
         floor -= 2e-11 * bound**2
-        return PlainScale(floor=floor, radius=radius) if floor > 1e-6 * bound**2 else None
+        return NoiselessScale(floor=floor, radius=radius) if floor > 1e-6 * bound**2 else None
 
     return make
 
@@ -493,7 +500,7 @@ def impute(strategy: str, **more: Any) -> Maker:
             if floor < 1e-6 * bound**2:
                 return None
             given["floor"] = floor
-        return PlainImpute(strategy, **given)
+        return NoiselessImpute(strategy, **given)
 
     return make
 

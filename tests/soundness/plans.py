@@ -24,9 +24,9 @@ from tacit.plan.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     ClipNorm,
     Dedup,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     Quantize,
     SoftPCA,
 )
@@ -133,17 +133,19 @@ NOISELESS: dict[str, Stage] = {
     "dedup": Dedup(RADIUS, crowd=CROWD, share=0.2),
     "dedup, equal rows": Dedup(0.0, crowd=CROWD, share=0.2),
     "quantize": Quantize(RADIUS, crowd=CROWD, share=0.2),
-    "shrunk mean": PlainImpute("shrunk-mean", columns=[2]),
-    "mean": PlainImpute("mean", columns=[2], rows_with_gaps=60, share=0.2),
-    "trimmed mean": PlainImpute("trimmed-mean", columns=[2], rows_with_gaps=60, share=0.2),
-    "median": PlainImpute("median", columns=[2], rows_with_gaps=60, median_change=0.5, share=0.2),
-    "ridge": PlainImpute("ridge", columns=[2]),
+    "shrunk mean": NoiselessImpute("shrunk-mean", columns=[2]),
+    "mean": NoiselessImpute("mean", columns=[2], rows_with_gaps=60, share=0.2),
+    "trimmed mean": NoiselessImpute("trimmed-mean", columns=[2], rows_with_gaps=60, share=0.2),
+    "median": NoiselessImpute(
+        "median", columns=[2], rows_with_gaps=60, median_change=0.5, share=0.2
+    ),
+    "ridge": NoiselessImpute("ridge", columns=[2]),
     "soft PCA": SoftPCA(0.05),
-    "PCA": PlainPCA(1, gap=0.02, share=0.2),
-    "PCA about the mean": PlainPCA(1, gap=0.02, centered=True, share=0.2),
-    "scale": PlainScale(0.1, centered=False, radius=1.0),
-    "scale about the mean": PlainScale(0.1, radius=1.0),
-    "scale by a floor": PlainScale(floor=1e-4, radius=1.0, share=0.2),
+    "PCA": NoiselessPCA(1, gap=0.02, share=0.2),
+    "PCA about the mean": NoiselessPCA(1, gap=0.02, centered=True, share=0.2),
+    "scale": NoiselessScale(0.1, centered=False, radius=1.0),
+    "scale about the mean": NoiselessScale(0.1, radius=1.0),
+    "scale by a floor": NoiselessScale(floor=1e-4, radius=1.0, share=0.2),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.soundness import attack
 
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.losses import get_loss
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
@@ -117,6 +117,6 @@ def test_the_worked_example_comes_out_at_its_numbers():
         (2.74, 2.5e-3, 0.029), rel=0.02
     )
     # With μ = C = 1 neighbouring sums lie 2 + τ apart instead of 2.
-    moves = Movement(shrunk, get_loss("logistic"), 1, 10, n, rounded=False)
+    moves = GradientSensitivity(shrunk, get_loss("logistic"), 1, 10, n, rounded=False)
     mu = moves.constant(1.0, 1.0)
     assert (2 + moves.distance(1.0, 1.0) / mu) / 2 == pytest.approx(2.37, abs=0.005)

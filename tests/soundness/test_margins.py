@@ -17,7 +17,7 @@ from tacit.exceptions import BudgetError, InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.threshold import noisy_above
-from tacit.preprocessing import PlainImpute, PlainPCA, PlainScale
+from tacit.preprocessing import NoiselessImpute, NoiselessPCA, NoiselessScale
 from tacit.privacy.accounting.accountants import gaussian_delta
 from tacit.privacy.events import sensitivity
 from tacit.privacy.ptr import Test
@@ -61,16 +61,16 @@ def about_a_far_mean(n=20_000):
 
 #: By quantity: the stage that tests it, random tables, and a pair that changes it the most.
 TESTED = {
-    "gap": (PlainPCA(1, gap=0.1), {}, axes(50, [1.0, 0.0], [0.0, 1.0])),
-    "gap about the mean": (PlainPCA(1, gap=0.1, centered=True), {}, about_a_far_mean()),
-    "least variance": (PlainScale(floor=0.1), {}, attack.variance_swap(0.001, 400)),
+    "gap": (NoiselessPCA(1, gap=0.1), {}, axes(50, [1.0, 0.0], [0.0, 1.0])),
+    "gap about the mean": (NoiselessPCA(1, gap=0.1, centered=True), {}, about_a_far_mean()),
+    "least variance": (NoiselessScale(floor=0.1), {}, attack.variance_swap(0.001, 400)),
     "rows with gaps": (
-        PlainImpute("mean", rows_with_gaps=3),
+        NoiselessImpute("mean", rows_with_gaps=3),
         {"gaps": 0.4},
         attack.pair_of([np.nan, 0.0], [0.0, 0.0], np.zeros((9, 2))),
     ),
     "least eigenvalue": (
-        PlainImpute("regression", columns=[0], floor=0.05, rows_with_gaps=MANY),
+        NoiselessImpute("regression", columns=[0], floor=0.05, rows_with_gaps=MANY),
         {"gaps": 0.4, "columns": [0]},
         axes(50, [0.0, 1.0], [0.0, 0.0]),
     ),
@@ -105,9 +105,9 @@ def test_a_margin_from_zero_means_that_the_condition_holds(name):
         if fitted(stage, table, pair).margin < 0:
             continue
         held += 1
-        if isinstance(stage, PlainPCA):
+        if isinstance(stage, NoiselessPCA):
             assert attack.eigengap(table, 1, centered=stage.centered) >= stage.gap
-        elif isinstance(stage, PlainScale):
+        elif isinstance(stage, NoiselessScale):
             assert table.var(axis=0).min() >= stage.floor
         elif stage.floor is not None:
             assert attack.least_eigenvalue(table, [0]) >= stage.floor
@@ -130,7 +130,7 @@ def columns_of(rng):
 
 
 def steadiness(column, width=0.3):
-    stage = PlainImpute("median", rows_with_gaps=MANY, median_change=width)
+    stage = NoiselessImpute("median", rows_with_gaps=MANY, median_change=width)
     return stage.fit(as_rows(column, bound=1.0, gaps=True))
 
 

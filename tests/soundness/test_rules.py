@@ -21,7 +21,14 @@ from tacit.mechanisms.additive import BITS, lattice_drift, lattice_sum
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.plan import bounds as chain
-from tacit.preprocessing import ClipNorm, PlainImpute, PlainPCA, PlainScale, PrivateCenter, SoftPCA
+from tacit.preprocessing import (
+    ClipNorm,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
+    PrivateCenter,
+    SoftPCA,
+)
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -286,7 +293,7 @@ def test_statistics_of_drifted_rows_change_no_more_than_stated(rng):
 
 
 def lifted(rows, bound):
-    """As `PlainScale` releases them: (x, x²/R)."""
+    """As `NoiselessScale` releases them: (x, x²/R)."""
     return np.hstack([rows, rows * rows / bound])
 
 
@@ -315,7 +322,7 @@ def test_lifted_rows_do_move_five_to_the_half_times_as_far():
 
 
 #: What is released, the norm of a row's part, how much farther it moves than the row, its width.
-RELEASES = [(PlainScale(0.1), math.sqrt(2), math.sqrt(5), 6), (PrivateCenter(), 1.0, 1.0, 3)]
+RELEASES = [(NoiselessScale(0.1), math.sqrt(2), math.sqrt(5), 6), (PrivateCenter(), 1.0, 1.0, 3)]
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release[0].name)
@@ -333,7 +340,7 @@ def test_the_noise_of_a_release_covers_the_drift(release, rng, monkeypatch):
     n, z = 200, 4.0
     rows = as_rows(attack.into_ball(rng.normal(size=(n, 3)), 1.0), bound=1.0)
     context = paid(n, Key.fresh(), z=z, drift=Drift(1.0, 3.0, 0.1, n - 1))
-    if isinstance(stage, PlainScale):
+    if isinstance(stage, NoiselessScale):
         stage.release(rows, context)
     else:
         stage.fit(rows, context)
@@ -364,7 +371,7 @@ def test_a_gap_in_one_sparse_row_leaves_the_others_bit_for_bit(rng):
         given = rows.copy()
         given[0, 0] = np.nan if lacking else 1.0
         seen = ClipNorm(1.0).through(as_rows(sp.csr_array(given), gaps=True))
-        stage = PlainImpute("mean", rows_with_gaps=1).fit(seen)
+        stage = NoiselessImpute("mean", rows_with_gaps=1).fit(seen)
         copies.append(np.asarray(stage.through(seen).collect()))
     assert (copies[0][1:] == copies[1][1:]).all()
 
@@ -384,7 +391,7 @@ def ideal(stage, rows):
     """The rows out, to 50 digits."""
     n, d = rows.shape
     x = exactly(rows)
-    if isinstance(stage, PlainImpute):  # the last column by ridge regression on the others
+    if isinstance(stage, NoiselessImpute):  # the last column by ridge regression on the others
         complete = ~np.isnan(rows[:, -1])
         a, y = exactly(rows[complete, :-1]), exactly(rows[complete, -1:])
         gram = a.T * a + mpmath.mpf(stage.strength) * n * mpmath.eye(d - 1)
@@ -395,7 +402,7 @@ def ideal(stage, rows):
             for j in range(d):
                 x[i, j] /= max(1, length)
         return floats(x)
-    if isinstance(stage, PlainScale):
+    if isinstance(stage, NoiselessScale):
         for j in range(d):
             mean = mpmath.fsum(x[:, j]) / n
             variance = mpmath.fsum((v - mean) ** 2 for v in x[:, j]) / n
@@ -413,13 +420,13 @@ def ideal(stage, rows):
 def hard_rows(stage, rng, n=150):
     """Rows on which the stage's arithmetic is worst conditioned, turned off the axes."""
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    if isinstance(stage, PlainPCA):
+    if isinstance(stage, NoiselessPCA):
         rows = rng.normal(size=(n, 3))
         white = rows @ np.linalg.inv(np.linalg.cholesky(rows.T @ rows / n)).T
         rows = white * np.sqrt([0.1, 0.1 - 2 * stage.gap, 0.05]) @ turn
         return rows / np.linalg.norm(rows, axis=1).max()
     least = math.sqrt(stage.strength)
-    if isinstance(stage, PlainImpute):
+    if isinstance(stage, NoiselessImpute):
         big = np.arange(n) % 2 == 0
         predictors = np.where(big[:, None], [0.97, least], [0.0, least])
         rows = np.column_stack([predictors @ turn[:2, :2], np.where(big, 0.2, 0.99)])
@@ -429,7 +436,7 @@ def hard_rows(stage, rng, n=150):
         rows[:40] *= rng.choice([1.0, 0.1, 0.01], size=(40, 1))
         return rows
     rows = rng.normal(size=(n, 3)) * [0.5, 1.5 * least, least]
-    rows[:, 0] += 0.5 * isinstance(stage, PlainScale)
+    rows[:, 0] += 0.5 * isinstance(stage, NoiselessScale)
     return attack.into_ball(rows @ turn, 1.0)
 
 
@@ -455,11 +462,11 @@ def check_slip(stage, rng):
     [
         SoftPCA(0.05),
         SoftPCA(1e-6),
-        PlainPCA(1, gap=0.01),
-        PlainScale(0.1),
-        PlainScale(1e-4),
-        PlainImpute("ridge", columns=[2], strength=0.05),
-        PlainImpute("ridge", columns=[2], strength=1e-3),
+        NoiselessPCA(1, gap=0.01),
+        NoiselessScale(0.1),
+        NoiselessScale(1e-4),
+        NoiselessImpute("ridge", columns=[2], strength=0.05),
+        NoiselessImpute("ridge", columns=[2], strength=1e-3),
     ],
     ids=str,
 )
@@ -469,7 +476,7 @@ def test_computed_rows_lie_as_near_to_ideal_ones_as_the_drift_allows(stage, rng)
 
 @pytest.mark.parametrize(
     "stage",
-    [PlainPCA(1, gap=1e-8), PlainImpute("ridge", columns=[2], strength=1e-7)],
+    [NoiselessPCA(1, gap=1e-8), NoiselessImpute("ridge", columns=[2], strength=1e-7)],
     ids=str,
 )
 def test_so_do_rows_behind_an_ill_conditioned_stage(stage, rng):

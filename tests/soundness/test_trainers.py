@@ -14,7 +14,7 @@ from tests.soundness import attack
 from tacit.data.rows import as_rows
 from tacit.engine import sensitivity as movement
 from tacit.engine.quantization import SHRINK, rounding_error
-from tacit.engine.sensitivity import Movement, data_lipschitz
+from tacit.engine.sensitivity import GradientSensitivity, data_lipschitz
 from tacit.exceptions import InputError
 from tacit.losses import Logistic, clipped, get_loss
 from tacit.mechanisms.lattice import sigma_for
@@ -205,7 +205,7 @@ def test_a_loss_with_a_kink_has_no_constant_and_pays_a_whole_clip_both_ways(name
     loss = get_loss(name)
     assert data_lipschitz(loss, norm=1.0, bound=1.0) == math.inf
     for clip in (0.3, 5.0):
-        moves = Movement(Drift(1.0, 1e-3, 1e-4, 20), loss, 1, 3, 100, rounded=False)
+        moves = GradientSensitivity(Drift(1.0, 1e-3, 1e-4, 20), loss, 1, 3, 100, rounded=False)
         assert moves.distance(2.0, clip) == pytest.approx(20 * 2 * min(clip, 1.0))
         search = Search(loss, norm=2.0, bound=1.0, clip=clip)
         theta, first, second, targets = search.start(3000)
@@ -236,7 +236,9 @@ def step(pair, makers, name, *, clip, norm, seed, labels=None, weights=None, per
         weights = rng.normal(size=(1, d, outputs))
         weights *= norm / np.sqrt((weights**2).sum())
     bound = result.claimed.bound
-    moves = Movement(result.claimed.rounded(2.0**-36 * bound), loss, outputs, d, pair.n, intercept)
+    moves = GradientSensitivity(
+        result.claimed.rounded(2.0**-36 * bound), loss, outputs, d, pair.n, intercept
+    )
     sums = []
     for rows, target in zip(result.rows, (values, others), strict=True):
         with Engine(
@@ -377,14 +379,14 @@ def test_the_noise_of_every_step_follows_the_weights(monkeypatch):
     n, d, z, clip = 300, 4, 3.0, 0.2
     loss = get_loss("logistic")
     drift = Drift(1.0, 0.5, 0.01, n - 1)
-    moves = Movement(drift, loss, 1, d, n)
+    moves = GradientSensitivity(drift, loss, 1, d, n)
     rows = attack.into_ball(rng.normal(size=(n, d)), 1.0)
     rows[:, 0] = np.abs(rows[:, 0])  # so the weights grow
     engine = Engine(
         as_rows(rows, bound=1.0), loss.targets(np.ones(n, int), 1), loss, arithmetic="rounded"
     )
     drawn, asked = [], []
-    real_draw, real_distance = Stream.discrete_gaussian, Movement.distance
+    real_draw, real_distance = Stream.discrete_gaussian, GradientSensitivity.distance
 
     def draw(self, sigma, count):
         drawn.append(sigma)
@@ -395,7 +397,7 @@ def test_the_noise_of_every_step_follows_the_weights(monkeypatch):
         return asked[-1][1]
 
     monkeypatch.setattr(Stream, "discrete_gaussian", draw)
-    monkeypatch.setattr(Movement, "distance", distance)
+    monkeypatch.setattr(GradientSensitivity, "distance", distance)
     facts = Facts(n, d, 1, 1.0, 1.0)
     trainer = DPGD(steps=6, clip=clip, learning_rate=20.0, momentum=0.0).resolve(facts)
     trainer.train(engine, run_of(trainer, z, facts, Key.from_seed(55)), facts, moves=moves)
@@ -418,7 +420,7 @@ def test_sampled_steps_beyond_the_reference_weights_add_as_much_noise_as_they_ne
         loss, outputs = get_loss(name), 3 if name == "softmax" else 1
         for clip, per_class in ((0.04, False), (1.0, False), (0.3, True)):
             drift = Drift(1.0, 2.0, 0.05, 999, 0.1)
-            moves = Movement(drift, loss, outputs, 5, 1000, 0.1)
+            moves = GradientSensitivity(drift, loss, outputs, 5, 1000, 0.1)
             clipping = "per-class" if per_class else "flat"
             trainer = DPSGD(clip=clip, clipping=clipping, batch_size=50)
             base = trainer.reference_norm(moves)
@@ -446,7 +448,7 @@ def test_sampled_steps_beyond_the_reference_weights_add_as_much_noise_as_they_ne
 
 @pytest.mark.parametrize("loss", [get_loss("hinge"), clipped("absolute", 0.5)], ids=repr)
 def test_kinked_losses_are_refused_where_batches_are_drawn(loss):
-    moves = Movement(Drift(1.0, 0.1, 0.1, 1), loss, 1, 3, 10)
+    moves = GradientSensitivity(Drift(1.0, 0.1, 0.1, 1), loss, 1, 3, 10)
     with pytest.raises(InputError, match="full batches"):
         moves.require_smooth()
 
@@ -457,8 +459,8 @@ def test_a_loss_without_a_known_constant_is_refused_where_batches_are_drawn():
     class Own(Logistic):
         name = "own"
 
-    moves = Movement(Drift(1.0, 0.1, 0.1, 1), Own(), 1, 3, 10)
+    moves = GradientSensitivity(Drift(1.0, 0.1, 0.1, 1), Own(), 1, 3, 10)
     assert moves.constant(1.0, 1.0) == math.inf
     with pytest.raises(InputError, match="not known how fast gradients of loss='own' change"):
         moves.require_smooth()
-    Movement(Drift(1.0, 0.1, 0.1, 1), get_loss("tempered"), 1, 3, 10).require_smooth()
+    GradientSensitivity(Drift(1.0, 0.1, 0.1, 1), get_loss("tempered"), 1, 3, 10).require_smooth()

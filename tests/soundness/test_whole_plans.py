@@ -1,4 +1,6 @@
-"""Whole plans with plain stages: what leaves them, what they refuse, and what a failure tells."""
+"""Whole plans with noiseless stages: what leaves them, what they refuse, and what a failure
+tells.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,21 @@ import pytest
 
 import tacit
 from tacit import DPLinearClassifier, DPLinearRegressor
-from tacit.exceptions import InputError, MissingBound, TestFailed
+from tacit.exceptions import InputError, MissingBound, PrivateTestError
 from tacit.plan.plan import Fit
 from tacit.preprocessing import (
     ClipNorm,
     FillGaps,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     Normalize,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
     PrivateCenter,
     PrivateEqualize,
     PrivateScale,
     SoftPCA,
 )
-from tacit.preprocessing.base import PlainStage
+from tacit.preprocessing.base import NoiselessStage
 from tacit.trainers import DPGD, DPSGD
 
 N, D = 4000, 5
@@ -48,16 +50,19 @@ def table(seed=0, *, gaps=0.0, n=N):
 #: Stages of a plan, whether its rows lack cells, and the private numbers it must keep.
 PLANS = {
     "soft PCA": ([ClipNorm(1.0), SoftPCA(0.05)], 0.0),
-    "PCA behind a test": ([ClipNorm(1.0), PlainPCA(1, gap=0.05, share=0.3)], 0.0),
-    "PCA about the mean": ([ClipNorm(1.0), PlainPCA(1, gap=0.05, centered=True, share=0.5)], 0.0),
+    "PCA behind a test": ([ClipNorm(1.0), NoiselessPCA(1, gap=0.05, share=0.3)], 0.0),
+    "PCA about the mean": (
+        [ClipNorm(1.0), NoiselessPCA(1, gap=0.05, centered=True, share=0.5)],
+        0.0,
+    ),
     "imputation and soft PCA": (
-        [ClipNorm(1.0), PlainImpute("mean", rows_with_gaps=600, share=0.3), SoftPCA(0.05)],
+        [ClipNorm(1.0), NoiselessImpute("mean", rows_with_gaps=600, share=0.3), SoftPCA(0.05)],
         0.05,
     ),
-    "ridge imputation": ([ClipNorm(1.0), PlainImpute("ridge", columns=[2])], 0.05),
-    "scaling": ([ClipNorm(1.0), PlainScale(0.1, radius=2.0)], 0.0),
+    "ridge imputation": ([ClipNorm(1.0), NoiselessImpute("ridge", columns=[2])], 0.05),
+    "scaling": ([ClipNorm(1.0), NoiselessScale(0.1, radius=2.0)], 0.0),
     "scaling by the deviation": (
-        [ClipNorm(1.0), PlainScale(floor=0.005, radius=2.0, share=0.6)],
+        [ClipNorm(1.0), NoiselessScale(floor=0.005, radius=2.0, share=0.6)],
         0.0,
     ),
 }
@@ -65,9 +70,9 @@ PLANS = {
 
 @pytest.fixture
 def seen(monkeypatch):
-    """Every private number that a plain stage learns."""
+    """Every private number that a noiseless stage learns."""
     learned: set[float] = set()
-    for stage in (SoftPCA, PlainPCA, PlainScale, PlainImpute):
+    for stage in (SoftPCA, NoiselessPCA, NoiselessScale, NoiselessImpute):
 
         def fit(self, rows, context=None, *, _real=stage.fit):
             _real(self, rows, context)
@@ -105,7 +110,7 @@ def test_nothing_that_a_plain_stage_learned_leaves_the_plan(name, seen, tmp_path
 def test_the_model_holds_no_plain_stage(name):
     stages, gaps = PLANS[name]
     model = fitted(stages, gaps)
-    assert not any(isinstance(stage, PlainStage) for stage in model.stages_)
+    assert not any(isinstance(stage, NoiselessStage) for stage in model.stages_)
     assert model.certificate_.neighbors == "replace_one"
     assert model.certificate_.verify().holds
     for given in stages:  # the caller's own stages stay as they were
@@ -131,7 +136,9 @@ def test_the_spy_would_find_a_basis_that_is_kept(seen, monkeypatch):
     assert any(struct.pack("<d", value) in blob for value in seen)
 
 
-@pytest.mark.parametrize("stage", [SoftPCA(), PlainPCA(1, gap=0.1), PlainScale(), PlainImpute()])
+@pytest.mark.parametrize(
+    "stage", [SoftPCA(), NoiselessPCA(1, gap=0.1), NoiselessScale(), NoiselessImpute()]
+)
 def test_what_a_plain_stage_learned_cannot_be_written_to_a_file(stage):
     with pytest.raises(InputError, match="never written"):
         stage.arrays()
@@ -140,23 +147,23 @@ def test_what_a_plain_stage_learned_cannot_be_written_to_a_file(stage):
 def test_a_fit_is_coefficients_stages_a_certificate_and_the_plan():
     """Whoever adds to it must think about what it gives away."""
     known = ["coef", "intercept", "stages", "certificate", "plan", "told"]
-    assert [f.name for f in fields(Fit)] == known  # told: stages as fitted, plain ones as given
+    assert [f.name for f in fields(Fit)] == known  # told: stages as fitted, noiseless ones as given
 
 
 def test_scales_for_prediction_are_noisy_and_counted(monkeypatch):
     released = []
-    real = PlainScale.release
+    real = NoiselessScale.release
 
     def release(self, rows, context):
         noisy = real(self, rows, context)
         released.append((self._mean, self._scale, noisy.mean_, noisy.scale_))
         return noisy
 
-    monkeypatch.setattr(PlainScale, "release", release)
-    model = fitted([ClipNorm(1.0), PlainScale(0.1)])
+    monkeypatch.setattr(NoiselessScale, "release", release)
+    model = fitted([ClipNorm(1.0), NoiselessScale(0.1)])
     spent = [event["stage"] for event in model.certificate_.to_dict()["events"]]
-    assert spent == ["PlainScale", "DPGD"]
-    fitted([ClipNorm(1.0), PlainScale(0.1)])
+    assert spent == ["NoiselessScale", "DPGD"]
+    fitted([ClipNorm(1.0), NoiselessScale(0.1)])
     (mean, scale, *first), (*_, mean_again, scale_again) = released
     assert (first[0] != mean).all() and (first[1] != scale).all()
     assert (first[0] != mean_again).all() and (first[1] != scale_again).all()
@@ -167,9 +174,9 @@ def test_scales_for_prediction_are_noisy_and_counted(monkeypatch):
 
 
 def failing(rows, labels):
-    with pytest.raises(TestFailed) as raised:
+    with pytest.raises(PrivateTestError) as raised:
         DPLinearClassifier(
-            stages=[ClipNorm(1.0), PlainPCA(1, gap=0.9)], trainer=QUICK, epsilon=1.0
+            stages=[ClipNorm(1.0), NoiselessPCA(1, gap=0.9)], trainer=QUICK, epsilon=1.0
         ).fit(rows, labels)
     return raised.value
 
@@ -190,7 +197,7 @@ def test_a_failed_test_tells_that_it_failed_and_what_it_cost():
     assert spent == {"Test", "DPGD"}
 
 
-class Crashing(PlainPCA):
+class Crashing(NoiselessPCA):
     """A stage that cannot run on these rows, and would say why."""
 
     def fit(self, rows, context=None):
@@ -201,34 +208,34 @@ def test_a_stage_that_cannot_run_fails_the_test_like_any_other():
     """Were it to show, "failed" would be two outcomes, one of which a neighbour cannot have."""
     rows, labels = table()
     usual = failing(rows, labels)
-    with pytest.raises(TestFailed) as raised:
+    with pytest.raises(PrivateTestError) as raised:
         DPLinearClassifier(
             stages=[ClipNorm(1.0), Crashing(1, gap=0.9)], trainer=QUICK, epsilon=1.0
         ).fit(rows, labels)
-    assert str(raised.value).replace("Crashing", "PlainPCA") == str(usual)
+    assert str(raised.value).replace("Crashing", "NoiselessPCA") == str(usual)
     assert raised.value.__cause__ is None and raised.value.__context__ is None
 
 
 def test_a_failed_test_leaves_no_half_fitted_model():
     rows, labels = table()
-    model = DPLinearClassifier(stages=[ClipNorm(1.0), PlainPCA(1, gap=0.9)], trainer=QUICK)
-    with pytest.raises(TestFailed):
+    model = DPLinearClassifier(stages=[ClipNorm(1.0), NoiselessPCA(1, gap=0.9)], trainer=QUICK)
+    with pytest.raises(PrivateTestError):
         model.fit(rows, labels)
     assert not any(name.startswith("coef") for name in vars(model))
     assert not hasattr(model, "plan_") and not hasattr(model, "stages_")
 
 
 def test_more_rows_with_gaps_than_declared_fail_the_test():
-    with pytest.raises(TestFailed):
-        fitted([ClipNorm(1.0), PlainImpute("mean", rows_with_gaps=5)], gaps=0.5)
+    with pytest.raises(PrivateTestError):
+        fitted([ClipNorm(1.0), NoiselessImpute("mean", rows_with_gaps=5)], gaps=0.5)
 
 
 @pytest.mark.parametrize("strategy", ["mean", "trimmed-mean", "median"])
 def test_a_column_without_any_value_fails_the_test_instead_of_crashing(strategy):
     rows, labels = table()
     rows[:, 2] = np.nan
-    stage = PlainImpute(strategy, rows_with_gaps=5, median_change=0.5)
-    with pytest.raises(TestFailed):
+    stage = NoiselessImpute(strategy, rows_with_gaps=5, median_change=0.5)
+    with pytest.raises(PrivateTestError):
         DPLinearClassifier(stages=[ClipNorm(1.0), stage], trainer=QUICK).fit(rows, labels)
 
 
@@ -236,7 +243,7 @@ def test_a_column_without_any_value_fails_the_test_instead_of_crashing(strategy)
 def test_strategies_that_hold_for_any_rows_hold_for_an_empty_column(strategy):
     rows, labels = table()
     rows[:, 2] = np.nan
-    stage = PlainImpute(strategy, columns=[2], at_prediction=0.0)
+    stage = NoiselessImpute(strategy, columns=[2], at_prediction=0.0)
     model = DPLinearClassifier(stages=[ClipNorm(1.0), stage], trainer=QUICK).fit(rows, labels)
     assert np.isfinite(model.coef_).all()
     assert len(model.predict(rows)) == N
@@ -245,16 +252,16 @@ def test_strategies_that_hold_for_any_rows_hold_for_an_empty_column(strategy):
 def test_rows_that_no_regression_can_be_fitted_to_fail_the_test():
     rows, labels = table(gaps=0.1)
     rows[:, [0, 1, 3, 4]] = 0.0
-    stage = PlainImpute("regression", columns=[2], floor=0.01)
-    with pytest.raises(TestFailed):
+    stage = NoiselessImpute("regression", columns=[2], floor=0.01)
+    with pytest.raises(PrivateTestError):
         DPLinearClassifier(stages=[ClipNorm(1.0), stage], trainer=QUICK).fit(rows, labels)
 
 
 def test_constant_columns_fail_the_test_of_their_variance():
     rows, labels = table()
     rows[:, 3] = 0.25
-    with pytest.raises(TestFailed):
-        DPLinearClassifier(stages=[ClipNorm(1.0), PlainScale(floor=0.01)], trainer=QUICK).fit(
+    with pytest.raises(PrivateTestError):
+        DPLinearClassifier(stages=[ClipNorm(1.0), NoiselessScale(floor=0.01)], trainer=QUICK).fit(
             rows, labels
         )
 
@@ -269,19 +276,19 @@ def refused(stages, match, error=InputError, **settings):
 
 
 def test_a_gap_that_no_rows_can_have_is_refused():
-    refused([ClipNorm(1.0), PlainPCA(2, gap=0.6)], "cannot have an eigengap above 0.5")
-    refused([ClipNorm(1.0), PlainScale(floor=1.5)], "cannot all vary that much")
+    refused([ClipNorm(1.0), NoiselessPCA(2, gap=0.6)], "cannot have an eigengap above 0.5")
+    refused([ClipNorm(1.0), NoiselessScale(floor=1.5)], "cannot all vary that much")
 
 
 def test_a_projection_that_keeps_everything_is_refused():
     for k in (D, D + 3):
-        refused([ClipNorm(1.0), PlainPCA(k, gap=0.01)], "no projection")
+        refused([ClipNorm(1.0), NoiselessPCA(k, gap=0.01)], "no projection")
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_components_must_be_counted(k):
     with pytest.raises(InputError, match="n_components"):
-        PlainPCA(k, gap=0.1)
+        NoiselessPCA(k, gap=0.1)
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
@@ -289,32 +296,32 @@ def test_a_radius_must_be_positive(radius):
     with pytest.raises(InputError, match="radius"):
         ClipNorm(radius)
     with pytest.raises(InputError, match="radius"):
-        PlainScale(radius=radius)
+        NoiselessScale(radius=radius)
 
 
 @pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
 def test_a_strength_must_be_positive(strength):
-    for stage in (SoftPCA, PlainScale):
+    for stage in (SoftPCA, NoiselessScale):
         with pytest.raises(InputError, match="strength"):
             stage(strength)
     with pytest.raises(InputError, match="strength"):
-        PlainImpute("ridge", columns=[1], strength=strength)
+        NoiselessImpute("ridge", columns=[1], strength=strength)
 
 
 def test_conditions_must_be_declared():
     with pytest.raises(MissingBound, match="gap"):
-        PlainPCA(1)
+        NoiselessPCA(1)
     for strategy, missing in (("mean", "rows_with_gaps"), ("regression", "floor")):
         with pytest.raises(MissingBound, match=missing):
-            PlainImpute(strategy, columns=[0])
+            NoiselessImpute(strategy, columns=[0])
     with pytest.raises(MissingBound, match="median_change"):
-        PlainImpute("median", rows_with_gaps=3)
+        NoiselessImpute("median", rows_with_gaps=3)
     with pytest.raises(MissingBound, match="columns"):
-        PlainImpute("ridge")
+        NoiselessImpute("ridge")
 
 
 @pytest.mark.parametrize(
-    "stage", [SoftPCA(), PlainPCA(1, gap=0.1), PlainScale(), PlainImpute("shrunk-mean")]
+    "stage", [SoftPCA(), NoiselessPCA(1, gap=0.1), NoiselessScale(), NoiselessImpute("shrunk-mean")]
 )
 def test_rows_without_a_bound_are_refused(stage):
     refused([stage, ClipNorm(1.0)], "needs a public bound", MissingBound)
@@ -327,22 +334,22 @@ def test_relations_that_are_not_analysed_are_refused(neighbors):
 
 def test_what_tears_rows_apart_cannot_follow_a_plain_stage():
     refused([ClipNorm(1.0), SoftPCA(), Normalize()], "may tear apart")
-    refused([ClipNorm(1.0), PlainScale(), Normalize()], "may tear apart")
+    refused([ClipNorm(1.0), NoiselessScale(), Normalize()], "may tear apart")
 
 
 def test_a_test_must_come_before_any_release():
-    for release in (PrivateCenter(), PrivateScale(), PrivateEqualize(), PlainScale()):
+    for release in (PrivateCenter(), PrivateScale(), PrivateEqualize(), NoiselessScale()):
         refused(
-            [ClipNorm(1.0), release, ClipNorm(1.0), PlainPCA(1, gap=0.1)],
+            [ClipNorm(1.0), release, ClipNorm(1.0), NoiselessPCA(1, gap=0.1)],
             "must come before any release",
         )
 
 
 def test_gaps_must_be_filled_before_columns_mix():
     rows, labels = table(gaps=0.1)
-    for early in (SoftPCA(), PlainScale()):
+    for early in (SoftPCA(), NoiselessScale()):
         with pytest.raises(InputError, match="cannot pass over missing cells"):
-            DPLinearClassifier(stages=[ClipNorm(1.0), early, PlainImpute()]).fit(rows, labels)
+            DPLinearClassifier(stages=[ClipNorm(1.0), early, NoiselessImpute()]).fit(rows, labels)
     with pytest.raises(InputError, match="NaN or infinity"):
         DPLinearClassifier(stages=[ClipNorm(1.0), SoftPCA()]).fit(rows, labels)
 
@@ -350,8 +357,8 @@ def test_gaps_must_be_filled_before_columns_mix():
 def test_a_median_on_rows_that_moved_is_refused_by_its_rule():
     from tacit.privacy.sensitivity.drift import Drift
 
-    stage = PlainImpute("median", rows_with_gaps=3, median_change=0.1)
-    with pytest.raises(InputError, match="before any other plain stage"):
+    stage = NoiselessImpute("median", rows_with_gaps=3, median_change=0.1)
+    with pytest.raises(InputError, match="before any other noiseless stage"):
         stage.drift(Drift(1.0, 0.1, 0.1, 1), 100, 3)
 
 
@@ -379,7 +386,7 @@ def test_targets_that_are_no_numbers_are_refused():
 
 def test_rows_to_predict_take_a_public_constant_or_are_refused():
     rows, _ = table(gaps=0.2)
-    stage = PlainImpute("shrunk-mean")
+    stage = NoiselessImpute("shrunk-mean")
     model = fitted([ClipNorm(1.0), stage], gaps=0.2)
     assert model.stages_[-1] == FillGaps(None)
     with pytest.raises(InputError, match="missing cells"):

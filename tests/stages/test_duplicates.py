@@ -7,7 +7,7 @@ import pytest
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
-from tacit.exceptions import InputError, MissingBound, TestFailed
+from tacit.exceptions import InputError, MissingBound, PrivateTestError
 from tacit.preprocessing import ClipNorm, Dedup, Normalize, PrivateCenter, Quantize, SoftPCA
 from tacit.preprocessing.base import Context
 from tacit.privacy import Drift
@@ -134,7 +134,7 @@ def test_a_plan_with_duplicates_taken_out_is_certified(trainer):
 def test_too_large_a_crowd_fails_the_test():
     X, y = table()
     X[:1500] = X[0]
-    with pytest.raises(TestFailed):
+    with pytest.raises(PrivateTestError):
         DPLinearClassifier(stages=[Normalize(), Dedup(crowd=500)]).fit(X, y)
 
 
@@ -144,7 +144,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(InputError, match="radius must be a positive number"):
         Quantize(radius=-1.0, crowd=3)
     X, y = table()
-    with pytest.raises(InputError, match="before any other plain stage"):
+    with pytest.raises(InputError, match="before any other noiseless stage"):
         DPLinearClassifier(stages=[ClipNorm(), SoftPCA(), Dedup(crowd=9)]).fit(X, y)
     with pytest.raises(InputError, match="blanked out; leave it out"):
         DPLinearClassifier(stages=[ClipNorm(), Dedup(crowd=9), PrivateCenter()]).fit(X, y)

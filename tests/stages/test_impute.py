@@ -1,4 +1,4 @@
-"""FillGaps and PlainImpute: what stands in a gap, against naive loops; what is refused."""
+"""FillGaps and NoiselessImpute: what stands in a gap, against naive loops; what is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
-from tacit.preprocessing import ClipNorm, Context, FillGaps, PlainImpute
+from tacit.preprocessing import ClipNorm, Context, FillGaps, NoiselessImpute
 from tacit.preprocessing.noiseless_impute import STRATEGIES, _steady_changes
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -47,7 +47,7 @@ def clip(rows, radius=1.0):
 
 
 def impute(strategy, columns=COLUMNS, **settings):
-    return PlainImpute(strategy, columns=columns, **{**SETTINGS[strategy], **settings})
+    return NoiselessImpute(strategy, columns=columns, **{**SETTINGS[strategy], **settings})
 
 
 def through(stage, rows, bound=1.0, drift=None):
@@ -126,8 +126,10 @@ def test_all_columns_by_default(strategy):
 def test_the_default_strengths():
     rows = rows_of()
     expected = fill_columns(rows, lambda v: sum(v) / (len(v) + len(rows)))
-    assert through(PlainImpute(columns=COLUMNS), rows) == pytest.approx(clip(expected), abs=1e-12)
-    found = through(PlainImpute("ridge", columns=COLUMNS), rows)
+    assert through(NoiselessImpute(columns=COLUMNS), rows) == pytest.approx(
+        clip(expected), abs=1e-12
+    )
+    found = through(NoiselessImpute("ridge", columns=COLUMNS), rows)
     assert found == pytest.approx(clip(regressed(rows, 0.05)), abs=1e-10)
 
 
@@ -291,7 +293,10 @@ def test_a_model_of_rows_with_gaps(strategy):
     rows = rng.normal(size=(3000, 4))
     labels = rows[:, 0] > 0
     rows[rng.random(3000) < 0.2, 1] = np.nan
-    stages = [ClipNorm(1.0), PlainImpute(strategy, columns=[1], strength=1000.0, at_prediction=0.0)]
+    stages = [
+        ClipNorm(1.0),
+        NoiselessImpute(strategy, columns=[1], strength=1000.0, at_prediction=0.0),
+    ]
     model = DPLinearClassifier(8.0, 1e-5, stages=stages, random_state=0).fit(rows, labels)
     assert model.score(rows, labels) > 0.8
     assert [type(stage) for stage in model.stages_] == [ClipNorm, FillGaps]
@@ -317,7 +322,7 @@ def test_a_constant_is_a_number(value):
     with pytest.raises(InputError, match="finite number"):
         FillGaps(value)
     with pytest.raises(InputError, match="finite number"):  # before training, not after
-        PlainImpute(at_prediction=value)
+        NoiselessImpute(at_prediction=value)
 
 
 # What is refused
@@ -325,7 +330,7 @@ def test_a_constant_is_a_number(value):
 
 def test_a_strategy_is_one_of_the_list():
     with pytest.raises(InputError, match="shrunk-mean, mean, trimmed-mean"):
-        PlainImpute("mode")
+        NoiselessImpute("mode")
 
 
 @pytest.mark.parametrize(
@@ -340,54 +345,54 @@ def test_a_strategy_is_one_of_the_list():
 )
 def test_what_a_strategy_must_be_told(strategy, needs):
     with pytest.raises(MissingBound, match=needs):
-        PlainImpute(strategy)
+        NoiselessImpute(strategy)
     if strategy == "median":
         with pytest.raises(MissingBound, match="median_change"):
-            PlainImpute(strategy, rows_with_gaps=5)
+            NoiselessImpute(strategy, rows_with_gaps=5)
 
 
 @pytest.mark.parametrize("columns", [[0, 0], [-1], [True], [1.5]])
 def test_columns_are_different_indices(columns):
     with pytest.raises(InputError, match="different indices"):
-        PlainImpute(columns=columns)
+        NoiselessImpute(columns=columns)
 
 
 def test_columns_must_be_there_and_leave_some_to_predict_from():
     with pytest.raises(InputError, match="names column 7; there are 5"):
-        through(PlainImpute(columns=[7]), rows_of())
+        through(NoiselessImpute(columns=[7]), rows_of())
     with pytest.raises(InputError, match="names column 7"):
-        PlainImpute(columns=[7]).drift(Drift(1.0), 60, 5)
+        NoiselessImpute(columns=[7]).drift(Drift(1.0), 60, 5)
     with pytest.raises(InputError, match="needs complete columns"):
-        through(PlainImpute("ridge", columns=range(5)), rows_of())
+        through(NoiselessImpute("ridge", columns=range(5)), rows_of())
 
 
 @pytest.mark.parametrize("name", ["strength", "median_change", "floor"])
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, True])
 def test_constants_are_positive_numbers(name, value):
     with pytest.raises(InputError, match="must be a positive number"):
-        PlainImpute(**{name: value})
+        NoiselessImpute(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["rows_with_gaps", "trim"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_counts_are_whole_numbers(name, value):
     with pytest.raises(InputError, match="at least 1"):
-        PlainImpute(**{name: value})
+        NoiselessImpute(**{name: value})
 
 
 @pytest.mark.parametrize("share", [0, 1, True, math.nan])
 def test_a_share_is_part_of_the_budget(share):
     with pytest.raises(InputError, match="share must lie between 0 and 1"):
-        PlainImpute(share=share)
+        NoiselessImpute(share=share)
 
 
 def test_a_bound_is_needed_and_fitting_comes_first():
     with pytest.raises(MissingBound, match="ClipNorm"):
-        PlainImpute().fit(rows_of())
+        NoiselessImpute().fit(rows_of())
     with pytest.raises(InputError, match="not fitted yet"):
-        PlainImpute().apply(rows_of())
+        NoiselessImpute().apply(rows_of())
     with pytest.raises(InputError, match="infinity"):
-        PlainImpute().fit(np.array([[np.inf]]))
+        NoiselessImpute().fit(np.array([[np.inf]]))
 
 
 def test_drift_needs_the_number_of_columns_where_it_depends_on_it():

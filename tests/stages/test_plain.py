@@ -1,4 +1,4 @@
-"""SoftPCA, PlainPCA, PlainScale: what they do to rows, against NumPy; what they refuse."""
+"""SoftPCA, NoiselessPCA, NoiselessScale: what they do to rows, against NumPy; what they refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.seam import paid
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key, Stream
-from tacit.preprocessing import PlainPCA, PlainScale, PrivateScale, SoftPCA
+from tacit.preprocessing import NoiselessPCA, NoiselessScale, PrivateScale, SoftPCA
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -78,7 +78,7 @@ def test_soft_pca_brings_rows_back_into_the_ball():
     assert np.linalg.norm(stage.apply(rows_of() * 100), axis=1).max() <= 1 + 1e-12
 
 
-# PlainPCA
+# NoiselessPCA
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -86,7 +86,9 @@ def test_soft_pca_brings_rows_back_into_the_ball():
 def test_plain_pca_projects_on_the_first_components(shape, k):
     rows = rows_of(*SHAPES[shape])
     basis = np.linalg.svd(rows, full_matrices=False)[2][:k]
-    assert through(PlainPCA(k, gap=1e-3), rows) == pytest.approx(rows @ basis.T @ basis, abs=1e-10)
+    assert through(NoiselessPCA(k, gap=1e-3), rows) == pytest.approx(
+        rows @ basis.T @ basis, abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -96,7 +98,7 @@ def test_centred_it_projects_on_the_plane_through_the_mean(shape, k):
     mean = rows.mean(axis=0)
     basis = np.linalg.svd(rows - mean, full_matrices=False)[2][:k]
     expected = clip((rows - mean) @ basis.T @ basis + mean, 1.0)
-    found = through(PlainPCA(k, gap=1e-3, centered=True), rows)
+    found = through(NoiselessPCA(k, gap=1e-3, centered=True), rows)
     assert found == pytest.approx(expected, abs=1e-10)
 
 
@@ -107,12 +109,12 @@ def test_the_margin_is_the_eigengap_beyond_the_declared_one_in_rows(shape, cente
     rows, k, gap = rows_of(n, d), 2, 0.01
     moment = np.cov(rows.T) if centered else rows.T @ rows / n
     values = np.linalg.eigvalsh(moment)[::-1]
-    stage = PlainPCA(k, gap, centered=centered)
+    stage = NoiselessPCA(k, gap, centered=centered)
     through(stage, rows)
     spread = 3 * math.sqrt(3) if centered else 2.0
     expected = (values[k - 1] - values[k] - gap) * n / spread
     assert stage.margin == pytest.approx(expected, rel=1e-6)
-    moved = PlainPCA(k, gap, centered=centered)
+    moved = NoiselessPCA(k, gap, centered=centered)
     through(moved, rows, drift=Drift(1.0, 2.0, 2.0, n))
     change = 3 * math.sqrt(3) + 8 if centered else 6.0
     assert moved.margin == pytest.approx(expected * spread / change, rel=1e-6)
@@ -120,14 +122,14 @@ def test_the_margin_is_the_eigengap_beyond_the_declared_one_in_rows(shape, cente
 
 def test_fewer_rows_than_components_keep_what_they_have():
     rows = rows_of(3, 10)
-    stage = PlainPCA(5, gap=0.01)
+    stage = NoiselessPCA(5, gap=0.01)
     assert through(stage, rows) == pytest.approx(rows, abs=1e-12)
     assert stage.margin < 0
 
 
 def test_the_map_of_other_rows_is_that_of_the_fit():
     rows, other = rows_of(), rows_of(seed=1)
-    stage = PlainPCA(2, gap=0.01)
+    stage = NoiselessPCA(2, gap=0.01)
     through(stage, rows)
     basis = np.linalg.svd(rows, full_matrices=False)[2][:2]
     assert stage.transform(other) == pytest.approx(other @ basis.T @ basis, abs=1e-12)
@@ -135,15 +137,15 @@ def test_the_map_of_other_rows_is_that_of_the_fit():
 
 def test_all_columns_are_no_projection_and_a_gap_must_be_possible():
     with pytest.raises(InputError, match="no projection"):
-        PlainPCA(5, gap=0.1).width(5)
-    assert PlainPCA(4, gap=0.1).width(5) == 5  # rows keep their columns
+        NoiselessPCA(5, gap=0.1).width(5)
+    assert NoiselessPCA(4, gap=0.1).width(5) == 5  # rows keep their columns
     with pytest.raises(InputError, match=r"cannot have an eigengap above 0\.25"):
-        PlainPCA(4, gap=0.3).drift(Drift(1.0), 100, 5)
+        NoiselessPCA(4, gap=0.3).drift(Drift(1.0), 100, 5)
     with pytest.raises(MissingBound, match="SoftPCA"):
-        PlainPCA(4)
+        NoiselessPCA(4)
 
 
-# PlainScale
+# NoiselessScale
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -157,7 +159,7 @@ def test_plain_scale_divides_by_the_deviation_and_the_strength(shape, centered, 
     if radius is not None:
         expected = clip(expected, radius)
     for given in (rows, sp.csr_array(rows)):
-        stage = PlainScale(0.2, centered=centered, radius=radius)
+        stage = NoiselessScale(0.2, centered=centered, radius=radius)
         assert through(stage, given) == pytest.approx(expected, abs=1e-10)
         assert stage.margin == math.inf
         assert not stage.tested
@@ -166,12 +168,12 @@ def test_plain_scale_divides_by_the_deviation_and_the_strength(shape, centered, 
 def test_behind_a_floor_it_divides_by_the_deviation_itself():
     rows = rows_of()
     least = float(rows.var(axis=0).min())
-    stage = PlainScale(floor=least / 2)
+    stage = NoiselessScale(floor=least / 2)
     expected = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     assert through(stage, rows) == pytest.approx(expected, abs=1e-10)
     assert stage.tested
     assert stage.margin == pytest.approx(least / 2 * 200 / 4, rel=1e-6)
-    moved = PlainScale(floor=least / 2)
+    moved = NoiselessScale(floor=least / 2)
     through(moved, rows, drift=Drift(1.0, 2.0, 0.1, 199))
     assert moved.margin == pytest.approx(least / 2 * 200 / 12, rel=1e-6)
 
@@ -179,27 +181,27 @@ def test_behind_a_floor_it_divides_by_the_deviation_itself():
 def test_a_column_that_does_not_vary_fails_the_test_and_nothing_else():
     rows = rows_of() * 0.9
     rows[:, 1] = 0.25
-    stage = PlainScale(floor=0.01)
+    stage = NoiselessScale(floor=0.01)
     assert np.isfinite(through(stage, rows)).all()
     assert stage.margin < 0
-    found = through(PlainScale(0.1), rows)
+    found = through(NoiselessScale(0.1), rows)
     assert found[:, 1] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_bound_is_what_the_docstring_says():
-    assert PlainScale(0.25).bound(1.0, 5) == pytest.approx(4.0)
-    assert PlainScale(0.25, centered=False).bound(1.0, 5) == pytest.approx(2.0)
-    assert PlainScale(0.25, floor=0.04).bound(1.0, 5) == pytest.approx(10.0)
-    assert PlainScale(0.25, radius=1.5).bound(1.0, 5) == 1.5
-    assert PlainScale(0.25, radius=9.0).bound(1.0, 5) == pytest.approx(4.0)
-    assert PlainScale(0.01).typical(1.0, 4) == 2.0
-    assert PlainScale().bound(None) is None
+    assert NoiselessScale(0.25).bound(1.0, 5) == pytest.approx(4.0)
+    assert NoiselessScale(0.25, centered=False).bound(1.0, 5) == pytest.approx(2.0)
+    assert NoiselessScale(0.25, floor=0.04).bound(1.0, 5) == pytest.approx(10.0)
+    assert NoiselessScale(0.25, radius=1.5).bound(1.0, 5) == 1.5
+    assert NoiselessScale(0.25, radius=9.0).bound(1.0, 5) == pytest.approx(4.0)
+    assert NoiselessScale(0.01).typical(1.0, 4) == 2.0
+    assert NoiselessScale().bound(None) is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"centered": False}, {"floor": 0.005}])
 def test_for_prediction_it_releases_what_it_did_in_training_with_noise(silence, settings):
     rows = rows_of()
-    stage = PlainScale(0.2, share=0.3, **settings)
+    stage = NoiselessScale(0.2, share=0.3, **settings)
     seen = through(stage, rows)
     context = paid(200, Key.from_seed(1), 3.3, position=4, drift=Drift(1.0))
     silence.clear()
@@ -215,7 +217,7 @@ def test_for_prediction_it_releases_what_it_did_in_training_with_noise(silence, 
 
 def test_what_it_releases_carries_noise():
     rows = rows_of()
-    stage = PlainScale(0.2)
+    stage = NoiselessScale(0.2)
     through(stage, rows)
     released = [
         stage.release(as_rows(rows, bound=1.0), paid(200, Key.from_seed(s), 3.0)).scale_
@@ -226,9 +228,9 @@ def test_what_it_releases_carries_noise():
 
 def test_a_floor_needs_centred_columns_and_must_be_possible():
     with pytest.raises(InputError, match="centred columns"):
-        PlainScale(floor=0.1, centered=False)
+        NoiselessScale(floor=0.1, centered=False)
     with pytest.raises(InputError, match="cannot all vary that much"):
-        PlainScale(floor=1.1).drift(Drift(1.0), 100, 5)
+        NoiselessScale(floor=1.1).drift(Drift(1.0), 100, 5)
 
 
 # Conditions change slowly
@@ -237,11 +239,11 @@ def test_a_floor_needs_centred_columns_and_must_be_possible():
 @pytest.mark.parametrize(
     ("make", "d"),
     [
-        (lambda: PlainPCA(1, gap=0.05), 3),
-        (lambda: PlainPCA(2, gap=0.05), 3),
-        (lambda: PlainPCA(1, gap=0.05, centered=True), 3),
-        (lambda: PlainScale(floor=0.02), 1),
-        (lambda: PlainScale(floor=0.02), 2),
+        (lambda: NoiselessPCA(1, gap=0.05), 3),
+        (lambda: NoiselessPCA(2, gap=0.05), 3),
+        (lambda: NoiselessPCA(1, gap=0.05, centered=True), 3),
+        (lambda: NoiselessScale(floor=0.02), 1),
+        (lambda: NoiselessScale(floor=0.02), 2),
     ],
 )
 def test_one_row_changes_the_margin_by_one_at_the_most(make, d):
@@ -273,10 +275,10 @@ def test_one_row_changes_the_margin_by_one_at_the_most(make, d):
 def test_constants_are_positive_numbers(value):
     for make in (
         SoftPCA,
-        lambda v: PlainPCA(2, gap=v),
-        PlainScale,
-        lambda v: PlainScale(floor=v),
-        lambda v: PlainScale(radius=v),
+        lambda v: NoiselessPCA(2, gap=v),
+        NoiselessScale,
+        lambda v: NoiselessScale(floor=v),
+        lambda v: NoiselessScale(radius=v),
     ):
         with pytest.raises(InputError, match="must be a positive number"):
             make(value)
@@ -284,7 +286,7 @@ def test_constants_are_positive_numbers(value):
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, True, math.nan])
 def test_a_share_is_part_of_the_budget(share):
-    for make in (lambda s: PlainPCA(2, gap=0.1, share=s), lambda s: PlainScale(share=s)):
+    for make in (lambda s: NoiselessPCA(2, gap=0.1, share=s), lambda s: NoiselessScale(share=s)):
         with pytest.raises(InputError, match="share must lie between 0 and 1"):
             make(share)
 
@@ -292,10 +294,10 @@ def test_a_share_is_part_of_the_budget(share):
 @pytest.mark.parametrize("k", [0, -2, 1.5, True])
 def test_components_are_a_whole_number(k):
     with pytest.raises(InputError, match="at least 1"):
-        PlainPCA(k, gap=0.1)
+        NoiselessPCA(k, gap=0.1)
 
 
-@pytest.mark.parametrize("stage", [SoftPCA(), PlainPCA(2, gap=0.1), PlainScale()])
+@pytest.mark.parametrize("stage", [SoftPCA(), NoiselessPCA(2, gap=0.1), NoiselessScale()])
 def test_a_bound_is_needed_and_fitting_comes_first(stage):
     with pytest.raises(MissingBound, match="ClipNorm"):
         stage.fit(rows_of())

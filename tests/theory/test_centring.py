@@ -1,4 +1,4 @@
-"""Norm against diameter: paper 000."""
+"""Norm against diameter: Sun et al. 2024."""
 
 from __future__ import annotations
 

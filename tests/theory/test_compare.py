@@ -110,7 +110,7 @@ def test_risks_are_values_and_have_plain_json():
     risk = found.bounds["descent"]
     with pytest.raises(FrozenInstanceError):
         risk.value = 0.0
-    empty = Risk(math.inf, "population", "up to a constant", "paper 003, Theorem 1")
+    empty = Risk(math.inf, "population", "up to a constant", "Pinto et al. 2024, Theorem 1")
     assert empty.to_dict()["value"] is None
 
 
@@ -122,7 +122,14 @@ def test_the_table_says_what_is_what():
     show_comparison(compare(FULL), Console(file=shown, width=160))
     text = shown.getvalue()
     assert text.startswith("10,000 rows of rank 50 in 300 columns; ε = 0.02, δ = 10⁻⁹")
-    for words in ("paper 001, Theorem 3.1 †", "≥", "~", "95% sure", "as printed", "nothing else"):
+    for words in (
+        "Song et al. 2021, Theorem 3.1 †",
+        "≥",
+        "~",
+        "95% sure",
+        "as printed",
+        "nothing else",
+    ):
         assert words in text
     assert "Left out" not in text
     show_comparison(compare(SETTING), Console(file=shown, width=160))

@@ -16,7 +16,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def by_hand(coefficients, n, k):
-    """Equation (1) of paper 002, term by term, for ε = 1, δ = 1e-5, D = 3."""
+    """Equation (1) of Li et al. 2022, term by term, for ε = 1, δ = 1e-5, D = 3."""
     d = len(coefficients) - 1
     last = math.floor(math.log2(d / k)) + 1
     tail = sum(s**2 * 2**s * coefficients[2 ** (s - 1) * k] ** 2 for s in range(1, last + 1))
@@ -63,7 +63,7 @@ def test_with_a_power_law_hardly_any_dimension_is_left():
 
 
 def test_low_rank_is_the_case_of_coefficients_that_vanish():
-    """Remark 3.4: then k = rank, and the order is that of paper 001, Theorem 3.1."""
+    """Remark 3.4: then k = rank, and the order is that of Song et al. 2021, Theorem 3.1."""
     rank, n = 12, 10**5
     coefficients = np.array([1.0] * rank + [0.0] * 500)
     assert decay.best_k(coefficients, n, **BUDGET) == rank

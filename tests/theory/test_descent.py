@@ -94,7 +94,7 @@ def test_the_rate_is_the_one_that_minimises_the_bound():
 
 
 def test_the_printed_variance_is_for_rows_blanked_out_not_replaced():
-    """Paper 001, Theorem 2.6 with its Definition 2.5: σ² = 2L²T·log(1/δ)/(nε)²."""
+    """Song et al. 2021, Theorem 2.6 with its Definition 2.5: σ² = 2L²T·log(1/δ)/(nε)²."""
     for epsilon, delta in [(0.1, 1e-6), (1.0, 1e-5), (3.0, 1e-4)]:
         blanked = epsilon / math.sqrt(2 * math.log(1 / delta))  # μ = √T·(L/n)/σ
         assert gaussian_epsilon(blanked, delta) < epsilon

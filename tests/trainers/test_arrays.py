@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import DPLinearClassifier, DPLinearRegressor, DPSearchCV
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch
 from tacit.data import NumberColumn, Schema
 from tacit.data.arrays import is_array
 from tacit.data.rows import as_rows, shares_memory
@@ -397,7 +397,7 @@ def test_trainers_with_two_parts_and_searches_take_them_as_well(other):
             trainer=GEP(steps=3, n_components=2),
             random_state=0,
         ),
-        DPSearchCV(
+        DPSearch(
             DPLinearClassifier(loss=loss, random_state=0),
             {"trainer": [DPGD(steps=2), DPGD(steps=4)]},
             epsilon=1.0,

@@ -1,4 +1,5 @@
-"""Paper 001, Figure 2, in small: columns of zeros do harm with gamma noise, and none with Gaussian.
+"""Song et al. 2021, Figure 2, in small: columns of zeros do harm with gamma noise, and none with
+Gaussian.
 
 ``tacit reproduce song-dimension`` has it at full size.
 """

@@ -146,7 +146,7 @@ def test_settings_follow_the_corrected_theorem():
         FlattestDPGD().resolve(Facts(2000, 4, 1, 1.0, 0.3, loss=get_loss("hinge")))
     with pytest.raises(InputError, match="a single iterate is returned"):
         FlattestDPGD(average="uniform").resolve(facts)
-    with pytest.raises(InputError, match="a plain stage, here SoftPCA"):
+    with pytest.raises(InputError, match="a noiseless stage, here SoftPCA"):
         plan(FlattestDPGD(), (Normalize(), SoftPCA(0.1)), "replace_one")
 
 

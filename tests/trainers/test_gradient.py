@@ -608,7 +608,7 @@ def test_the_attack_reaches_the_bound_and_no_further(clip):
         assert best > Fraction(4) * (1 - Fraction(1, 10**6))
 
 
-# Steps and rate by paper 001, Theorem 3.1
+# Steps and rate by Song et al. 2021, Theorem 3.1
 
 
 def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():

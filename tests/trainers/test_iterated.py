@@ -134,7 +134,7 @@ def test_losses_without_the_constants_are_refused(name):
 
 def test_stages_that_break_the_argument_are_refused():
     loss, budget = get_loss("logistic"), Budget(1.0, 1e-5)
-    with pytest.raises(InputError, match="a plain stage, here SoftPCA"):
+    with pytest.raises(InputError, match="a noiseless stage, here SoftPCA"):
         Plan(budget, (Normalize(), SoftPCA(0.1)), IteratedSGD(), loss, "replace_one", True, "fast")
     with pytest.raises(InputError, match="whose norm is certain"):
         Plan(budget, (Normalize(), PrivateCenter()), IteratedSGD(), loss, arithmetic="fast")

@@ -87,7 +87,7 @@ def test_other_relations_are_refused(neighbors):
 def test_stages_that_need_a_curator_are_refused():
     with pytest.raises(InputError, match="PrivateCenter needs somebody who sees all rows"):
         plan(LocalDPGD(), (Normalize(), PrivateCenter()))
-    with pytest.raises(InputError, match="a plain stage, here SoftPCA"):
+    with pytest.raises(InputError, match="a noiseless stage, here SoftPCA"):
         plan(LocalDPGD(), (Normalize(), SoftPCA(0.1)))
 
 

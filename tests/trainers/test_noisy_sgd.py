@@ -276,7 +276,7 @@ def test_it_says_what_it_does_and_its_papers_verify(tmp_path):
 
 def test_it_does_not_follow_plain_stages():
     stages = (Normalize(), SoftPCA())
-    with pytest.raises(InputError, match="is not analysed for rows that a plain stage"):
+    with pytest.raises(InputError, match="is not analysed for rows that a noiseless stage"):
         Plan(Budget(1.0, 1e-5), stages, NoisySGD(), get_loss("logistic"), "replace_one")
 
 

@@ -31,8 +31,8 @@ from tacit.losses import get_loss
 from tacit.preprocessing import (
     ClipNorm,
     Dedup,
+    NoiselessImpute,
     Normalize,
-    PlainImpute,
     PrivateCenter,
     PrivatePCA,
     RandomProjection,
@@ -298,7 +298,7 @@ def test_y_is_taken_from_the_target_or_given(files):
 
 def test_stages_that_hold_all_rows_say_so_before_anything_is_spent(files, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db").create("rows", epsilon=3.0, delta=1e-4)
-    median = PlainImpute(
+    median = NoiselessImpute(
         "median", rows_with_gaps=10, median_change=0.1, columns=[0], at_prediction=0.0
     )
     for stage in (Dedup(radius=0.1, crowd=3), median):

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from tests.seam import run_of, token
 
-from tacit import DPLinearRegressor, DPSearchCV
+from tacit import DPLinearRegressor, DPSearch
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
@@ -204,7 +204,7 @@ def test_settings_that_make_no_sense_are_named(name, value):
 
 def test_it_is_refused_where_its_account_does_not_hold():
     rows, targets = rows_and_targets(30)
-    with pytest.raises(InputError, match="is not analysed for rows that a plain stage"):
+    with pytest.raises(InputError, match="is not analysed for rows that a noiseless stage"):
         Plan(
             Budget(1.0, 1e-5),
             (Normalize(), SoftPCA(0.1)),
@@ -215,7 +215,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
     model = DPLinearRegressor(target_bounds=(-1, 1), trainer=SufficientStatistics())
     with pytest.raises(InputError, match="takes no model to start from"):
         model.set_params(start=(np.zeros(3), 0.0)).fit(rows, targets)
-    search = DPSearchCV(
+    search = DPSearch(
         DPLinearRegressor(target_bounds=(-1, 1)), {"trainer": [SufficientStatistics()]}
     )
     with pytest.raises(InputError, match="takes no steps, so there is nothing to try"):

@@ -45,7 +45,7 @@ def settings(name: str, columns: int) -> dict[str, Any]:
         # Steps that hardly move: the noise of a step follows the weights. Clipped so that the
         # common rows of `tacit.audit.neighbouring_tables` just are not, and the replaced one can do
         # much.
-        "plain-pca": {"strength": 1.0, "clip": 0.195, "learning_rate": 0.01},
+        "soft-pca": {"strength": 1.0, "clip": 0.195, "learning_rate": 0.01},
         "ptr-pca": {"n_components": 1, "gap": 0.88, "clip": 0.45, "learning_rate": 0.01},
     }
     return {**TRAINER, **special.get(name, {})}

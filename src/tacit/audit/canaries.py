@@ -20,11 +20,11 @@ from tacit.audit.distinguish import Bare, Observe
 from tacit.audit.neighbouring_tables import radius, raw, targets
 from tacit.audit.recorder import Recorder, Release
 from tacit.data.rows import as_rows
-from tacit.exceptions import InputError, TestFailed
+from tacit.exceptions import InputError, PrivateTestError
 from tacit.mechanisms.noise import Key
 from tacit.plan.plan import CalibratedPlan, Fit, apply_stages
 from tacit.preprocessing import PrivateEqualize
-from tacit.preprocessing.base import PlainStage
+from tacit.preprocessing.base import NoiselessStage
 from tacit.preprocessing.private_extent import RankStage
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import SufficientStatistics
@@ -103,7 +103,7 @@ def one_run(
             key=Key.fresh() if seed is None else Key.from_seed(f"one run {seed}"),
             draws=recorder,
         )
-    except TestFailed:
+    except PrivateTestError:
         return Guessed(0.0, m, 0, 0)
     tape = recorder.tape
     if observe == "model":
@@ -136,7 +136,7 @@ def _evidence(
     seen = as_rows(rows)
     sums = iter([release for release in tape if release.kind == "sum"])
     for stage in fitted:
-        if isinstance(stage, PlainStage):
+        if isinstance(stage, NoiselessStage):
             continue  # what it learned is not released
         if stage.kind == "private" and not isinstance(stage, RankStage):  # a quantile shows little
             held = np.asarray(seen.collect())

@@ -24,7 +24,7 @@ from tacit.audit.neighbouring_tables import Pair, Table, targets
 from tacit.audit.recorder import Recorder, Release, Replayer
 from tacit.data.rows import as_rows
 from tacit.engine.engine import one_thread
-from tacit.exceptions import InputError, TacitError, TestFailed
+from tacit.exceptions import InputError, PrivateTestError, TacitError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
 from tacit.plan.plan import CalibratedPlan, Fit, Prepared
@@ -97,7 +97,7 @@ class Subject:
             with one_thread():  # tables are tiny, and audits run in several processes
                 bare = Bare.of(self.plan, rows.n)
                 return bare.run(rows, wanted, key=Key.from_seed(key), draws=draws)
-        except TestFailed:
+        except PrivateTestError:
             return None
 
     def released(self, table: Table, key: str) -> tuple[list[Release], Fit | None]:
@@ -147,7 +147,7 @@ def _likelihood(
 
     Exactly so on full batches. On samples a step holds the row in question with probability q;
     what the others add is left out, along the direction that they all share in the tables of
-    `tacit.audit.neighbouring_tables`. After plain stages every row is taken for its part q.
+    `tacit.audit.neighbouring_tables`. After noiseless stages every row is taken for its part q.
     """
     found = []
     for i, (release, one, other) in enumerate(zip(tape, first, second, strict=True)):

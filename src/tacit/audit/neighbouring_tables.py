@@ -28,9 +28,9 @@ from tacit.plan.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     Bound,
     Dedup,
-    PlainImpute,
-    PlainPCA,
-    PlainScale,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
     PrivateClip,
     PrivatePCA,
     Quantize,
@@ -38,7 +38,7 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
-from tacit.preprocessing.base import Context, PlainStage
+from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.preprocessing.public_rows import PublicStage
 from tacit.trainers import DPSGD
 from tacit.trainers.gradient import is_auto
@@ -94,12 +94,12 @@ def shape(plan: Plan) -> tuple[int, int]:
             d = max(d, np.shape(public)[1])
         if isinstance(stage, Bound):
             d = max(d, np.size(stage.low), np.size(stage.high))
-        if isinstance(stage, PlainPCA | PrivatePCA | RandomProjection):
+        if isinstance(stage, NoiselessPCA | PrivatePCA | RandomProjection):
             d = max(d, 3 if stage.n_components == "auto" else int(stage.n_components) + 1)
-        if isinstance(stage, PlainImpute):
+        if isinstance(stage, NoiselessImpute):
             columns = [] if stage.columns is None else list(stage.columns)
             d = max(d, 3, len(columns) + 2, *(int(c) + 1 for c in columns))
-        if isinstance(stage, PlainStage) and not isinstance(stage, Dedup | Quantize):
+        if isinstance(stage, NoiselessStage) and not isinstance(stage, Dedup | Quantize):
             n = max(n, LARGE)
         if isinstance(stage, PrivatePCA):
             n = max(n, 64)
@@ -115,7 +115,7 @@ def _room(plan: Plan, d: int) -> int:
     for stage in plan.stages:
         if isinstance(stage, Dedup | Quantize):
             need = 4 * stage_crowd(stage, slack) + 1
-        if isinstance(stage, PlainImpute) and stage.rows_with_gaps is not None:
+        if isinstance(stage, NoiselessImpute) and stage.rows_with_gaps is not None:
             need = max(need, 2.0 * stage.rows_with_gaps + 4)
     return math.ceil(need)
 
@@ -229,15 +229,15 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
             (0.89 * wide, 0.77 * wide, -0.77 * wide),
         ):
             yield ("SoftPCA: two beams", *_beams(space, beam, one, other))
-    elif isinstance(stage, PlainPCA):
+    elif isinstance(stage, NoiselessPCA):
         k = int(stage.n_components)
         # Its gap with the room that the test asks for: share/k of the squared norm.
         gap = float(stage.gap or 0.0) / r**2 + 2.2 * _slack(plan) / n
         for share in (k * gap, 1.0):
             for lean in (math.pi / 4, math.pi / 7):
                 tables = _turned(space, k, min(1.0, share), 1.0, lean)
-                yield ("PlainPCA: a turned axis", *tables)
-    elif isinstance(stage, PlainScale):
+                yield ("NoiselessPCA: a turned axis", *tables)
+    elif isinstance(stage, NoiselessScale):
         least = stage.strength if stage.floor is None else float(stage.floor)
         for variance in (least / 2, least, 1.5 * least):
             s = min(r, math.sqrt(variance))
@@ -247,11 +247,11 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
             e1 = np.zeros(d)
             e1[0] = r
             yield (
-                "PlainScale: a stretched column",
+                "NoiselessScale: a stretched column",
                 np.vstack([e1, common]),
                 np.vstack([-e1, common]),
             )
-    elif isinstance(stage, PlainImpute):
+    elif isinstance(stage, NoiselessImpute):
         yield from _gaps(stage, plan, space)
     elif isinstance(stage, PrivateClip):
         # Behind it the bias feature may be as long as a row: then labels tell more than rows.
@@ -291,7 +291,7 @@ def _beams(space: _Space, beam: float, one: float, other: float) -> _Tables:
     return np.vstack([rows[0], rows[2:]]), np.vstack([rows[1], rows[2:]])
 
 
-def _gaps(stage: PlainImpute, plan: CalibratedPlan, space: _Space) -> Iterator[_Named]:
+def _gaps(stage: NoiselessImpute, plan: CalibratedPlan, space: _Space) -> Iterator[_Named]:
     """Rows that lack cells, which the replaced row fills (rules c2 and f)."""
     n, d, r = space
     few = n // 2
@@ -303,15 +303,15 @@ def _gaps(stage: PlainImpute, plan: CalibratedPlan, space: _Space) -> Iterator[_
     z[lacking] = r
     common = np.zeros((n - 1, d))
     common[:few, lacking] = np.nan
-    yield "PlainImpute: gaps filled by one row", np.vstack([z, common]), np.vstack([-z, common])
+    yield "NoiselessImpute: gaps filled by one row", np.vstack([z, common]), np.vstack([-z, common])
     if stage.regresses:
         one, other, *_ = (c for c in range(d) if c not in columns)
         strength = stage.floor or stage.strength or 0.05
-        yield "PlainImpute: a lever", *_lever(strength, (one, other, lacking), few, space)
+        yield "NoiselessImpute: a lever", *_lever(strength, (one, other, lacking), few, space)
     elif stage.rows_with_gaps is None:
         lonely = np.zeros((n - 1, d))
         lonely[:, lacking] = np.nan
-        yield "PlainImpute: a column of gaps", np.vstack([z, lonely]), np.vstack([-z, lonely])
+        yield "NoiselessImpute: a column of gaps", np.vstack([z, lonely]), np.vstack([-z, lonely])
 
 
 def _lever(strength: float, columns: tuple[int, int, int], few: int, space: _Space) -> _Tables:
@@ -369,7 +369,9 @@ def _aligned(
     in a direction in which the replaced row itself does not: then less may come to more.
     """
     same = np.zeros(len(first) - 1, dtype=int)
-    last = max((i for i, s in enumerate(plan.plan.stages) if isinstance(s, PlainStage)), default=-1)
+    last = max(
+        (i for i, s in enumerate(plan.plan.stages) if isinstance(s, NoiselessStage)), default=-1
+    )
     if last < 0:
         yield "", same
         return
@@ -380,7 +382,7 @@ def _aligned(
             stage = copy.copy(stage)
             public = PublicRandomness(Key.from_seed("labels"))
             context = Context(plan.facts.size, None, public, position=i, drift=plan.drifts[i])
-            looks = isinstance(stage, PlainStage)
+            looks = isinstance(stage, NoiselessStage)
             try:
                 stage.fit(rows if looks else rows.hidden(), context)
                 rows = stage.through(rows)

@@ -11,7 +11,7 @@ from tacit.cli.console import Json, argument, dump, flag, say
 
 __all__ = ["attach"]
 
-NAMED = """Recipes, or all: dpsgd-f, dpsgd-f-theory, dpsgd, dp-gd, pillar, jl, dp-pca, plain-pca,
+NAMED = """Recipes, or all: dpsgd-f, dpsgd-f-theory, dpsgd, dp-gd, pillar, jl, dp-pca, soft-pca,
 ptr-pca and others."""
 STAGE = """Instead of a recipe: a step before full-batch training, such as
 'SoftPCA(strength=0.05)'; give it as often as there are steps, in their order."""

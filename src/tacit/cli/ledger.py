@@ -19,7 +19,7 @@ LEDGER = """The ledger: a file such as ledger.db, or postgresql://user@host/data
 password in ~/.pgpass or PGPASSWORD."""
 DATASET = "Name of the data set's account in the ledger."
 NEIGHBORS = """What differing in one row means, for all plans of the account. replace_one is
-needed for plans with a plain stage, such as SoftPCA."""
+needed for plans with a noiseless stage, such as SoftPCA."""
 
 Place = Annotated[str, argument("LEDGER", LEDGER)]
 Dataset = Annotated[str, flag(DATASET)]

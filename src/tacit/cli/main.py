@@ -28,12 +28,12 @@ from tacit.cli.ledger import app as ledger_app
 from tacit.cli.median import attach as attach_median
 from tacit.cli.reproduce import attach as attach_reproduce
 from tacit.cli.theory import attach as attach_theory
-from tacit.exceptions import FOR_CURATORS, BudgetError, TacitError, TestFailed, consequences
+from tacit.exceptions import FOR_CURATORS, BudgetError, PrivateTestError, TacitError, consequences
 
 __all__ = ["app", "main"]
 
 DEMO = Path("tacit-demo")
-REFUSALS = (BudgetError, TestFailed)
+REFUSALS = (BudgetError, PrivateTestError)
 TRACEBACK = "TACIT_TRACEBACK"
 
 
@@ -110,7 +110,7 @@ on all rows; with --option equalize=0.1, columns of one size. dpsgd-f-theory: ro
 are, a private mean and a private scale, if rows are enough for these. dp-gd: no mean. dpsgd: on
 sampled rows. local: rows randomise themselves. pillar: public PCA first. gep: gradients in and
 outside a public subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped;
-dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. plain-pca:
+dp-raft+pillar: after public PCA. jl: random projection first. dp-pca: noisy PCA first. soft-pca:
 soft PCA of the rows themselves. ptr-pca: their PCA, behind a test."""
 NEIGHBORS = """What differing in one row means. replace_special: a row blanked out.
 add_or_remove_one: their number is private. replace_one: a row swapped for another. auto:
@@ -143,7 +143,7 @@ Options = Annotated[list[str] | None, flag(OPTION)]
 Tune = Annotated[list[str] | None, flag(TUNE)]
 HowMany = Annotated[float | None, flag(TRIALS)]
 Gap = Annotated[float | None, flag("Least eigengap of the rows, for ptr-pca; it is tested.")]
-Strength = Annotated[float | None, flag("What soft PCA shrinks below, for plain-pca: 0.05.")]
+Strength = Annotated[float | None, flag("What soft PCA shrinks below, for soft-pca: 0.05.")]
 Neighbors = Annotated[str, flag(NEIGHBORS)]
 Stages = Annotated[list[str] | None, flag(STAGE)]
 Loss = Annotated[str | None, flag("Instead of logistic, softmax (many classes) or squared.")]

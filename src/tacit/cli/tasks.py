@@ -34,9 +34,9 @@ from tacit.exceptions import (
     CertificateError,
     FileError,
     InputError,
+    PrivateTestError,
     SchemaError,
     TacitError,
-    TestFailed,
     add_consequence,
     of_rows,
 )
@@ -51,7 +51,7 @@ from tacit.persistence import LIMIT, dumps, load
 from tacit.plan import bounds as chain
 from tacit.plan.plan import CalibratedPlan, Plan
 from tacit.plan.recipes import RECIPES, parse_stage, recipe
-from tacit.preprocessing import Encode, FillGaps, Normalize, PlainImpute, Stage
+from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Normalize, Stage
 from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
 from tacit.privacy.price import Price
@@ -91,7 +91,7 @@ TAKERS = {
     "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
     "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
     "gap": ("eigengaps", "ptr-pca"),
-    "strength": ("strengths", "plain-pca"),
+    "strength": ("strengths", "soft-pca"),
 }
 AUTO, DEFAULT = "auto", "dpsgd-f"  # the recipe whose trainer is left to the estimator
 BASE = 1 << 16  # bytes of a file, besides what grows with the table
@@ -397,7 +397,7 @@ def fit(
                 estimator, best = _tuned(estimator, listed, words, how, (rows, labels))
             else:
                 estimator.fit(rows, labels)
-        except TestFailed as failed:  # the budget is spent all the same: that stays on record
+        except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({CERTIFICATE: _written(failed.certificate)})
             raise
         results = {} if tests is None else _score(estimator, *tests)
@@ -859,7 +859,7 @@ def _test_rows(
     rows, truth = _features(test, schema), _labels(test, schema, classes)
     for _, chunk in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():
         for stage in stages:
-            if isinstance(stage, PlainImpute):
+            if isinstance(stage, NoiselessImpute):
                 FillGaps(stage.at_prediction).apply(chunk)
     return rows, truth
 

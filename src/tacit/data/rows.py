@@ -338,7 +338,7 @@ def require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = Fal
         if not gaps and not np.isfinite(part).all():
             raise of_rows(
                 InputError(
-                    "rows contain NaN or infinity; let a stage fill the gaps (PlainImpute, or "
+                    "rows contain NaN or infinity; let a stage fill the gaps (NoiselessImpute, or "
                     "FillGaps with a constant), or give a table with a schema that says what a "
                     "missing cell becomes (an imputer outside the plan is not covered by the "
                     "certificate)"

@@ -3,18 +3,21 @@ r"""Which recipe suits the rows: bounds on excess risk, put side by side.
 Every option is priced by a theorem of `tacit.theory` with a known constant, per unit of N, the norm
 of the best weights (all of them grow with N alike), for slope G = 1 of the loss:
 
-- rows as they are: descent on their rank (paper 001, Theorem 3.1), gradients of norm up to the
+- rows as they are: descent on their rank (Song et al. 2021, Theorem 3.1), gradients of norm up to
+the
   longest row;
-- centred: the same for gradients clipped to the root mean square distance to the mean (paper 001,
+- centred: the same for gradients clipped to the root mean square distance to the mean (Song et al.
+2021,
   Corollary 5.2, on the objective that clipping optimises), with one dimension more for the
   intercept; the mean itself costs the recipe's share of the budget. The largest distance would
-  count if nothing were clipped, but paper 000 finds that the mean one tells what is gained;
-- projected on k components, public (paper 003) or noisy: descent on rank k, and the scores that
+  count if nothing were clipped, but Sun et al. 2024 find that the mean one tells what is gained;
+- projected on k components, public (Pinto et al. 2024) or noisy: descent on rank k, and the scores
+that
   the best weights θ* lose. Weights within the components give projected rows and rows the same
   score, so only θ* loses: (1/n)Σ|⟨θ*, (I − P)xᵢ⟩| ≤ √(θ*ᵀ(I − P)M(I − P)θ*) ≤ N·√λ_{k+1}, with
   M = XᵀX/n, by Jensen's inequality; where separators were trained, the root itself is taken.
   Noisy components, of M + E, lose √(λ_{k+1} + 2‖E‖) at most, and leave less of the budget;
-- exact components of the private rows: paper 004, Proposition 9, corrected, with more noise by
+- exact components of the private rows: Hu et al. 2024, Proposition 9, corrected, with more noise by
   their eigengap, and noise in all dimensions.
 
 A bound is not an accuracy. It tells what limits a recipe: dimension, length of rows, or what is
@@ -69,7 +72,7 @@ class Facts:
     decay : float
         Power by which restricted Lipschitz coefficients fall; likewise.
     margin, xi : float, ndarray
-        γ and ξ_k of paper 003, Definition 3, if somebody looked.
+        γ and ξ_k of Pinto et al. 2024, Definition 3, if somebody looked.
     """
 
     n: int
@@ -318,22 +321,22 @@ def _remarks(c: _Context) -> list[str]:
         helps = "much" if ratio < 0.7 else "somewhat" if ratio < 0.9 else "little"
         said.append(
             f"Centring helps {helps}: rows are {ratio:.2f} of their length away from their mean "
-            "(paper 000 finds that the smaller this is, the more DPSGD-F gains)."
+            "(Sun et al. 2024 find that the smaller this is, the more DPSGD-F gains)."
         )
     if f.rank < f.d:
         said.append(
-            f"Rank {f.rank} of {f.d} columns: the other columns cost nothing (paper 001, "
+            f"Rank {f.rank} of {f.d} columns: the other columns cost nothing (Song et al. 2021, "
             "Theorem 3.1), so nothing is gained by leaving them out."
         )
     if f.decay > 0.5:
         said.append(
             f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}: above 1/2, so the risk "
-            "of descent does not grow with the number of columns (paper 002, Theorem 3.3)."
+            "of descent does not grow with the number of columns (Li et al. 2022, Theorem 3.3)."
         )
     elif f.decay <= 0.5:
         said.append(
             f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}, not faster than 1/2: "
-            "paper 002 promises no freedom from the dimension here."
+            "Li et al. 2022 promise no freedom from the dimension here."
         )
     if f.margin > 0 and f.xi is not None:
         said.append(_halfspaces(c, f.xi))
@@ -347,7 +350,7 @@ def _remarks(c: _Context) -> list[str]:
 
 
 def _halfspaces(c: _Context, xi: np.ndarray) -> str:
-    """Orders of error rates for rows that are separable (paper 003, Table V, corrected)."""
+    """Orders of error rates for rows that are separable (Pinto et al. 2024, Table V, corrected)."""
     f = c.facts
     given: dict[str, Any] = {"epsilon": c.epsilon, "margin": min(f.margin, 1.0), "d": f.d}
     tried = []

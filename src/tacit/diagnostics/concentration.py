@@ -1,4 +1,4 @@
-r"""How tightly rows lie around their mean: paper 000, Table 2.
+r"""How tightly rows lie around their mean: Sun et al. 2024, Table 2.
 
 The diameter is found without looking at every pair in full. A cheap upper bound on every distance,
 a short product in float32, leaves few pairs, and those are measured. Two bounds serve: for rows
@@ -73,7 +73,7 @@ class Concentration(NotReleasable):
 def concentration(
     data: Any, *, moments: Moments | None = None, work: float = WORK
 ) -> Concentration:
-    """Diameter, largest and mean distance to the mean (paper 000, Table 2).
+    """Diameter, largest and mean distance to the mean (Sun et al. 2024, Table 2).
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Inspection(NotReleasable):
         None without labels.
     crowding : Crowding
     best_k : int or None
-        Directions for which the bound of paper 002, Theorem 3.3, is least.
+        Directions for which the bound of Li et al. 2022, Theorem 3.3, is least.
     advice : Advice
     trajectory : Trajectory or None
         None unless asked for.

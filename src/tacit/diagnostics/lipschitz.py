@@ -1,7 +1,8 @@
 r"""Restricted Lipschitz coefficients of generalised linear models, and how fast they fall.
 
-Paper 002, Definition 3.1: G_k bounds the mean gradient outside the best k directions. Gradients
-are residual times row, with residuals of size at most G. Outside the first k eigenvectors of XᵀX/n
+Li et al. 2022, Definition 3.1: G_k bounds the mean gradient outside the best k directions.
+Gradients are residual times row, with residuals of size at most G. Outside the first k eigenvectors
+of XᵀX/n
 
     ‖(I − P)∇F‖ ≤ G·√λ_{k+1},   ≤ (G/n)·Σ‖(I − P)xᵢ‖,   and for a single row ≤ G·max‖(I − P)xᵢ‖.
 

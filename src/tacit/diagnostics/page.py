@@ -110,7 +110,7 @@ def _pictures(found: Inspection) -> Sequence[str]:
 
 
 def _trajectory(moves: Trajectory) -> Sequence[str]:
-    """Figure 2 of paper 002: how singular values fall, and how well few directions do."""
+    """Figure 2 of Li et al. 2022: how singular values fall, and how well few directions do."""
     k = np.arange(1, len(moves.singular_values) + 1)
     curves = {"singular value": (k, moves.singular_values), "at most": (k, moves.at_most)}
     if (law := moves.law) is not None:

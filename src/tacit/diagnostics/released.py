@@ -26,7 +26,7 @@ from tacit.mechanisms.noise import Key
 from tacit.networks.fit import ModuleFit, fit_module
 from tacit.plan.plan import Fit, Plan
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
-from tacit.preprocessing.base import PlainStage
+from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.trainers import DPGD, GradientTrainer
@@ -166,8 +166,10 @@ def trajectory_privately(
     else:
         targets = loss.targets(names.astype(np.float64), outputs=1)
     stages = (Normalize(), PrivateCenter()) if stages is None else tuple(stages)
-    if any(isinstance(stage, PlainStage) for stage in stages):
-        raise InputError("the noise of a run behind a plain stage changes: leave such stages out")
+    if any(isinstance(stage, NoiselessStage) for stage in stages):
+        raise InputError(
+            "the noise of a run behind a noiseless stage changes: leave such stages out"
+        )
     if neighbors == "add_or_remove_one" and size is None:
         raise MissingBound(neighbors, "size=, a public stand-in for the number of rows")
     if neighbors != "add_or_remove_one" and size not in (None, rows.n):

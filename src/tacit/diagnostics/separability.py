@@ -1,4 +1,5 @@
-r"""Margins, and how much of a separator lies in the first components: paper 003, Definition 3.
+r"""Margins, and how much of a separator lies in the first components: Pinto et al. 2024, Definition
+3.
 
 Rows of unit norm are (γ, ξ_k)-large-margin low-rank if some w* has y⟨w*, x⟩ ≥ γ‖w*‖‖x‖ for all rows
 and ‖P_k w*‖ ≥ (1 − ξ_k)‖w*‖, P_k on the first k eigenvectors of XᵀX/n. As in the paper, w* is a

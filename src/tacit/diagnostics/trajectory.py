@@ -1,4 +1,5 @@
-r"""In how few directions a run moves: singular values of its gradients (paper 002, section 4.2).
+r"""In how few directions a run moves: singular values of its gradients (Li et al. 2022, section
+4.2).
 
 The gradients of r steps with p parameters are a matrix that is never held: a `Sketch` sees them as
 they come, and further passes run the same descent again (`tacit.diagnostics.sketch`). The singular

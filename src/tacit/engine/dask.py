@@ -8,10 +8,11 @@ whoever asked for a sum adds it, once, when the sum is there.
 A worker that is lost changes nothing: its partitions are read again, must be what they were, and
 the sums are computed again. Sums are not noisy, so that costs nothing.
 
-Sums in floating point ("rounded", after plain stages) are rounded once, after they have been added
-up. On its way a row's share passes through the additions of its own partition and at most 7 on each
-level of the tree: `tacit.engine.quantization.rounding_error` allows for 64 beyond the blocks of all
-rows, an engine with few rows takes 17 of them, and the rest is enough for 8^6 partitions.
+Sums in floating point ("rounded", after noiseless stages) are rounded once, after they have been
+added up. On its way a row's share passes through the additions of its own partition and at most 7
+on each level of the tree: `tacit.engine.quantization.rounding_error` allows for 64 beyond the
+blocks of all rows, an engine with few rows takes 17 of them, and the rest is enough for 8^6
+partitions.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class ClusterEngine:
             raise InputError("targets must be in partitions like those of the rows")
         if arithmetic == "rounded" and rows.n > ROUNDED_ROWS:
             raise InputError(
-                f"after a plain stage at most {ROUNDED_ROWS:,} rows can be summed; there are more"
+                f"after a noiseless stage at most {ROUNDED_ROWS:,} rows can be summed; there are "
+                f"more"
             )
         self._cluster, self._sizes = source.cluster, source.sizes
         self._starts = np.array(source.starts)

@@ -214,7 +214,8 @@ class Engine:
             raise InputError(f"threads is {threads}; it must be at least 1")
         if arithmetic == "rounded" and rows.n > ROUNDED_ROWS:
             raise InputError(
-                f"after a plain stage at most {ROUNDED_ROWS:,} rows can be summed; there are more"
+                f"after a noiseless stage at most {ROUNDED_ROWS:,} rows can be summed; there are "
+                f"more"
             )
         if shift is not None:
             shift = np.asarray(shift, dtype=np.float64)

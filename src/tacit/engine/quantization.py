@@ -54,7 +54,7 @@ is therefore the grid of the weights, which are public: scores are off by about 
 less than the noise in the weights by far. It must not depend on the rows, not even on their number
 where that is private: `compact` is asked for the public size.
 
-**Rows that move with their neighbours' rows** (after a plain stage) must not be rounded to
+**Rows that move with their neighbours' rows** (after a noiseless stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
 float64 ("rounded" arithmetic) and rounded at the end; `rounding_error` bounds how far that lies
 from the ideal sum, and twice as much is added to the sensitivity.

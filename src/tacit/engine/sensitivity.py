@@ -32,7 +32,7 @@ from tacit.losses import (
 )
 from tacit.privacy.sensitivity.drift import UP, Drift
 
-__all__ = ["Movement", "data_lipschitz"]
+__all__ = ["GradientSensitivity", "data_lipschitz"]
 
 TARGET = 1.0  # targets of regressions are mapped to [-1, 1]
 
@@ -158,7 +158,7 @@ def data_lipschitz(
 
 
 @dataclass(frozen=True)
-class Movement:
+class GradientSensitivity:
     """How far apart the gradient sums of neighbours lie, over the rows that they share.
 
     Attributes
@@ -244,12 +244,14 @@ class Movement:
         if not math.isfinite(self.loss.smoothness):
             raise InputError(
                 f"loss={self.loss.name!r} has a kink, so rows that moved a little may change "
-                "their gradients altogether: after a plain stage train on full batches (DPGD), or "
+                "their gradients altogether: after a noiseless stage train on full batches (DPGD), "
+                "or "
                 "use loss='logistic' or 'huber-hinge'"
             )
         if not math.isfinite(self.constant(1.0, 1.0)):
             raise InputError(
                 f"it is not known how fast gradients of loss={self.loss.name!r} change with a row, "
-                "so nothing bounds what a plain stage does to them: train on full batches (DPGD), "
+                "so nothing bounds what a noiseless stage does to them: train on full batches "
+                "(DPGD), "
                 "or use loss='logistic', 'huber-hinge' or another loss of tacit.losses"
             )

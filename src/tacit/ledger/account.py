@@ -325,7 +325,8 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
 def _advice(plan: str, account: str) -> str:
     if plan == "replace_one":
         return (
-            "A plan with a plain stage is analysed for 'replace_one' only: leave such stages out, "
+            "A plan with a noiseless stage is analysed for 'replace_one' only: leave such stages "
+            "out, "
             "or keep an account for 'replace_one' from the start"
         )
     return f"Pass neighbors={account!r}"

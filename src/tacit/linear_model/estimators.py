@@ -139,7 +139,7 @@ class _DPLinear(BaseEstimator):
                 even = PrivateEqualize(SPARSE_EVEN)
                 stages = (*stages, even, Normalize(), PrivateCenter(SPARSE_MEAN))
             else:
-                stages = (*stages, PrivateCenter())  # DPSGD-F*: paper 000, Algorithm 3
+                stages = (*stages, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
                 if known and classes:
                     # Cells that hardly vary in most rows would be learned last (decision 28).
                     stages = (*stages, PrivateEqualize(), Normalize())
@@ -375,7 +375,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
     neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
         What it means for two data sets to differ in one row. ``"auto"`` is
         ``"replace_special"``: one row is blanked out, their number is public; with
-        a plain stage it is ``"replace_one"``, for which those are analysed.
+        a noiseless stage it is ``"replace_one"``, for which those are analysed.
     classes : sequence, optional
         The labels that may occur. If None they are read from ``y`` and taken as
         public, which the certificate says.
@@ -720,7 +720,7 @@ class DPLinearRegressor(RegressorMixin, _DPLinear):
         return loss
 
     def _default_trainer(self, plan: Plan) -> GradientTrainer:
-        return plan.trainer if plan.plain else AutoRegression()
+        return plan.trainer if plan.noiseless else AutoRegression()
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)

@@ -2,11 +2,11 @@ r"""What clipping optimises: the loss whose gradients are clipped gradients.
 
 A row's gradient is its residual times the row, so clipping it to norm B bounds the residual of a
 row x by B/‖x‖. Where the loss is a function of one number, the bounded residual is again a
-derivative: of the loss continued by straight lines from where its slope reaches the bound (paper
-001, Lemma 5.1, where the loss is convex; a derivative in one variable needs no convexity). So
-clipped descent finds the least of *that* objective, which may lie elsewhere: paper 001, Theorem
-D.4, has rows on which the clipped logistic loss is least at 2·log(1/B − 1) and the logistic loss
-at 0 (`tacit.instances.clipping_bias`).
+derivative: of the loss continued by straight lines from where its slope reaches the bound (Song et
+al. 2021, Lemma 5.1, where the loss is convex; a derivative in one variable needs no convexity). So
+clipped descent finds the least of *that* objective, which may lie elsewhere: Song et al. 2021,
+Theorem D.4, has rows on which the clipped logistic loss is least at 2·log(1/B − 1) and the logistic
+loss at 0 (`tacit.instances.clipping_bias`).
 
 The softmax residual is a vector. Clipped, it is the gradient of nothing as soon as there are three
 classes (Theorem 5.3): its Jacobian is asymmetric wherever a row is clipped and the scores of the
@@ -81,7 +81,7 @@ class Clipped(Loss):
         return min(self.loss.lipschitz(outputs), self.clip)
 
     def value(self, scores: Array, targets: Array, norms: Array = 1.0) -> Array:
-        """Paper 001, Lemma 5.1: the loss where its slope is within the bound, lines beyond.
+        """Song et al. 2021, Lemma 5.1: the loss where its slope is within the bound, lines beyond.
 
         Parameters
         ----------
@@ -142,13 +142,13 @@ class Clipped(Loss):
             return self.loss
         raise InputError(
             f"A clipped {self.loss.name} loss has no {what}: clipped gradients of three or more "
-            "classes together are the gradient of no function (paper 001, Theorem 5.3). Its "
+            "classes together are the gradient of no function (Song et al. 2021, Theorem 5.3). Its "
             "residual is there; 'logistic' in its place, one class against the rest, has both."
         )
 
 
 def clipped(loss: str | Loss, clip: float) -> Clipped:
-    """The loss whose gradients are those of another, clipped (paper 001, Lemma 5.1).
+    """The loss whose gradients are those of another, clipped (Song et al. 2021, Lemma 5.1).
 
     Parameters
     ----------

@@ -153,7 +153,9 @@ def _whole_sum(chunk: Chunk, d: int, bound: float, bits: int) -> np.ndarray:
 
 
 def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
-    """Movement ``total`` of n rows, after they were cut to whole numbers: a unit a column more."""
+    """GradientSensitivity ``total`` of n rows, after they were cut to whole numbers: a unit a
+    column more.
+    """
     return 0.0 if not total else total + n * math.sqrt(d) * math.ldexp(bound, 1 - BITS)
 
 
@@ -161,7 +163,7 @@ def bounded_sum(chunks: Source, d: int, bound: float, *, drift: float = 0.0) -> 
     """Exact sum of all rows, each shortened to ``bound``.
 
     One row contributes a vector of norm at most ``bound``, whatever it was before, and the rows
-    that neighbours share move the sum by at most ``drift``. (After plain stages, where the
+    that neighbours share move the sum by at most ``drift``. (After noiseless stages, where the
     relation is replace-one, sums of neighbours lie within 2·bound + drift.)
     """
     reach = bound * (1 + drift / (2 * bound)) * (1 + 1e-15)

@@ -1,7 +1,7 @@
 """A mean whose error grows with the diameter of the rows, not with their norm bound.
 
-The instance-optimal estimator of Huang, Liang & Yi 2021 (their Theorem 3.3; paper 000, Lemma 3), in
-three noisy steps that are one ``Gaussian`` event together:
+The instance-optimal estimator of Huang, Liang & Yi 2021 (their Theorem 3.3; Sun et al. 2024, Lemma
+3), in three noisy steps that are one ``Gaussian`` event together:
 
 1. *Location.* Rows are rotated by a public random Hadamard matrix, and the median of every rotated
    coordinate is found by noisy binary search. The rotation spreads what separates two rows evenly

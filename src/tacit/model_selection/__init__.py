@@ -1,5 +1,5 @@
 """Settings chosen by private trials."""
 
-from tacit.model_selection.dp_search import DPSearchCV
+from tacit.model_selection.dp_search import DPSearch
 
-__all__ = ["DPSearchCV"]
+__all__ = ["DPSearch"]

@@ -1,4 +1,4 @@
-"""`DPSearchCV`: settings chosen by private trials, as a scikit-learn estimator."""
+"""`DPSearch`: settings chosen by private trials, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search
 from tacit.privacy.budget import Budget
 from tacit.trainers import DPGD, GradientTrainer
 
-__all__ = ["Choice", "DPSearchCV", "choose", "planned"]
+__all__ = ["Choice", "DPSearch", "choose", "planned"]
 
 TUNED = ("fit_intercept", "loss", "stages", "trainer")
 FIXED = {
@@ -41,14 +41,14 @@ FIXED = {
 def _offers(name: str) -> Any:
     """Whether the model in use has that method."""
 
-    def has(self: DPSearchCV) -> bool:
+    def has(self: DPSearch) -> bool:
         getattr(getattr(self, "best_estimator_", self.estimator), name)
         return True
 
     return available_if(has)
 
 
-class DPSearchCV(MetaEstimatorMixin, BaseEstimator):
+class DPSearch(MetaEstimatorMixin, BaseEstimator):
     """Settings chosen by private trials; the whole search is (ε, δ)-differentially private.
 
     A random number of trials is made. Each draws one of the settings of the grid, trains with it,
@@ -100,7 +100,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):
     >>> y = rng.integers(0, 2, 5000)
     >>> X = rng.normal(size=(5000, 5)) + 2.0 * y[:, None]
     >>> grid = {"trainer__clip": [0.01, 0.1, 1.0]}
-    >>> search = DPSearchCV(DPLinearClassifier(), grid, epsilon=1.0, delta=1e-6).fit(X, y)
+    >>> search = DPSearch(DPLinearClassifier(), grid, epsilon=1.0, delta=1e-6).fit(X, y)
     >>> search.score(X, y) > 0.8
     True
     >>> search.certificate_.verify().holds

@@ -26,7 +26,7 @@ from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
 from tacit.plan.plan import CalibratedPlan, Fit, Plan, Prepared
-from tacit.preprocessing.base import PlainStage
+from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
     closed_form,
@@ -144,9 +144,10 @@ class Search:
                     raise InputError(f"settings must agree in {name}: it is the search that has it")
             if plan.loss.task != first.loss.task:
                 raise InputError("settings must agree in what is predicted, labels or numbers")
-            if any(isinstance(stage, PlainStage) for stage in plan.stages):
+            if any(isinstance(stage, NoiselessStage) for stage in plan.stages):
                 raise InputError(
-                    "settings with a plain stage cannot be tried against each other: it moves the "
+                    "settings with a noiseless stage cannot be tried against each other: it moves "
+                    "the "
                     "rows that the score is taken from. Use stages of another kind, or tune without"
                 )
             if not plan.trainer.descends:

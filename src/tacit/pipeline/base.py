@@ -130,9 +130,9 @@ class Privatized(BaseEstimator):
             lines.append(f"{choice.step} -> {choice.chosen}: {choice.why}.")
             lines += [f"    not {name}: {why}." for name, why in choice.alternatives]
         lines.append(f"{self._left:.3g} of the budget's mu is left for training.")
-        if self.plan_.plan.plain:
+        if self.plan_.plan.noiseless:
             lines.append(
-                "A plain stage looks at private rows without noise, so neighbours differ by "
+                "A noiseless stage looks at private rows without noise, so neighbours differ by "
                 "replacing a row; that takes twice the noise and is included in this figure."
             )
         return "\n".join([*lines, "", self.plan_.explain()])

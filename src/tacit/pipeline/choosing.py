@@ -98,7 +98,7 @@ class Problem:
         options = self._options(picks)
         plain = any(option.plain for option in options)
         if plain and self.arithmetic == "strict":
-            raise InputError("arithmetic='strict' needs rows that no plain stage has moved")
+            raise InputError("arithmetic='strict' needs rows that no noiseless stage has moved")
         relation = "replace_one" if plain else "replace_special"
         unit = sensitivity(relation)
         groups: list[tuple[Stage, ...]] = [(self.bounds,)]

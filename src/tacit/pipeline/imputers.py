@@ -10,7 +10,7 @@ from sklearn.impute import SimpleImputer
 
 from tacit.pipeline.parts import Given, Option, Part, Place, refusal
 from tacit.pipeline.refusals import REFUSED
-from tacit.preprocessing import Bound, ClipNorm, FillGaps, PlainImpute, PrivateImpute, Stage
+from tacit.preprocessing import Bound, ClipNorm, FillGaps, NoiselessImpute, PrivateImpute, Stage
 
 __all__ = ["imputer"]
 
@@ -55,13 +55,13 @@ def _private(place: Place) -> list[Stage]:
 
 
 def _plain(strategy: str, given: Given, note: str, *declared: str) -> Option:
-    """PlainImpute by a strategy that rests on declarations."""
+    """NoiselessImpute by a strategy that rests on declarations."""
 
     def build(place: Place) -> list[Stage]:
         known = {key: getattr(given, key) for key in declared}
-        return [PlainImpute(strategy, at_prediction=0.0, **known)]
+        return [NoiselessImpute(strategy, at_prediction=0.0, **known)]
 
-    title, needs = f"PlainImpute({strategy!r})", given.lacks(*declared)
+    title, needs = f"NoiselessImpute({strategy!r})", given.lacks(*declared)
     return Option(title, build, f"{note}; {KEPT}", plain=True, needs=needs)
 
 

@@ -28,13 +28,13 @@ LOGISTIC = "logistic loss, softmax for more than two classes"
 PULL = "the penalty is a pull towards zero in the scaled space, on the intercept too, and weighs "
 PULL += "more than it did, since gradients are clipped"
 
-#: Of SGDClassifier: the loss, the one behind plain stages, and words for it.
+#: Of SGDClassifier: the loss, the one behind noiseless stages, and words for it.
 MARGINS = {
     "log_loss": ("auto", "auto", LOGISTIC),
     "hinge": (
         "hinge",
         "huber-hinge",
-        "hinge loss; behind a plain stage huber-hinge, since at a kink gradients jump",
+        "hinge loss; behind a noiseless stage huber-hinge, since at a kink gradients jump",
     ),
     "squared_hinge": (
         "huber-hinge",

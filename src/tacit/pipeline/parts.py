@@ -74,7 +74,7 @@ class Place:
     d: int
     bound: float
     typical: float
-    moved: float  # how far plain stages in front move the other rows, in all
+    moved: float  # how far noiseless stages in front move the other rows, in all
     unit: float
     mu: float
 
@@ -138,7 +138,7 @@ class Last:
     step: str
     task: str
     loss: str | Loss
-    smooth: str | Loss  # the loss behind plain stages
+    smooth: str | Loss  # the loss behind noiseless stages
     alpha: Callable[[int], float]
     fit_intercept: bool
     note: str

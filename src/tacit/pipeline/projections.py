@@ -15,7 +15,14 @@ from sklearn.random_projection import (
 
 from tacit.exceptions import InputError
 from tacit.pipeline.parts import Given, Option, Part, Place, refusal
-from tacit.preprocessing import PlainPCA, PrivatePCA, PublicPCA, RandomProjection, SoftPCA, Stage
+from tacit.preprocessing import (
+    NoiselessPCA,
+    PrivatePCA,
+    PublicPCA,
+    RandomProjection,
+    SoftPCA,
+    Stage,
+)
 
 __all__ = ["components", "random_projection"]
 
@@ -55,7 +62,7 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
         return [*tight(place), SoftPCA(SOFT * place.typical**2)]
 
     def plain(place: Place) -> list[Stage]:
-        return [*tight(place), PlainPCA(k, given.gap, centered=centered)]
+        return [*tight(place), NoiselessPCA(k, given.gap, centered=centered)]
 
     free = "public rows give the components: no cost"
     noisy = "noise in the second moment stays within a quarter of an average component"
@@ -65,7 +72,8 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
     )
     tested = f"a test that the eigengap is at least {given.gap or 0:g} is part of the plan"
     about_zero = (
-        "PCA centres rows; its counterparts take components about zero (PlainPCA apart), so put "
+        "PCA centres rows; its counterparts take components about zero (NoiselessPCA apart), so "
+        "put "
         "StandardScaler in front unless rows lie about zero"
     )
     return Part.of(
@@ -73,7 +81,7 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
         Option("PublicPCA", public, free, needs=given.lacks("public")),
         Option("PrivatePCA", private, noisy),
         Option("SoftPCA", soft, fading, plain=True),
-        Option("PlainPCA", plain, tested, plain=True, needs=given.lacks("gap")),
+        Option("NoiselessPCA", plain, tested, plain=True, needs=given.lacks("gap")),
         note=about_zero if centered else "uncentred, like TruncatedSVD",
     )
 

@@ -27,7 +27,7 @@ UNKNOWN = (
 REFUSED = {
     "KNNImputer": "it copies cells of other private rows; use SimpleImputer(strategy='mean')",
     "IterativeImputer": "its rounds of regressions have no bound here; use "
-    "SimpleImputer(strategy='mean'), or the stage PlainImpute('ridge', columns=...)",
+    "SimpleImputer(strategy='mean'), or the stage NoiselessImpute('ridge', columns=...)",
     "MissingIndicator": "make the indicator columns yourself, row by row, which costs nothing",
     "RobustScaler": "quartiles jump when rows do; use StandardScaler",
     "QuantileTransformer": "quantiles jump when rows do; bounds=(low, high) maps columns to "

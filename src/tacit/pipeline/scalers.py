@@ -10,8 +10,8 @@ from tacit.pipeline.parts import LEAST_SHARE, Given, Option, Part, Place, refusa
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
+    NoiselessScale,
     Normalize,
-    PlainScale,
     PrivateCenter,
     PrivateScale,
     PublicScale,
@@ -42,7 +42,7 @@ def standard(name: str, step: StandardScaler, given: Given) -> Part:
 
     def plain(place: Place) -> list[Stage]:
         radius = math.sqrt(place.d)
-        return [*place.tight(), PlainScale(centered=centered, radius=radius, **settings(place))]
+        return [*place.tight(), NoiselessScale(centered=centered, radius=radius, **settings(place))]
 
     free = "public rows give the scales, and rows longer than 2√d are shortened: no cost"
     noisy = "noise in a column's mean square stays within a quarter of an average one"
@@ -51,7 +51,7 @@ def standard(name: str, step: StandardScaler, given: Given) -> Part:
         name,
         Option("PublicScale", public, free, needs=given.lacks("public")),
         Option("PrivateScale", private, noisy),
-        Option("PlainScale", plain, exact, plain=True),
+        Option("NoiselessScale", plain, exact, plain=True),
         note="" if centered else "without means, columns are divided by their root mean square",
     )
 

@@ -14,10 +14,10 @@ from tacit.data.cluster import Parcel
 from tacit.data.dask_rows import lean
 from tacit.data.rows import Rows, shares_memory
 from tacit.engine.quantization import LIMIT
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
-from tacit.preprocessing.base import PlainStage, Stage
+from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.preprocessing.free import ClipNorm, Normalize
 from tacit.preprocessing.public import PublicPrecondition
 from tacit.privacy.budget import Budget
@@ -37,7 +37,7 @@ def relation(
     """The neighbouring relation that ``"auto"`` stands for."""
     if neighbors != "auto":
         return neighbors
-    plain = any(isinstance(stage, PlainStage) for stage in stages)
+    plain = any(isinstance(stage, NoiselessStage) for stage in stages)
     if trainer is not None and "replace_special" not in trainer.relations:
         return trainer.relations[0]
     return "replace_one" if plain else "replace_special"
@@ -45,7 +45,7 @@ def relation(
 
 def check(stages: Sequence[Stage], neighbors: str) -> None:
     """Refuse an order of stages that no rule covers, and say what to do instead."""
-    plain = [stage for stage in stages if isinstance(stage, PlainStage)]
+    plain = [stage for stage in stages if isinstance(stage, NoiselessStage)]
     if plain and neighbors != "replace_one":
         raise InputError(
             f"{plain[0].name} is fitted on the rows without noise, which is analysed for tables "
@@ -56,7 +56,7 @@ def check(stages: Sequence[Stage], neighbors: str) -> None:
     if makers:
         raise InputError(
             f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
-            "PlainImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
+            "NoiselessImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
     late = next((stage.name for stage in stages[1:] if stage.first), None)
     if late is not None:
@@ -91,10 +91,10 @@ def suits(
     stages: Sequence[Stage], trainer: GradientTrainer, neighbors: str, arithmetic: str
 ) -> None:
     """Refuse a trainer where its account does not hold."""
-    plain = [stage.name for stage in stages if isinstance(stage, PlainStage)]
+    plain = [stage.name for stage in stages if isinstance(stage, NoiselessStage)]
     if plain and not trainer.takes_drift:
         raise InputError(
-            f"{trainer.name} is not analysed for rows that a plain stage, here {plain[0]}, has "
+            f"{trainer.name} is not analysed for rows that a noiseless stage, here {plain[0]}, has "
             "moved; train with DPGD, or leave the stage out"
         )
     if isinstance(trainer, AdaDPS) and not isinstance(
@@ -173,7 +173,7 @@ def require_spread(stages: Sequence[Stage], rows: Any) -> None:
         return
     Parcel.of(lean(replace(rows, maps=tuple(stages))).maps)  # refuses what cannot be sent there
     for i, stage in enumerate(stages):
-        if stage.gathers(moved=any(isinstance(other, PlainStage) for other in stages[:i])):
+        if stage.gathers(moved=any(isinstance(other, NoiselessStage) for other in stages[:i])):
             raise InputError(
                 f"{stage.name} needs all rows in one place, and they are on the workers of a "
                 "cluster: leave it out, or pass X.compute()"
@@ -213,7 +213,7 @@ class Way:
 
     @property
     def _plain(self) -> list[int]:
-        return [i for i, stage in enumerate(self.stages) if isinstance(stage, PlainStage)]
+        return [i for i, stage in enumerate(self.stages) if isinstance(stage, NoiselessStage)]
 
     @property
     def flips(self) -> float:
@@ -234,12 +234,16 @@ class Way:
         """
         return (0.0, 1 + self.flips / 2) if self.only_flips else (self.total, 1.0)
 
-    def movement(self, loss: Loss, outputs: int, intercept: float, *, rounded: bool) -> Movement:
+    def movement(
+        self, loss: Loss, outputs: int, intercept: float, *, rounded: bool
+    ) -> GradientSensitivity:
         """What the drift does to a trainer's sums."""
         last = self.drifts[-1]
         if last is None:
-            raise MissingBound("Training after a plain stage", "ClipNorm(radius) as a last stage")
-        return Movement(
+            raise MissingBound(
+                "Training after a noiseless stage", "ClipNorm(radius) as a last stage"
+            )
+        return GradientSensitivity(
             last,
             loss,
             outputs,
@@ -254,8 +258,8 @@ class Way:
 
 def walk(stages: Sequence[Stage], size: int, columns: int) -> Way:
     """Widths, bounds and drift behind every stage."""
-    if size < 2 and any(isinstance(stage, PlainStage) for stage in stages):
-        raise InputError("a plain stage needs at least two rows")
+    if size < 2 and any(isinstance(stage, NoiselessStage) for stage in stages):
+        raise InputError("a noiseless stage needs at least two rows")
     d, draws = columns, 0
     typical: float | None = None
     drifts: list[Drift | None] = [None]
@@ -291,7 +295,7 @@ def length(stages: Sequence[Stage], columns: int) -> float | None:
 def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | None:
     """Drift behind a stage; None while rows have no bound."""
     if incoming is None:
-        if isinstance(stage, PlainStage):
+        if isinstance(stage, NoiselessStage):
             raise MissingBound(stage.name, "ClipNorm(radius) or Normalize() as a stage before it")
         bound = stage.bound(None, d)
         return None if bound is None else Drift(bound)
@@ -302,7 +306,9 @@ def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | Non
     return outgoing.rounded(stage.slip(incoming.bound) * outgoing.bound)
 
 
-def sampled(facts: Facts, trainer: GradientTrainer, moves: Movement, budget: Budget) -> Facts:
+def sampled(
+    facts: Facts, trainer: GradientTrainer, moves: GradientSensitivity, budget: Budget
+) -> Facts:
     """Facts with the cheapest way to bound what drift does to sampled sums, if rows are sampled."""
     if not isinstance(trainer, DPSGD):
         return facts

@@ -26,8 +26,8 @@ from tacit.data.rows import Rows, each
 from tacit.engine.array_api import ArrayEngine, require_device
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import Engine
-from tacit.engine.sensitivity import TARGET, Movement
-from tacit.exceptions import BudgetError, InputError, TestFailed, of_public_facts
+from tacit.engine.sensitivity import TARGET, GradientSensitivity
+from tacit.exceptions import BudgetError, InputError, PrivateTestError, of_public_facts
 from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
@@ -35,7 +35,7 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws, Releases
 from tacit.plan import bounds as chain
-from tacit.preprocessing.base import Context, PlainStage, PrivateStage, Stage
+from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.preprocessing.private_center import PrivateCenter
 from tacit.preprocessing.public import PublicPrecondition
 from tacit.privacy.accounting.accountants import (
@@ -85,16 +85,16 @@ class Plan:
         for stage in self.stages:
             if not isinstance(stage, Stage):
                 raise InputError(f"stages must be stages of tacit.preprocessing, not {stage!r}")
-            known = isinstance(stage, PrivateStage | PlainStage)
+            known = isinstance(stage, PrivateStage | NoiselessStage)
             if stage.kind not in ("free", "public") and not known:
                 raise InputError(
                     f"{stage.name} looks at private rows and does not say at what cost"
                 )
         if not isinstance(self.trainer, GradientTrainer):
             raise InputError(f"trainer must be one of tacit.trainers, not {self.trainer!r}")
-        if self.fitted and self.plain:
+        if self.fitted and self.noiseless:
             raise InputError(
-                "what a plain stage has learned is private, so nothing can go on from it: fit "
+                "what a noiseless stage has learned is private, so nothing can go on from it: fit "
                 "anew, or use stages that release what they learn"
             )
         if not self.fit_intercept and any(stage.carries_constant for stage in self.stages):
@@ -104,10 +104,11 @@ class Plan:
             )
         chain.check(self.stages, self.neighbors)
         chain.suits(self.stages, self.trainer, self.neighbors, self.arithmetic)
-        if self.plain and self.arithmetic == "strict":
+        if self.noiseless and self.arithmetic == "strict":
             raise InputError(
-                "arithmetic='strict' checks sums of integers; rows behind a plain stage are not "
-                "rounded to integers, so use arithmetic='exact', or stages without a plain one"
+                "arithmetic='strict' checks sums of integers; rows behind a noiseless stage are "
+                "not "
+                "rounded to integers, so use arithmetic='exact', or stages without a noiseless one"
             )
         if self.arithmetic == "strict" and not self.trainer.takes_strict:
             raise InputError(
@@ -116,9 +117,9 @@ class Plan:
             )
 
     @property
-    def plain(self) -> bool:
+    def noiseless(self) -> bool:
         """Whether any stage looks at the rows without noise, so that they drift."""
-        return any(isinstance(stage, PlainStage) for stage in self.stages)
+        return any(isinstance(stage, NoiselessStage) for stage in self.stages)
 
     @property
     def adds_constant(self) -> bool:
@@ -220,7 +221,7 @@ class Plan:
             self.budget.delta,
             draws,
             grid=PLD_SLACK * pld,
-            ideal=not self.plain,
+            ideal=not self.noiseless,
         )
         left_over = Budget(self.budget.epsilon, self.budget.delta - slack)
         test = None
@@ -231,7 +232,7 @@ class Plan:
             test.require(self.budget.epsilon)
             fixed.append((TEST, test.event))
         moves = None
-        if self.plain:
+        if self.noiseless:
             bias = float(trainer.bias) * way.typical if self.adds_constant else 0.0
             moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = chain.sampled(facts, trainer, moves, left_over)
@@ -281,10 +282,10 @@ class CalibratedPlan:
         What the noise sampler's own error adds to δ.
     drifts : tuple of (Drift or None)
         In front of every stage and, at last, of the trainer; None where rows have no bound.
-    moves : Movement or None
-        What that drift does to the trainer's sums; None without plain stages.
+    moves : GradientSensitivity or None
+        What that drift does to the trainer's sums; None without noiseless stages.
     test : Test or None
-        The private test of the plain stages' conditions, if they have any.
+        The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
     search : mapping or None
@@ -301,7 +302,7 @@ class CalibratedPlan:
     spent: tuple[tuple[str, Event], ...]
     numerical_delta: float
     drifts: tuple[Drift | None, ...] = ()
-    moves: Movement | None = None
+    moves: GradientSensitivity | None = None
     test: Test | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
@@ -349,7 +350,7 @@ class CalibratedPlan:
         entry = self.reserve(ledger, key)
         try:
             fit = self._fit(rows, targets, run, entry=entry, **how)
-        except TestFailed as failed:
+        except PrivateTestError as failed:
             entry.settle("test failed", failed.certificate.digest)
             raise
         entry.settle("model", fit.certificate.digest)
@@ -492,12 +493,12 @@ class CalibratedPlan:
         for i, stage in enumerate(plan.stages):
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
-            drift = self.drifts[i] if plan.plain else None
+            drift = self.drifts[i] if plan.noiseless else None
             counted = plan.neighbors != "add_or_remove_one"
             token = run.token(stage.name) if stage.pays and not plan.fitted else None
             context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
             # Free and public stages are shown no rows: they could not look if they tried.
-            looks = isinstance(stage, PrivateStage | PlainStage)
+            looks = isinstance(stage, PrivateStage | NoiselessStage)
             if strict and looks:
                 check_places(seen)
             crash = None
@@ -512,12 +513,12 @@ class CalibratedPlan:
                 if i <= last:  # rows on which a stage cannot run fail the test like any others
                     self._require_pass(-math.inf, run, assumptions, entry)
                 raise crash
-            if isinstance(stage, PlainStage):
+            if isinstance(stage, NoiselessStage):
                 margin = min(margin, stage.margin)
             if i == last:
                 self._require_pass(margin, run, assumptions, entry)
-            if isinstance(stage, PlainStage):
-                told.append(plan.stages[i])  # what a plain stage has seen, nobody is told
+            if isinstance(stage, NoiselessStage):
+                told.append(plan.stages[i])  # what a noiseless stage has seen, nobody is told
                 stand_in = stage.release(before, context)
                 fitted += [] if stand_in is None else [stand_in]
             else:
@@ -613,7 +614,7 @@ class CalibratedPlan:
         if not run.token(TEST).at("test").above(margin, test.threshold):
             run.close(failed=True)
             stages = [stage.name for stage in self.plan.stages if stage.tested]
-            raise TestFailed(
+            raise PrivateTestError(
                 f"the private test of what {' and '.join(stages)} asks of the rows did not pass, "
                 "so nothing was trained. Nothing more may be said about the rows, and the budget "
                 "is spent. Declare less (a smaller gap or floor, more rows_with_gaps), or use "
@@ -686,7 +687,8 @@ class CalibratedPlan:
         said += self.trainer.assumptions()
         if self.moves is not None:
             said.append(
-                "what the plain stages learned from the rows is kept from everybody, and so is how "
+                "what the noiseless stages learned from the rows is kept from everybody, and so is "
+                "how "
                 "long they took"
             )
         if self.test is not None:
@@ -726,7 +728,7 @@ class CalibratedPlan:
                 "parameters": stage.parameters(),
                 "note": stage.note(),
             }
-            behind = self.drifts[i + 1] if self.drifts and self.plan.plain else None
+            behind = self.drifts[i + 1] if self.drifts and self.plan.noiseless else None
             if behind is not None and behind.total:
                 entry["drift"] = behind.to_dict()
             stages.append(entry)
@@ -793,14 +795,15 @@ class CalibratedPlan:
         drawn = [b for _, b in facts.shifts]
         if drawn:
             lines.append(
-                "What the plain stages do to the rows of everybody else moves a sum of drawn rows "
+                "What the noiseless stages do to the rows of everybody else moves a sum of drawn "
+                "rows "
                 f"by up to {max(drawn):.3g} clips more, {min(drawn):.3g} or less as a rule, which "
                 "this noise includes; it grows when the weights grow."
             )
         elif self.moves is not None:
             near, far = (self.inflation(norm) for norm in (1.0, 10.0))
             lines.append(
-                "What the plain stages do to the rows of everybody else makes every sum "
+                "What the noiseless stages do to the rows of everybody else makes every sum "
                 f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
                 "the noise follows the weights."
             )
@@ -841,7 +844,7 @@ class CalibratedPlan:
         if i in self.stage_noise:
             said.append(f"adds noise of {self.stage_noise[i]:.4g} contributions of a row")
         behind = self.drifts[i + 1]
-        if stage.kind == "plain" and behind is not None:
+        if stage.kind == "noiseless" and behind is not None:
             said.append(
                 f"one row moves all others by {behind.total:.4g} together, "
                 f"{behind.each:.3g} at most each"
@@ -883,7 +886,7 @@ class Fit:
     stages: tuple[Stage, ...]
     certificate: Certificate
     plan: CalibratedPlan | None = None
-    told: tuple[Stage, ...] = ()  # all stages as they were fitted, plain ones excepted
+    told: tuple[Stage, ...] = ()  # all stages as they were fitted, noiseless ones excepted
 
 
 def _in_range(targets: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.mean import locating_rows
 from tacit.preprocessing import (
     ClipNorm,
+    NoiselessPCA,
     Normalize,
-    PlainPCA,
     PrivateCenter,
     PrivateClip,
     PrivateEqualize,
@@ -77,7 +77,7 @@ LONGEST = 20_000  # characters of a stage
 
 
 def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
-    """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): paper 000's baseline."""
+    """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): Sun et al.'s baseline."""
     return [Normalize(radius)], _trained(DPSGD, trainer)
 
 
@@ -87,7 +87,7 @@ def _dpsgd_f(
     equalize: float = 0.0,
     **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DPSGD-F* (paper 000, Algorithm 3): scaled rows, private mean, full-batch descent.
+    """DPSGD-F* (Sun et al. 2024, Algorithm 3): scaled rows, private mean, full-batch descent.
 
     ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
     """
@@ -97,7 +97,7 @@ def _dpsgd_f(
 
 @dataclass
 class Preprocess(PrivateStage):
-    """What Sun, Suresh & Menon (paper 000) do to rows before they train: Algorithm 2, or 3.
+    """What Sun, Suresh & Menon (Sun et al. 2024) do to rows before they train: Algorithm 2, or 3.
 
     It stands for the stages of Algorithm 2, if there are rows enough for its mean at the share of
     the budget that it has, and else for those of Algorithm 3. Both are public facts, so a plan
@@ -122,9 +122,10 @@ class Preprocess(PrivateStage):
         mean = f"its mean needs about {needed} rows of {d} columns at this budget, and there are "
         if size >= needed:
             chosen = _algorithm_2(self.share, self.clip_share, intercept)
-            return chosen, f"Recipe: Algorithm 2 of paper 000; {mean}{size}."
+            return chosen, f"Recipe: Algorithm 2 of Sun et al. 2024; {mean}{size}."
         return _algorithm_3(self.share), (
-            f"Recipe: Algorithm 3 of paper 000 in place of Algorithm 2: {mean}{size}. So rows are "
+            f"Recipe: Algorithm 3 of Sun et al. 2024 in place of Algorithm 2: {mean}{size}. So "
+            f"rows are "
             "scaled to one norm, and no scale is sought; algorithm=2 asks for it all the same."
         )
 
@@ -148,7 +149,8 @@ def _dpsgd_f_theory(
     algorithm: int | str = "auto",
     **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DPSGD-F (paper 000, Algorithm 2): mean and scale found in rows of any norm, then descent.
+    """DPSGD-F (Sun et al. 2024, Algorithm 2): mean and scale found in rows of any norm, then
+    descent.
 
     With too few rows for that mean, Algorithm 3 instead; ``algorithm`` 2 or 3 leaves no choice.
     """
@@ -166,12 +168,12 @@ def _dpsgd_f_theory(
 
 
 def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
-    """Rows scaled to a norm, then DP-GD (paper 001, Algorithm 1)."""
+    """Rows scaled to a norm, then DP-GD (Song et al. 2021, Algorithm 1)."""
     return [Normalize(radius)], _trained(DPGD, trainer)
 
 
 def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
-    """Every row scaled and randomised by its owner (paper 001, section 3): local privacy."""
+    """Every row scaled and randomised by its owner (Song et al. 2021, section 3): local privacy."""
     return [Normalize(radius)], LocalDPGD(**trainer)
 
 
@@ -182,7 +184,7 @@ def _pillar(
     center: bool = True,
     **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """PILLAR (paper 003, Algorithm 1): PCA on public rows, then private training.
+    """PILLAR (Pinto et al. 2024, Algorithm 1): PCA on public rows, then private training.
 
     Components are about the public mean, which is subtracted (``center=False``: as in the paper),
     and as many as public facts speak for.
@@ -202,7 +204,9 @@ def _gep(
 def _adadps(
     public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """AdaDPS (Li et al. 2022): gradients divided by public scales before they are clipped."""
+    """AdaDPS (Li, Zaheer et al. 2022): gradients divided by public scales before they are
+    clipped.
+    """
     return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
 
 
@@ -214,7 +218,7 @@ def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Gradient
 def _dp_raft_pillar(
     public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DP-RAFT on rows projected by public ones (paper 003, appendix B-F)."""
+    """DP-RAFT on rows projected by public ones (Pinto et al. 2024, appendix B-F)."""
     stages, probe = _dp_raft(radius, **trainer)
     return [*stages, PublicPCA(public, n_components)], probe
 
@@ -222,21 +226,21 @@ def _dp_raft_pillar(
 def _jl(
     n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """Random projection, then private training: paper 003's baseline "JL"."""
+    """Random projection, then private training: Pinto et al.'s baseline "JL"."""
     return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
     n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """PCA of a noisy second moment, then private training: paper 003's baseline "DP-PCA"."""
+    """PCA of a noisy second moment, then private training: Pinto et al.'s baseline "DP-PCA"."""
     from tacit.preprocessing import PrivatePCA
 
     components = PrivatePCA(n_components=n_components, share=share)
     return [Normalize(radius), components], _trained(DPGD, trainer)
 
 
-def _plain_pca(
+def _soft_pca(
     strength: float = 0.05, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
     """Soft PCA of the private rows themselves, paid for by more noise in training."""
@@ -246,8 +250,10 @@ def _plain_pca(
 def _ptr_pca(
     n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
 ) -> tuple[list[Stage], GradientTrainer]:
-    """Rank-k PCA of the private rows behind a test of their eigengap (paper 004, section 4.3)."""
-    return [Normalize(radius), PlainPCA(n_components, gap)], _trained(DPGD, trainer)
+    """Rank-k PCA of the private rows behind a test of their eigengap (Hu et al. 2024, section
+    4.3).
+    """
+    return [Normalize(radius), NoiselessPCA(n_components, gap)], _trained(DPGD, trainer)
 
 
 RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
@@ -263,7 +269,7 @@ RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
     "dp-raft+pillar": _dp_raft_pillar,
     "jl": _jl,
     "dp-pca": _dp_pca,
-    "plain-pca": _plain_pca,
+    "soft-pca": _soft_pca,
     "ptr-pca": _ptr_pca,
 }
 

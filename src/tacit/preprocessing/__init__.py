@@ -4,8 +4,8 @@ from tacit.preprocessing.base import Context, Stage
 from tacit.preprocessing.duplicates import Dedup, Quantize
 from tacit.preprocessing.encode import Encode
 from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjection, Root
-from tacit.preprocessing.noiseless import PlainPCA, PlainScale, SoftPCA
-from tacit.preprocessing.noiseless_impute import FillGaps, PlainImpute
+from tacit.preprocessing.noiseless import NoiselessPCA, NoiselessScale, SoftPCA
+from tacit.preprocessing.noiseless_impute import FillGaps, NoiselessImpute
 from tacit.preprocessing.private_center import PrivateCenter
 from tacit.preprocessing.private_equalize import PrivateEqualize
 from tacit.preprocessing.private_extent import PrivateBounds, PrivateClip
@@ -28,10 +28,10 @@ __all__ = [
     "Dedup",
     "Encode",
     "FillGaps",
+    "NoiselessImpute",
+    "NoiselessPCA",
+    "NoiselessScale",
     "Normalize",
-    "PlainImpute",
-    "PlainPCA",
-    "PlainScale",
     "PrivateBounds",
     "PrivateCenter",
     "PrivateClip",

@@ -2,7 +2,7 @@
 
 A stage looks at the data in one of four ways, its *kind*: ``free`` (never),
 ``public`` (at other, public rows), ``private`` (through noise, as an event),
-``plain`` (exactly, which makes everything after it more sensitive). Fitted, it
+``noiseless`` (exactly, which makes everything after it more sensitive). Fitted, it
 is a row-wise map; an affine one folds into the model's coefficients.
 """
 
@@ -29,7 +29,7 @@ from tacit.progress import Progress
 __all__ = [
     "Context",
     "Kind",
-    "PlainStage",
+    "NoiselessStage",
     "PrivateStage",
     "Stage",
     "affine",
@@ -44,7 +44,7 @@ __all__ = [
     "usable",
 ]
 
-Kind = Literal["free", "public", "private", "plain"]
+Kind = Literal["free", "public", "private", "noiseless"]
 
 SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map
 LARGEST = sys.float_info.max
@@ -69,7 +69,7 @@ class Context:
     position : int
         Place in the plan; it keeps the randomness of two stages apart.
     drift : Drift or None
-        How far the rows that come in may lie from a neighbour's, after plain stages.
+        How far the rows that come in may lie from a neighbour's, after noiseless stages.
     counted : bool
         Whether ``size`` is the number of rows itself; not so where that is private.
     strict : bool
@@ -188,7 +188,7 @@ class Stage:
         if bound is None:
             raise InputError(
                 f"{self.name} does not bound its rows before it is fitted; put it in front of the "
-                "plain stages"
+                "noiseless stages"
             )
         if not incoming.total:
             return Drift(bound)
@@ -196,7 +196,7 @@ class Stage:
         if factor is None:
             raise InputError(
                 f"{self.name} may tear apart rows that lie close together, so it cannot follow a "
-                "plain stage; put it in front of that, or use ClipNorm(radius) here"
+                "noiseless stage; put it in front of that, or use ClipNorm(radius) here"
             )
         return incoming.lipschitz(factor, bound)
 
@@ -265,7 +265,7 @@ class Stage:
     def gathers(self, *, moved: bool) -> bool:
         """Whether it needs all rows in one place to be fitted, so that no cluster can do it.
 
-        ``moved``: whether a plain stage is in front.
+        ``moved``: whether a noiseless stage is in front.
         """
         return False
 
@@ -374,7 +374,7 @@ class PrivateStage(Stage):
 
 
 @dataclass
-class PlainStage(Stage):
+class NoiselessStage(Stage):
     """A stage that looks at the private rows exactly, without noise.
 
     It costs nothing by itself and makes everything after it more sensitive:
@@ -382,7 +382,7 @@ class PlainStage(Stage):
     model must work without it: `release` says what takes its place.
     """
 
-    kind: ClassVar[Kind] = "plain"
+    kind: ClassVar[Kind] = "noiseless"
 
     @property
     def margin(self) -> float:
@@ -452,8 +452,10 @@ def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
     """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
     if incoming is not None and incoming.total:
         raise InputError(
-            f"{stage.name} counts how many rows lie beyond an edge. All rows that a plain stage "
-            "has moved, however little, may cross it together, so it cannot follow a plain stage; "
+            f"{stage.name} counts how many rows lie beyond an edge. All rows that a noiseless "
+            f"stage "
+            "has moved, however little, may cross it together, so it cannot follow a noiseless "
+            "stage; "
             "put it in front of that"
         )
 

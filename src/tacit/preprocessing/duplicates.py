@@ -1,7 +1,7 @@
 """Near-duplicates taken out, or moved together, without noise.
 
 A *good cluster* is a ball around a row that holds as many rows as the ball of three times its
-radius: rows that lie together and apart from all others (paper 004, section 4.1).
+radius: rows that lie together and apart from all others (Hu et al. 2024, section 4.1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import numpy as np
 from tacit.data.memory import require_room
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.preprocessing.base import Context, PlainStage, densify, require_count, require_positive
+from tacit.preprocessing.base import (
+    Context,
+    NoiselessStage,
+    densify,
+    require_count,
+    require_positive,
+)
 from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
@@ -24,7 +30,7 @@ __all__ = ["Dedup", "Quantize"]
 
 
 @dataclass
-class _Crowds(PlainStage):
+class _Crowds(NoiselessStage):
     """What both stages share: clusters, and the test that no crowd is too large.
 
     One row can make or break every cluster near it, so the price follows the
@@ -106,7 +112,7 @@ class Dedup(_Crowds):
 
     Rows that are taken out become rows of zeros that count nothing, so that the
     number of rows, which is public, and their places stay as they are. Nothing
-    is needed at prediction. Must come before any other plain stage.
+    is needed at prediction. Must come before any other noiseless stage.
 
     Parameters
     ----------
@@ -141,7 +147,7 @@ class Dedup(_Crowds):
 class Quantize(_Crowds):
     """Move near-duplicates to the centre of their cluster.
 
-    Nothing is needed at prediction. Must come before any other plain stage.
+    Nothing is needed at prediction. Must come before any other noiseless stage.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class ClipNorm(Stage):
 
 @dataclass
 class Normalize(Stage):
-    """Scale every row to norm ``radius`` (paper 000, App. C, "Feature normalization").
+    """Scale every row to norm ``radius`` (Sun et al. 2024, App. C, "Feature normalization").
 
     Rows of zeros stay zero. The scale of a row is lost: what separates the
     classes must lie in its direction.
@@ -227,7 +227,7 @@ class RandomProjection(Projection):
     """Johnson–Lindenstrauss projection to ``n_components`` by a random sign matrix.
 
     The matrix is drawn without looking at any row, so it costs nothing; the
-    rival "JL" of paper 003. Rows grow by at most its largest singular value.
+    rival "JL" of Pinto et al. 2024. Rows grow by at most its largest singular value.
 
     Parameters
     ----------

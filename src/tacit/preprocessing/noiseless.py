@@ -19,7 +19,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import shorten
 from tacit.preprocessing.base import (
     Context,
-    PlainStage,
+    NoiselessStage,
     Stage,
     affine,
     densify,
@@ -32,7 +32,7 @@ from tacit.privacy.events import Gaussian
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["PlainPCA", "PlainScale", "SoftPCA"]
+__all__ = ["NoiselessPCA", "NoiselessScale", "SoftPCA"]
 
 
 def _bounded(stage: Stage, rows: Any, context: Context | None) -> tuple[Rows, Drift]:
@@ -75,7 +75,7 @@ def _moment(span: slice, chunk: Chunk, radius: float, mean: np.ndarray) -> np.nd
 
 
 @dataclass
-class SoftPCA(PlainStage):
+class SoftPCA(NoiselessStage):
     """Shrink every principal direction by v/(v + λ), v its second moment: x → M(M+λI)⁻¹x.
 
     The smooth form of a projection on the first components. It needs no eigengap
@@ -128,7 +128,7 @@ class SoftPCA(PlainStage):
 
 
 @dataclass
-class PlainPCA(PlainStage):
+class NoiselessPCA(NoiselessStage):
     """Project rows on their first k principal components, in the original coordinates.
 
     How far the projection turns when one row is replaced depends on the gap
@@ -158,7 +158,7 @@ class PlainPCA(PlainStage):
         if self.n_components != "auto":
             require_count(self, "n_components")
         if self.gap is None:
-            raise MissingBound("PlainPCA", "gap=, the least eigengap", "SoftPCA(strength)")
+            raise MissingBound("NoiselessPCA", "gap=, the least eigengap", "SoftPCA(strength)")
         require_positive(self, "gap")
         require_share(self)
 
@@ -179,7 +179,8 @@ class PlainPCA(PlainStage):
     def width(self, d: int) -> int:
         if components(self, d - 1) >= d:
             raise InputError(
-                f"PlainPCA(n_components={self.n_components}): rows have {d} columns, and keeping "
+                f"NoiselessPCA(n_components={self.n_components}): rows have {d} columns, and "
+                f"keeping "
                 "all of them is no projection; pass fewer, or leave the stage out"
             )
         return d
@@ -192,7 +193,8 @@ class PlainPCA(PlainStage):
         gap = self._gap()
         if gap > most:
             raise InputError(
-                f"PlainPCA(gap={gap:g}): rows of norm {incoming.bound:g} cannot have an eigengap "
+                f"NoiselessPCA(gap={gap:g}): rows of norm {incoming.bound:g} cannot have an "
+                f"eigengap "
                 f"above {most:.4g} behind {k} components; pass a smaller gap, or "
                 "use SoftPCA(strength), which needs none"
             )
@@ -236,7 +238,7 @@ class PlainPCA(PlainStage):
 
 
 @dataclass
-class PlainScale(PlainStage):
+class NoiselessScale(NoiselessStage):
     """Scale columns by their own deviation for training; release a noisy one for prediction.
 
     A model of scaled rows needs the scales whenever it predicts, so they are
@@ -273,7 +275,7 @@ class PlainScale(PlainStage):
             if getattr(self, name) is not None:
                 require_positive(self, name)
         if self.floor is not None and not self.centered:
-            raise InputError("PlainScale(floor=) is for centred columns; leave centered=True")
+            raise InputError("NoiselessScale(floor=) is for centred columns; leave centered=True")
         require_share(self)
 
     @property
@@ -319,7 +321,7 @@ class PlainScale(PlainStage):
         if self.floor is not None:
             if self.floor > incoming.bound**2:
                 raise InputError(
-                    f"PlainScale(floor={self.floor:g}): columns of rows of norm "
+                    f"NoiselessScale(floor={self.floor:g}): columns of rows of norm "
                     f"{incoming.bound:g} cannot all vary that much; pass a smaller floor"
                 )
             return rules.scale_by_floor(incoming, n, self.floor, bound)

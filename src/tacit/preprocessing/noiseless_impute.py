@@ -19,7 +19,7 @@ from tacit.mechanisms.passes import Passes
 from tacit.preprocessing.base import (
     Context,
     Kind,
-    PlainStage,
+    NoiselessStage,
     Stage,
     around_gaps,
     densify,
@@ -31,7 +31,7 @@ from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["FillGaps", "PlainImpute"]
+__all__ = ["FillGaps", "NoiselessImpute"]
 
 STRATEGIES = ("shrunk-mean", "mean", "trimmed-mean", "median", "ridge", "regression")
 SINGULAR = 1e-12  # of the squared norm of rows: with less added, a system may have no solution
@@ -79,7 +79,7 @@ class FillGaps(Stage):
                 InputError(
                     "rows to predict have missing cells. What filled them in training was read "
                     "from private rows and is not released: fill them yourself, or fit with "
-                    "PlainImpute(at_prediction=value), a public constant"
+                    "NoiselessImpute(at_prediction=value), a public constant"
                 )
             )
         return np.where(gaps, self.value or 0.0, dense)
@@ -89,7 +89,7 @@ class FillGaps(Stage):
 
 
 @dataclass
-class PlainImpute(PlainStage):
+class NoiselessImpute(NoiselessStage):
     """Fill missing cells (NaN) of training rows by statistics of the private rows.
 
     Missing patterns stay as they are between neighbours, so this stage comes
@@ -137,11 +137,13 @@ class PlainImpute(PlainStage):
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             allowed = ", ".join(STRATEGIES)
-            raise InputError(f"PlainImpute(strategy={self.strategy!r}): choose one of {allowed}")
+            raise InputError(
+                f"NoiselessImpute(strategy={self.strategy!r}): choose one of {allowed}"
+            )
         for name in NEEDS.get(self.strategy, ()):
             if getattr(self, name) is None:
                 raise MissingBound(
-                    f"PlainImpute(strategy={self.strategy!r})",
+                    f"NoiselessImpute(strategy={self.strategy!r})",
                     f"{name}=",
                     "strategy='shrunk-mean' or 'ridge', which hold for any rows",
                 )
@@ -152,7 +154,7 @@ class PlainImpute(PlainStage):
             require_count(self, "rows_with_gaps")
         require_count(self, "trim")
         if not require_columns(self) and self.regresses:
-            raise MissingBound(f"PlainImpute(strategy={self.strategy!r})", "columns=")
+            raise MissingBound(f"NoiselessImpute(strategy={self.strategy!r})", "columns=")
         FillGaps(self.at_prediction)  # refuses now what would otherwise fail after training
         require_share(self)
 
@@ -169,7 +171,8 @@ class PlainImpute(PlainStage):
         given = require_columns(self, d)
         if self.regresses and len(given) >= d:
             raise InputError(
-                f"PlainImpute(strategy={self.strategy!r}) needs complete columns to predict from"
+                f"NoiselessImpute(strategy={self.strategy!r}) needs complete columns to predict "
+                f"from"
             )
         return np.array(given, dtype=int)
 
@@ -196,7 +199,7 @@ class PlainImpute(PlainStage):
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         gaps, cells = self.rows_with_gaps, 0 if d is None else len(self._columns(d))
         if d is None and self.strategy in ("trimmed-mean", "median"):
-            raise InputError(f"PlainImpute(strategy={self.strategy!r}).drift needs d=")
+            raise InputError(f"NoiselessImpute(strategy={self.strategy!r}).drift needs d=")
         if gaps is not None and gaps >= n:
             gaps = n - 1 if self.regresses or self.strategy == "shrunk-mean" else gaps
         strength = self._strength(n)
@@ -205,7 +208,8 @@ class PlainImpute(PlainStage):
         if self.strategy == "ridge":
             if strength < SINGULAR * incoming.bound**2:
                 raise InputError(
-                    f"PlainImpute(strength={strength:g}): rows of norm {incoming.bound:g} drown so "
+                    f"NoiselessImpute(strength={strength:g}): rows of norm {incoming.bound:g} "
+                    f"drown so "
                     "small a penalty in rounding; pass a larger one, or a smaller ClipNorm(radius)"
                 )
             return rules.impute_ridge(incoming, n, strength, gaps)

@@ -25,7 +25,7 @@ SHORTEST = 0.05  # of a typical row around the mean, in bounds: closer, noise hi
 
 @dataclass
 class PrivateCenter(PrivateStage):
-    """Subtract a noisy mean (paper 000, Algorithm 3, steps 1 and 2, or Algorithm 2, step 1).
+    """Subtract a noisy mean (Sun et al. 2024, Algorithm 3, steps 1 and 2, or Algorithm 2, step 1).
 
     ``method="gaussian"``: the sum of the rows, each of norm at most R, is released with Gaussian
     noise of standard deviation ``noise_multiplier``·R and divided by the public number of rows.

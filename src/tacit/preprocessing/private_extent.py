@@ -66,11 +66,12 @@ class RankStage(PrivateStage):
 class PrivateClip(RankStage):
     """Clip rows to a private quantile τ of their norms, and divide them by it.
 
-    Step 2 of Algorithm 2 of paper 000, and with ``constant`` its steps 3 and 4: a row x becomes
-    (x, τ)/τ, shortened to √2 where x is longer than τ, row and constant together. Almost all rows
-    keep their direction and relative length, the longest have norm one (√2 with their constant),
-    and so the bound on rows out is known before any row was read: settings that are chosen from
-    bounds fit the rows that there really are, even if the public bound on rows in is far too large.
+    Step 2 of Algorithm 2 of Sun et al. 2024, and with ``constant`` its steps 3 and 4: a row x
+    becomes (x, τ)/τ, shortened to √2 where x is longer than τ, row and constant together. Almost
+    all rows keep their direction and relative length, the longest have norm one (√2 with their
+    constant), and so the bound on rows out is known before any row was read: settings that are
+    chosen from bounds fit the rows that there really are, even if the public bound on rows in is
+    far too large.
 
     The clip is for training rows. The model is folded back through the division alone, as the
     algorithm does it, so rows to predict are not clipped (unless a stage that is not linear
@@ -151,7 +152,7 @@ class PrivateClip(RankStage):
         radius = self._require("radius_")
         if not self.constant:
             return shorten(chunk, radius) / radius
-        # Clip((x, τ), √2·τ)/τ: paper 000, Algorithm 2, steps 3 and 4, in units of τ.
+        # Clip((x, τ), √2·τ)/τ: Sun et al. 2024, Algorithm 2, steps 3 and 4, in units of τ.
         rows = densify(shorten(chunk, MOST_LENGTHS * radius)) / radius
         return shorten(np.hstack([rows, np.ones((len(rows), 1))]), JOINT)
 

@@ -19,7 +19,7 @@ __all__ = ["PrivateScale", "exact_moments", "released_moments"]
 
 
 def exact_moments(rows: Rows) -> Moments:
-    """Without noise: for plain stages, which never release them."""
+    """Without noise: for noiseless stages, which never release them."""
     assert rows.bound is not None
     total = _lifted(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
     return Moments(total[: rows.d], total[rows.d :] * rows.bound)

@@ -89,7 +89,7 @@ class _Check:
 
 
 def components(stage: Any, most: int) -> int:
-    """The ``n_components`` of a stage, ``"auto"`` being paper 003's 40, or ``most`` if fewer."""
+    """The ``n_components`` of a stage, ``"auto"`` being Pinto et al.'s 40, or ``most`` if fewer."""
     if stage.n_components == "auto":
         return max(1, min(USUAL, most))
     return require_count(stage, "n_components")

@@ -46,9 +46,9 @@ def _components(public: Rows) -> tuple[np.ndarray, np.ndarray]:
 class PublicPCA(PublicStage, Subspace):
     """PILLAR's projection: top eigenvectors of the public rows' second moment.
 
-    Uncentred, as in paper 003, Algorithm 1, line 2; put `PublicCenter` in front for components
-    about the mean. The private rows are never looked at, so the stage is free of charge; what it
-    assumes, that the public rows are public, is in the certificate with their fingerprint.
+    Uncentred, as in Pinto et al. 2024, Algorithm 1, line 2; put `PublicCenter` in front for
+    components about the mean. The private rows are never looked at, so the stage is free of charge;
+    what it assumes, that the public rows are public, is in the certificate with their fingerprint.
 
     Parameters
     ----------

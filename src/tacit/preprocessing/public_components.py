@@ -1,10 +1,11 @@
 """How many components of the public rows to keep: from public facts alone.
 
-Fewer components bring less noise, more of them lose less: Theorem 1 of paper 003 has √k/(n·ε)
-against ξ, the part of the classifier that lies outside of the components. Along a component that
-holds the share s of the rows' energy, a row is of size √s, and what it says of its class is less
-where s is small. So n clipped gradients add up to about n·s^(1/POWER) along it, while the noise of
-a whole run is √K/μ for K columns of scores, in the same units. A component is worth its noise if
+Fewer components bring less noise, more of them lose less: Theorem 1 of Pinto et al. 2024 has
+√k/(n·ε) against ξ, the part of the classifier that lies outside of the components. Along a
+component that holds the share s of the rows' energy, a row is of size √s, and what it says of its
+class is less where s is small. So n clipped gradients add up to about n·s^(1/POWER) along it, while
+the noise of a whole run is √K/μ for K columns of scores, in the same units. A component is worth
+its noise if
 
     s > NOISE·(√K/(n·μ))^POWER,
 

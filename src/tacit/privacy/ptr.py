@@ -25,7 +25,7 @@ of the stages, that fails on any of them. All earlier ones hold on the whole pat
 margin changes by at most 1 in each step; it is at most 0 somewhere, hence at most k on both ends,
 which pass with probability at most P(k + N > t) = δ_k. Go on as above. ∎
 
-Paper 004, Theorem 8, shows one of these directions only. See ``docs/drift.md``, section 6.
+Hu et al. 2024, Theorem 8, shows one of these directions only. See ``docs/drift.md``, section 6.
 """
 
 from __future__ import annotations

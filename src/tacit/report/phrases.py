@@ -48,7 +48,7 @@ HOW_IT_PAYS = {
     ),
     "public": "Learnt from separate public data. It costs nothing.",
     "private": "Learnt from the private rows through noise.",
-    "plain": (
+    "noiseless": (
         "Learnt from the private rows exactly and never published. It makes every later step "
         "more sensitive, and those steps add more noise to make up for it."
     ),

@@ -18,7 +18,7 @@ from tacit.report.view import read
 
 __all__ = ["plain_text", "render_text"]
 
-_STYLES = {"free": "green", "public": "blue", "private": "magenta", "plain": "yellow"}
+_STYLES = {"free": "green", "public": "blue", "private": "magenta", "noiseless": "yellow"}
 
 
 def render_text(

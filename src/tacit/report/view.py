@@ -32,6 +32,9 @@ from tacit.report.show import at_most, clean, date, exact, factor, number, one_i
 __all__ = ["Spent", "Step", "Story", "read"]
 
 
+FORMER_KINDS = {"plain": "noiseless"}  # what certificates below 0.2.0 say
+
+
 @dataclass(frozen=True)
 class Spent:
     """One event, and what it took of the budget."""
@@ -286,7 +289,7 @@ def _times(event: Event, count: int) -> str:
 def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
     steps = []
     for item in [*plan["stages"], {**plan["trainer"], "kind": "private"}]:
-        name, kind = clean(item["name"]), item["kind"]
+        name, kind = clean(item["name"]), FORMER_KINDS.get(item["kind"], item["kind"])
         if kind not in HOW_IT_PAYS:
             raise InputError(f"unknown kind of stage {kind!r}; known are {', '.join(HOW_IT_PAYS)}")
         pays = HOW_IT_PAYS[kind]
@@ -295,7 +298,7 @@ def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
             shares += [entry.share for entry in spent if entry.kind == "repeated"]
         if kind == "private" and shares:
             pays += f" It took {percent(math.fsum(shares))} of the budget."
-        if kind == "plain" and "drift" in item:
+        if kind == "noiseless" and "drift" in item:
             pays += _moved(item["drift"])
         settings = [(clean(key), setting(x)) for key, x in item.get("parameters", {}).items()]
         steps.append(Step(name, kind, pays, settings, clean(item.get("note") or "")))
@@ -303,7 +306,7 @@ def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
 
 
 def _moved(drift: Mapping[str, Any]) -> str:
-    """How far a plain stage lets the other rows move, in words."""
+    """How far a noiseless stage lets the other rows move, in words."""
     total, each, bound = (number(float(drift[key])) for key in ("total", "each", "bound"))
     return (
         f" Swapping one row moves all others by at most {total} together from here on, none by "

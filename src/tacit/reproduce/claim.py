@@ -136,7 +136,7 @@ class Claim:
     name : str
         As in ``tacit reproduce NAME``.
     source : str
-        "paper 000, Table 1".
+        "Sun et al. 2024, Table 1".
     title, says : str
         What it is about, and what the paper says, in our words and with its numbers.
     test : callable

@@ -1,4 +1,4 @@
-"""Paper 004: what preprocessing without noise costs."""
+"""Hu et al. 2024: what preprocessing without noise costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROWS = (
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="hu-group",
-        source="paper 004, Figure 2",
+        source="Hu et al. 2024, Figure 2",
         title="Theorem 2 against group privacy",
         says="For the Gaussian mechanism after quantization (η = 0.01, 0.1), mean imputation (100 "
         "or 53 rows) and PCA (eigengaps 0.15, 0.07), Theorem 2 gives a far smaller ε than group "
@@ -29,7 +29,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="hu-table2",
-        source="paper 004, Table 2, Theorem 17, Propositions 3, 5 and 6, Corollary 4, Table 1",
+        source="Hu et al. 2024, Table 2, Theorem 17, Propositions 3, 5 and 6, Corollary 4, Table 1",
         title="Overall privacy of preprocessed pipelines",
         says="Closed forms for the Rényi ε̂ of a mechanism after preprocessing, α ≥ 11: for example "
         "1.05αε²(1 + 12.2²/δ²) for the Gaussian mechanism after PCA with eigengap δ. They are a "
@@ -39,7 +39,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="hu-lowrank",
-        source="paper 004, Figure 3 and appendix F.1",
+        source="Hu et al. 2024, Figure 3 and appendix F.1",
         title="PCA without noise on rows of low rank",
         says="1,000 rows of 6,000 columns and rank 50: for every overall ε, private logistic "
         "regression after PCA without noise has a smaller excess empirical loss than without "
@@ -50,7 +50,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="hu-clipping",
-        source="paper 004, Table 4 and appendix F.2",
+        source="Hu et al. 2024, Table 4 and appendix F.2",
         title="Clipping rows before a projection",
         says="Clipped to 0.1, 0.7 or 0.99 of the largest norm R, or not at all, the pipeline has "
         "0.84, 0.89, 0.88, 0.89 at ε = 1, 0.84, 0.89, 0.89, 0.89 at ε = 2 and 0.85, 0.90, 0.90, "

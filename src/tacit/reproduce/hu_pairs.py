@@ -3,7 +3,7 @@
 Rows have norm 1 at most. What a mechanism sees of a row is g(x), 1-Lipschitz and within an interval
 of length ``width``: f = Σ ±g(xᵢ) then has global sensitivity ``width`` and is 1-Lipschitz, and
 ``shift`` says how far the two values of f lie apart, in the worst case of signs. At width 1 that is
-the function of paper 004's Table 2 for noise on outputs, at width 2 the gradient of a loss with
+the function of Hu et al.'s Table 2 for noise on outputs, at width 2 the gradient of a loss with
 L = μ = 1 for descent. A bound with τ promises a shift of width + τ at most.
 """
 

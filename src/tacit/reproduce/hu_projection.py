@@ -1,4 +1,4 @@
-"""Paper 004, Figure 3 and Table 4: does PCA without noise pay on rows of low rank?"""
+"""Hu et al. 2024, Figure 3 and Table 4: does PCA without noise pay on rows of low rank?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs for paper 004, Figure 3 and Table 4: private logistic regression on rows of low rank."""
+"""Runs for Hu et al. 2024, Figure 3 and Table 4: private logistic regression on rows of low
+rank.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from functools import lru_cache
 import numpy as np
 
 from tacit.data.rows import as_rows
-from tacit.exceptions import TestFailed
+from tacit.exceptions import PrivateTestError
 from tacit.instances import Instance, low_rank
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
-from tacit.preprocessing import ClipNorm, Normalize, PlainPCA, PrivatePCA, SoftPCA, Stage
+from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.trainers import DPGD, DPSGD, rehearsal, train_together
 
@@ -135,7 +137,7 @@ def counted(n: int, d: int, method: str, epsilon: float, seed: int) -> list[floa
         "none": [],
         "dp-pca": [PrivatePCA(n_components=RANK, share=0.5**0.5)],
         "soft-pca": [SoftPCA(0.05)],
-        "pca": [PlainPCA(RANK, gap=0.9 * float(made.facts["gap"]))],
+        "pca": [NoiselessPCA(RANK, gap=0.9 * float(made.facts["gap"]))],
     }
     loss = get_loss("logistic")
     trainer = DPGD(steps=100, clip=0.5, learning_rate=1.0)
@@ -145,7 +147,7 @@ def counted(n: int, d: int, method: str, epsilon: float, seed: int) -> list[floa
     key = Key.from_seed(seed)
     try:
         seen = plan.prepare(as_rows(rows), plan.releases(key))
-    except TestFailed:
+    except PrivateTestError:
         return "test fails"
     trainers = [replace(plan.trainer, learning_rate=far / 0.5 / 100) for far in TRAVEL]
     noise = [plan.noise_multiplier] * len(TRAVEL)

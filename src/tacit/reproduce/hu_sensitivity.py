@@ -1,4 +1,4 @@
-"""Paper 004, Figure 2 and Table 2: what its bounds say, and what two tables do to them."""
+"""Hu et al. 2024, Figure 2 and Table 2: what its bounds say, and what two tables do to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 002: restricted Lipschitz continuity, and the spectrum of gradients."""
+"""Li et al. 2022: restricted Lipschitz continuity, and the spectrum of gradients."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def spectrum(work: Work) -> Finding:
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="li-median",
-        source="paper 002, Figure 1",
+        source="Li et al. 2022, Figure 1",
         title="Columns of little weight cost nothing",
         says="Losses of private geometric medians grow with the number of columns if all weigh "
         "the same, and stay almost constant if weights fall like 1/√k or 1/k; 10,000 rows, ε = 2, "
@@ -249,7 +249,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="li-spectrum",
-        source="paper 002, Figure 2",
+        source="Li et al. 2022, Figure 2",
         title="Fine-tuning moves in few directions",
         says="Singular values of the gradients of private fine-tuning fall like k^-0.6, and "
         "retraining with gradients in the first 100 of 7 million directions loses nothing.",

@@ -1,4 +1,4 @@
-"""Paper 003: PCA on public rows, then private training; and its rivals."""
+"""Pinto et al. 2024: PCA on public rows, then private training; and its rivals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 003, Figures 4, 8 and 9, Table IX: how many components, and DP-RAFT behind them."""
+"""Pinto et al. 2024, Figures 4, 8 and 9, Table IX: how many components, and DP-RAFT behind them."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ DIFFERS = (
 )
 DIMENSION = Claim(
     name="pinto-dimension",
-    source="paper 003, Figure 4",
+    source="Pinto et al. 2024, Figure 4",
     title="Fewer dimensions: better with privacy, not without",
     says="On CIFAR-10 and CIFAR-100 private accuracy rises as rows are projected on fewer public "
     "components (CIFAR-10, ε = 0.1: 81.2 with k = 40, 76.9 with all 2,048; CIFAR-100, ε = 0.7: "
@@ -306,7 +306,7 @@ DIMENSION = Claim(
 )
 MNIST = Claim(
     name="pinto-mnist",
-    source="paper 003, Figures 8a and 9a",
+    source="Pinto et al. 2024, Figures 8a and 9a",
     title="MNIST pixels, and the best number of components",
     says="PILLAR is ahead of DP-SGD for every ε, more so for small ones, and the best number of "
     "components grows with ε.",
@@ -316,7 +316,7 @@ MNIST = Claim(
 )
 RAFT = Claim(
     name="pinto-raft",
-    source="paper 003, Table IX",
+    source="Pinto et al. 2024, Table IX",
     title="DP-RAFT, alone and behind PILLAR's projection",
     says="On CIFAR-100 PILLAR improves DP-RAFT at ε = 0.1, 0.7 and 1: from 28.8, 58.4 and 61.8 "
     "to 38.8, 62.5 and 64.3 (ResNet-50).",

@@ -1,4 +1,4 @@
-"""Experiments of paper 003: accuracies of PILLAR and its rivals, and of no privacy at all.
+"""Experiments of Pinto et al. 2024: accuracies of PILLAR and its rivals, and of no privacy at all.
 
 Settings that a paper would search are trained together on one engine; each has the noise of its
 own budget, as if it were the only one. Accuracies are in per cent of the test rows. On w8a, where

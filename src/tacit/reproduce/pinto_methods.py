@@ -1,4 +1,4 @@
-"""Paper 003, Table II: PILLAR and its rivals, every one at its best over one grid."""
+"""Pinto et al. 2024, Table II: PILLAR and its rivals, every one at its best over one grid."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _lead(found: Found, data: str, epsilon: float, method: str) -> tuple[str, fl
 
 METHODS = Claim(
     name="pinto-methods",
-    source="paper 003, Table II",
+    source="Pinto et al. 2024, Table II",
     title="PILLAR and other ways to learn with public rows, or without",
     says="PILLAR is ahead of DP-SGD, DP-PCA, JL, GEP and AdaDPS at ε = 0.1, 0.3 and 0.7 on every "
     "set; on CIFAR-100 at ε = 0.1 by a factor of two (28.3 to 13.7). JL gains less than a point on "

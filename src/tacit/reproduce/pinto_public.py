@@ -1,4 +1,6 @@
-"""Paper 003, Tables III and IV, Figures 3 and 7: how many public rows, which ones, and why."""
+"""Pinto et al. 2024, Tables III and IV, Figures 3 and 7: how many public rows, which ones, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -262,7 +264,7 @@ def separable(work: Work) -> Finding:
 
 PUBLIC = Claim(
     name="pinto-public",
-    source="paper 003, Table IV and Figure 7",
+    source="Pinto et al. 2024, Table IV and Figure 7",
     title="Fewer public rows, fewer private rows",
     says="At ε = 0.1, a tenth of the public rows (1% instead of 10% of CIFAR-10) costs 1.3 points "
     "or less. With a tenth of CIFAR-100's private rows at ε = 0.7, PILLAR raises accuracy from 7.5 "
@@ -273,7 +275,7 @@ PUBLIC = Claim(
 )
 SHIFT = Claim(
     name="pinto-shift",
-    source="paper 003, Table III",
+    source="Pinto et al. 2024, Table III",
     title="Public rows from elsewhere",
     says="At ε = 0.1, components of 2,000 images of CIFAR-10v1 serve CIFAR-10 (81.2 to 81.2) and "
     "CIFAR-100 (28.3 to 28.2) as well as components of their own rows.",
@@ -285,7 +287,7 @@ SHIFT = Claim(
 )
 XI = Claim(
     name="pinto-xi",
-    source="paper 003, Figure 3",
+    source="Pinto et al. 2024, Figure 3",
     title="Separators lie in few components",
     says="Linear separators of two classes of CIFAR-10 or CIFAR-100 lie largely in the first "
     "components of network features (small ξ for small k), less so in those of pixels.",

@@ -1,4 +1,4 @@
-"""Rows for paper 003: a tenth of them public and without labels, the others private."""
+"""Rows for Pinto et al. 2024: a tenth of them public and without labels, the others private."""
 
 from __future__ import annotations
 

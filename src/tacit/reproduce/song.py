@@ -1,4 +1,4 @@
-"""Paper 001: the error of private descent follows the rank; what clipping optimises."""
+"""Song et al. 2021: the error of private descent follows the rank; what clipping optimises."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def clipping(work: Work) -> Finding:
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="song-dimension",
-        source="paper 001, Figure 2",
+        source="Song et al. 2021, Figure 2",
         title="Columns that say nothing cost nothing, if noise is Gaussian",
         says="Cod-RNA padded with zeros from 9 to 50,000 columns, at ε of about 5 and δ = 1e-5: "
         "accuracy stays where it is with Gaussian noise, and falls with gamma noise, which is as "
@@ -380,7 +380,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="song-lower-bound",
-        source="paper 001, Theorem 3.3",
+        source="Song et al. 2021, Theorem 3.3",
         title="Error must grow with the rank",
         says="Every private algorithm errs by a constant times rank/(nε) on some rows of that "
         "rank (for best weights of norm √rank), however many columns there are.",
@@ -390,7 +390,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="song-clipping",
-        source="paper 001, Theorems D.4, 5.3 and D.5",
+        source="Song et al. 2021, Theorems D.4, 5.3 and D.5",
         title="What clipping optimises",
         says="With gradients clipped to B < 1/4, logistic regression ends at another minimum, at "
         "2·log(1/B − 1) on the proof's rows, and loses Ω(log(1/B)); clipped softmax gradients are "

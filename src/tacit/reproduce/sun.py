@@ -1,4 +1,4 @@
-"""Paper 000: private centring and clipping of features before training."""
+"""Sun et al. 2024: private centring and clipping of features before training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEATURES = (
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="sun-table1",
-        source="paper 000, Table 1 and appendix C",
+        source="Sun et al. 2024, Table 1 and appendix C",
         title="Centring before DPSGD",
         says="Linear models at δ = 1e-5, best of a grid that is not accounted: DPSGD-F has 92.0, "
         "84.0 and 71.6 on MNIST, Fashion-MNIST and CIFAR-100 features at ε = 1, DPSGD 87.4, 77.2 "
@@ -32,7 +32,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="sun-table2",
-        source="paper 000, Table 2",
+        source="Sun et al. 2024, Table 2",
         title="How tightly features lie",
         says="Of rows of unit norm, diameter, largest and mean distance to the mean are 1.41, 1.03 "
         "and 0.77 on MNIST, 1.41, 1.10 and 0.62 on Fashion-MNIST, 1.56, 1.10 and 0.9 on CIFAR-100 "
@@ -43,7 +43,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         name="sun-counterexample",
-        source="paper 000, section 4, Theorems 1 and 3",
+        source="Sun et al. 2024, section 4, Theorems 1 and 3",
         title="Clusters that DPSGD cannot tell apart",
         says="On two clusters at distance μ from the origin and 2 from each other, DPSGD with any "
         "clip, rate, batch size and start loses Ω(1) on one of two labellings once μ > nε; "

@@ -1,4 +1,4 @@
-"""Paper 000, section 4: two clusters far from the origin, which DPSGD cannot tell apart."""
+"""Sun et al. 2024, section 4: two clusters far from the origin, which DPSGD cannot tell apart."""
 
 from __future__ import annotations
 

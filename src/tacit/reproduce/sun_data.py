@@ -1,4 +1,4 @@
-"""The data sets of paper 000, read once in a process."""
+"""The data sets of Sun et al. 2024, read once in a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs for paper 000, Tables 1 and 2."""
+"""Runs for Sun et al. 2024, Tables 1 and 2."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _plan(
     batch: int,
     epochs: int,
 ) -> CalibratedPlan:
-    """Algorithm 1, or 3, of paper 000, with what its appendix C fixes."""
+    """Algorithm 1, or 3, of Sun et al. 2024, with what its appendix C fixes."""
     stages: list[Stage] = [Normalize(float(norm))]
     spent = METHODS[method]
     if spent:

@@ -1,4 +1,4 @@
-"""Paper 000, Tables 1 and 2: what centring gains, and how tightly features lie."""
+"""Sun et al. 2024, Tables 1 and 2: what centring gains, and how tightly features lie."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 r"""Does it help to subtract a private mean first? Norm against diameter of the rows.
 
-Paper 000. Noisy descent on rows as they come pays for their largest norm (Lemma 1, Theorem 3); with
-a private mean subtracted it pays for their diameter (Theorem 1), and no private algorithm can do
-better by more than logarithms (Theorem 2). All with an intercept, that is a constant feature 1.
+Sun et al. 2024. Noisy descent on rows as they come pays for their largest norm (Lemma 1, Theorem
+3); with a private mean subtracted it pays for their diameter (Theorem 1), and no private algorithm
+can do better by more than logarithms (Theorem 2). All with an intercept, that is a constant feature
+1.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def uncentred_risk(
     -----
     The lemma prints 2G·N·R·√(rank·log(1/δ))/(nε). Its gradients have norm up to G√(R² + 1), as it
     says itself: for R = 0 it would promise an intercept without error. Here that norm goes into
-    paper 001, Theorem 3.1, from which the lemma is taken.
+    Song et al. 2021, Theorem 3.1, from which the lemma is taken.
     """
     require(bound=bound, zero=True)
     require(norm=norm, lipschitz=lipschitz)
@@ -63,7 +64,7 @@ def uncentred_risk(
     log = math.log(1 / delta)
     return replace(
         found,
-        source="paper 000, Lemma 1",
+        source="Sun et al. 2024, Lemma 1",
         assumes=(MARGIN, *found.assumes),
         printed=2 * lipschitz * norm * bound * math.sqrt(rank * log) / (n * epsilon),
         correction="gradients with an intercept have norm G√(R² + 1), not G·R; exact noise",
@@ -103,7 +104,7 @@ def centred_risk(
         value,
         kind="empirical",
         constant="up to a constant",
-        source="paper 000, Theorem 1",
+        source="Sun et al. 2024, Theorem 1",
         assumes=(
             MARGIN,
             "two rows on different sides of the best hyperplane, or on it (Assumption 1)",
@@ -145,7 +146,7 @@ def lower_bound(
         scale * size * min(1 / math.sqrt(rank), math.sqrt(rank) / (n * epsilon)),
         kind="empirical",
         constant="up to a constant",
-        source="paper 000, Theorem 2",
+        source="Sun et al. 2024, Theorem 2",
         side="lower",
         assumes=("ε at most a constant and δ at most of the order ε/n", "the hardest data set"),
         printed=scale * min(1.0, size * math.sqrt(rank) / (n * epsilon)),

@@ -1,7 +1,8 @@
 r"""Gradients that span all dimensions, but mostly a few: restricted Lipschitz coefficients.
 
-Paper 002, Theorems 3.3 and 3.5. The coefficient G_k bounds what is left of the mean gradient when
-the best k directions are taken out. Descent with a pull towards its start has excess risk of order
+Li et al. 2022, Theorems 3.3 and 3.5. The coefficient G_k bounds what is left of the mean gradient
+when the best k directions are taken out. Descent with a pull towards its start has excess risk of
+order
 
     G₀D√(k·log(1/δ))/(nε) + D√(Σₛ s²·2ˢ·G²_{2ˢ⁻¹k}),   s = 1 … ⌊log₂(d/k)⌋ + 1,
 
@@ -49,7 +50,7 @@ ASSUMES = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """What paper 002, Theorem 3.3 or 3.5, prescribes; its constants are taken to be one.
+    """What Li et al. 2022, Theorem 3.3 or 3.5, prescribes; its constants are taken to be one.
 
     Attributes
     ----------
@@ -135,7 +136,7 @@ def risk(
     distance: float = 1.0,
     k: int | None = None,
 ) -> Risk:
-    """Order of the excess empirical risk, in units of the loss (paper 002, Theorem 3.3, (1)).
+    """Order of the excess empirical risk, in units of the loss (Li et al. 2022, Theorem 3.3, (1)).
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def population_risk(
     distance: float = 1.0,
     k: int | None = None,
 ) -> Risk:
-    """Order of the excess risk over fresh rows (paper 002, Theorem 3.5): G₀D/√n more."""
+    """Order of the excess risk over fresh rows (Li et al. 2022, Theorem 3.5): G₀D/√n more."""
     return _risk(coefficients, n, (epsilon, delta), distance, k, population=True)
 
 
@@ -171,7 +172,7 @@ def power_law_risk(
     distance: float = 1.0,
     first: float = 1.0,
 ) -> Risk:
-    """Order of the excess empirical risk if G_k ≤ G₀k⁻ᶜ (paper 002, Theorem 3.3, (2)).
+    """Order of the excess empirical risk if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.3, (2)).
 
     G₀D·(√log(1/δ)/(nε))^(2c/(1 + 2c)), for any number of dimensions.
 
@@ -192,7 +193,7 @@ def power_law_population_risk(
     distance: float = 1.0,
     first: float = 1.0,
 ) -> Risk:
-    """Order of the excess risk over fresh rows if G_k ≤ G₀k⁻ᶜ (paper 002, Theorem 3.5)."""
+    """Order of the excess risk over fresh rows if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.5)."""
     return _power_law(n, decay, (epsilon, delta), first * distance, population=True)
 
 
@@ -207,7 +208,7 @@ def schedule(
     neighbors: str = "replace_special",
     steps: int | None = None,
 ) -> Schedule:
-    """Steps, rate and anchor of paper 002, Theorem 3.3 (or 3.5), for the best k.
+    """Steps, rate and anchor of Li et al. 2022, Theorem 3.3 (or 3.5), for the best k.
 
     Noise is that of full batches by exact Gaussian DP, where the theorems have Θ(·).
 
@@ -257,7 +258,7 @@ def _risk(
         distance * (found + fresh),
         kind="population" if population else "empirical",
         constant="up to a constant",
-        source=f"paper 002, Theorem {'3.5' if population else '3.3, (1)'}",
+        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (1)'}",
         assumes=ASSUMES,
     )
 
@@ -281,7 +282,7 @@ def _power_law(
         scale * (small ** (2 * decay / (1 + 2 * decay)) + fresh),
         kind="population" if population else "empirical",
         constant="up to a constant",
-        source=f"paper 002, Theorem {'3.5' if population else '3.3, (2)'}",
+        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (2)'}",
         assumes=(*ASSUMES, "coefficients fall at least as fast as G₀·k⁻ᶜ, c above 1/2"),
     )
 

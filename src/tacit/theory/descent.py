@@ -1,8 +1,8 @@
 r"""Noisy gradient descent on convex generalised linear models: rank in place of dimension.
 
-Paper 001, Theorems 3.1 and 3.2, Corollary 5.2. Noise is isotropic and gradients lie in the span of
-the rows, so only the noise within that span does harm: r = rank directions of it, whatever the
-number of columns.
+Song et al. 2021, Theorems 3.1 and 3.2, Corollary 5.2. Noise is isotropic and gradients lie in the
+span of the rows, so only the noise within that span does harm: r = rank directions of it, whatever
+the number of columns.
 
 With gradients of norm at most L, N ≥ ‖θ*‖, T steps at rate η and noise of deviation σ,
 
@@ -76,7 +76,7 @@ def schedule(
     neighbors: str = "replace_special",
     steps: int | None = None,
 ) -> Schedule:
-    """T and η of paper 001, Theorem 3.1: T = (nε)², η as it minimises the bound.
+    """T and η of Song et al. 2021, Theorem 3.1: T = (nε)², η as it minimises the bound.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def risk(
     neighbors: str = "replace_special",
     steps: int | None = None,
 ) -> Risk:
-    """Excess empirical risk of noisy descent, in units of the loss (paper 001, Theorem 3.1).
+    """Excess empirical risk of noisy descent, in units of the loss (Song et al. 2021, Theorem 3.1).
 
     N·L·√((1 + 1/T)(1/T + r(Δ/(nμ))²)); T = (nε)² makes it about L·N·√(1 + 2r·log(1/δ))/(nε).
     Parameters are those of `schedule`, which attains it.
@@ -144,7 +144,7 @@ def risk(
         value,
         kind="empirical",
         constant="exact",
-        source="paper 001, Theorem 3.1",
+        source="Song et al. 2021, Theorem 3.1",
         neighbors=neighbors,
         assumes=(CONVEX, "gradients of norm at most L, weights not projected", FROM_ZERO),
         printed=printed if steps is None else None,
@@ -163,7 +163,7 @@ def clipped_risk(
     neighbors: str = "replace_special",
     steps: int | None = None,
 ) -> Risk:
-    """Excess of the *clipped* objective, in its units (paper 001, Corollary 5.2).
+    """Excess of the *clipped* objective, in its units (Song et al. 2021, Corollary 5.2).
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def clipped_risk(
         found.value,
         kind="empirical",
         constant="exact",
-        source="paper 001, Corollary 5.2",
+        source="Song et al. 2021, Corollary 5.2",
         neighbors=neighbors,
         unit="clipped loss",
         assumes=(
@@ -209,7 +209,7 @@ def population_risk(
     lipschitz: float = 1.0,
     neighbors: str = "replace_special",
 ) -> Risk:
-    r"""Excess risk over fresh rows, in units of the loss (paper 001, Theorem 3.2).
+    r"""Excess risk over fresh rows, in units of the loss (Song et al. 2021, Theorem 3.2).
 
     T = n² steps. Uniform argument stability 4Lη(T/n + √T) (Lemma A.2) times L bounds what is lost
     on fresh rows; with the bound of the module for the rest, and the best rate, the sum is
@@ -231,7 +231,7 @@ def population_risk(
         norm * lipschitz * math.sqrt(inner) / n,
         kind="population",
         constant="exact",
-        source="paper 001, Theorem 3.2",
+        source="Song et al. 2021, Theorem 3.2",
         neighbors=neighbors,
         assumes=(
             CONVEX,

@@ -1,6 +1,6 @@
 r"""Noisy descent on losses that are not convex: how flat a place it finds.
 
-Paper 001, Theorem 4.1, corrected. Steps at rate 1/β on a β-smooth objective satisfy
+Song et al. 2021, Theorem 4.1, corrected. Steps at rate 1/β on a β-smooth objective satisfy
 
     (1/T) Σ ‖∇L(θₜ)‖² ≤ 2β(L(0) − L*)/T + (1/T) Σ ‖bₜ‖²_M.
 
@@ -77,7 +77,7 @@ def risk(
     failure: float = 0.05,
     steps: int | None = None,
 ) -> Risk:
-    """Norm of the mean gradient at the chosen iterate (paper 001, Theorem 4.1, corrected).
+    """Norm of the mean gradient at the chosen iterate (Song et al. 2021, Theorem 4.1, corrected).
 
     Noise over all steps is χ² with rT degrees of freedom (Laurent & Massart 2000, Lemma 1); the
     choice, by report-noisy-min with Laplace noise b = 4LΔ/(nε), misses the least norm by at most
@@ -111,7 +111,7 @@ def risk(
         value,
         kind="empirical",
         constant="exact",
-        source="paper 001, Theorem 4.1",
+        source="Song et al. 2021, Theorem 4.1",
         neighbors=neighbors,
         unit="gradient norm",
         assumes=(

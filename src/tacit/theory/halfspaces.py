@@ -1,7 +1,7 @@
 r"""Halfspaces with a margin: what a projection to public components buys.
 
-Paper 003, Theorems 1, 2 and 4, Corollary 2, Table V; rows of unit norm, error rates over fresh
-rows. Everything here is up to constants and logarithms, but for margins and public samples.
+Pinto et al. 2024, Theorems 1, 2 and 4, Corollary 2, Table V; rows of unit norm, error rates over
+fresh rows. Everything here is up to constants and logarithms, but for margins and public samples.
 
 **Margin after projection, corrected.** Let w* separate with margin γ and P project on k components
 with ‖Pw*‖ ≥ 1 − ξ. The paper has margin γ(1 − ξ) for the projected rows: its (2) takes Pb ⊥ Pw*
@@ -106,7 +106,7 @@ def risk(
     shift: float = 0.0,
     failure: float = 0.05,
 ) -> Risk:
-    """Order of PILLAR's error rate (paper 003, Theorem 1; with a shift Theorems 2 and 4).
+    """Order of PILLAR's error rate (Pinto et al. 2024, Theorem 1; with a shift Theorems 2 and 4).
 
     √k/(n·ε·ζ) + k/n; the second term, for fresh rows, is what the paper's condition ε < 1/√k
     hides. Parameters are those of `projected_margin`, and
@@ -125,7 +125,7 @@ def risk(
         root / (n * epsilon * zeta) + k / n if zeta > 0 else math.inf,
         kind="population",
         constant="up to a constant",
-        source=f"paper 003, Theorem {'4 (and 2)' if shift else '1'}",
+        source=f"Pinto et al. 2024, Theorem {'4 (and 2)' if shift else '1'}",
         unit="error rate",
         assumes=(
             UNIT,
@@ -167,7 +167,7 @@ def sizes(
     shift: float = 0.0,
     failure: float = 0.05,
 ) -> Sizes:
-    """Sample sizes for an error rate (paper 003, Theorems 1 and 4, corrected).
+    """Sample sizes for an error rate (Pinto et al. 2024, Theorems 1 and 4, corrected).
 
     A tenth of the margin that ξ and the shift leave is given to the error of the components:
     1600(1 + √(log(2/β)/2))²/(Δ_k·(γ − √(ξ(2 − ξ)) − 2η/Δ_k))² public rows. The paper has 1 − ξ in
@@ -185,7 +185,8 @@ def sizes(
 
 @dataclass(frozen=True)
 class Mixture:
-    """Two Gaussians at ±μ, ‖μ‖ = 1, with covariance θww′ + σ²I, w ⊥ μ (paper 003, Example 1).
+    """Two Gaussians at ±μ, ‖μ‖ = 1, with covariance θww′ + σ²I, w ⊥ μ (Pinto et al. 2024, Example
+    1).
 
     The paper takes w for the separator, but y⟨w, x⟩ is as often negative as positive: it is μ that
     separates, the first component (eigenvalue 1 + σ², then θ + σ²), so that k = 1 is enough. Its
@@ -234,7 +235,8 @@ def mixture_risk(
     delta: float,
     failure: float = 0.05,
 ) -> Risk:
-    """Order of PILLAR's error rate on a mixture of Gaussians (paper 003, Corollary 2, corrected).
+    """Order of PILLAR's error rate on a mixture of Gaussians (Pinto et al. 2024, Corollary 2,
+    corrected).
 
     M/(n·ε·γ) + 1/n, free of d as long as σ² is at most of order 1/d (the paper says 1/√d, by its
     Lemma 8).
@@ -251,7 +253,7 @@ def mixture_risk(
         value,
         kind="population",
         constant="up to a constant",
-        source="paper 003, Corollary 2",
+        source="Pinto et al. 2024, Corollary 2",
         unit="error rate",
         assumes=("two Gaussians of Example 1, rows divided by their radius", "k = 1", LOGS),
         failure=failure,
@@ -271,7 +273,7 @@ def error_rates(
     tail: float = 0.0,
     residual: float = 0.0,
 ) -> dict[str, Risk]:
-    """Orders of error rates of five ways to learn a halfspace (paper 003, Table V).
+    """Orders of error rates of five ways to learn a halfspace (Pinto et al. 2024, Table V).
 
     Parameters
     ----------
@@ -310,7 +312,7 @@ def error_rates(
             value,
             kind="population",
             constant="up to a constant",
-            source="paper 003, Table V",
+            source="Pinto et al. 2024, Table V",
             unit="error rate",
             assumes=(UNIT, *more, LOGS),
             printed=printed.get(name),
@@ -331,7 +333,7 @@ def sample_sizes(
     tail: float = 0.0,
     residual: float = 0.0,
 ) -> dict[str, float]:
-    """Orders of the private rows that an error rate takes (paper 003, Table V, corrected).
+    """Orders of the private rows that an error rate takes (Pinto et al. 2024, Table V, corrected).
 
     `error_rates` solved for n; infinite where no number of rows is enough.
     """

@@ -1,6 +1,6 @@
 r"""What no private algorithm avoids: fingerprinting data for the absolute loss.
 
-Paper 001, Theorem 3.3, with the constants of its Theorem B.1 (fresh rows) and Corollary B.4
+Song et al. 2021, Theorem 3.3, with the constants of its Theorem B.1 (fresh rows) and Corollary B.4
 (the rows themselves). The data are `tacit.instances.fingerprinting`.
 
 Both are for L = 1 and best weights within [0, 1]^r, of norm at most √r. Taking t·L·|z/t − y| for
@@ -36,7 +36,7 @@ def risk(
     lipschitz: float = 1.0,
     neighbors: str = "replace_one",
 ) -> Risk:
-    """Least excess empirical risk, in units of the loss (paper 001, Corollary B.4).
+    """Least excess empirical risk, in units of the loss (Song et al. 2021, Corollary B.4).
 
     L·N/√r·(min(1/20, r/(210·ε·n)) − 2δ), zero if negative.
 
@@ -59,7 +59,7 @@ def risk(
         max(0.0, base) * _scale(rank, norm, lipschitz),
         kind="empirical",
         constant="exact",
-        source="paper 001, Theorem 3.3 and Corollary B.4",
+        source="Song et al. 2021, Theorem 3.3 and Corollary B.4",
         side="lower",
         neighbors=neighbors,
         assumes=(INSTANCE, REPLACED, "ε at most 1/21, δ at most ε/1000 and rank/(10⁴·n)"),
@@ -77,7 +77,7 @@ def population_risk(
     lipschitz: float = 1.0,
     neighbors: str = "replace_one",
 ) -> Risk:
-    """Least excess risk over fresh rows, in units of the loss (paper 001, Theorem B.1).
+    """Least excess risk over fresh rows, in units of the loss (Song et al. 2021, Theorem B.1).
 
     L·N/√r·min(1/10, r/(100(e^ε − 1)n)). Parameters are those of `risk`.
     """
@@ -91,7 +91,7 @@ def population_risk(
         active / 10 * _scale(rank, norm, lipschitz),
         kind="population",
         constant="exact",
-        source="paper 001, Theorem B.1",
+        source="Song et al. 2021, Theorem B.1",
         side="lower",
         neighbors=neighbors,
         assumes=(INSTANCE, REPLACED, "δ at most (e^ε − 1)/1000 and rank/(10⁴·n)"),

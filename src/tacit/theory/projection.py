@@ -1,7 +1,7 @@
 r"""Training on the projection of private rows: what the part that was projected away costs.
 
-Paper 004, Proposition 9, corrected. Rows are projected on their first k components, all noise is in
-the full space, and the weights are used on the rows as they were. With Λ the sum of the other
+Hu et al. 2024, Proposition 9, corrected. Rows are projected on their first k components, all noise
+is in the full space, and the weights are used on the rows as they were. With Λ the sum of the other
 eigenvalues of XᵀX/n, N ≥ ‖θ*‖, and the rate of `tacit.theory.descent` for rank k,
 
     E[excess] ≤ N·G·R·√((1 + 1/T)(1/T + k(Δ/(nμ))²)) + G·N·√Λ·(1 + √((2 + 1/T)/(6k))).
@@ -15,9 +15,9 @@ nothing but noise: the mean of θ₁…θ_T there is Gaussian, independent of th
 Three things differ from the paper. It has 2LΛ: a reconstruction error of squares where one of
 norms belongs ((64)), which is smaller exactly when it matters, Λ < 1. It has no N, since it
 projects weights onto the unit ball; but projecting full-dimensional noise is what brings the
-dimension back (paper 001, section 3.1), so that its two steps exclude each other. And Algorithm
-1's threshold log(2/δ) makes its test fail with probability (1/δ)·exp(−(δ_k − β)nε/12.2), twice as
-much as it says.
+dimension back (Song et al. 2021, section 3.1), so that its two steps exclude each other. And
+Algorithm 1's threshold log(2/δ) makes its test fail with probability (1/δ)·exp(−(δ_k − β)nε/12.2),
+twice as much as it says.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def risk(
         trained + away,
         kind="empirical",
         constant="exact",
-        source="paper 004, Proposition 9",
+        source="Hu et al. 2024, Proposition 9",
         neighbors=neighbors,
         assumes=(
             "loss convex in the score, of slope at most G",
@@ -97,7 +97,7 @@ def risk(
 def chance_of_failure(
     n: int, *, gap: float, threshold: float, epsilon: float, delta: float
 ) -> float:
-    """Probability that paper 004's Algorithm 1 finds the eigengap too small, or a bound on it.
+    """Probability that Hu et al.'s Algorithm 1 finds the eigengap too small, or a bound on it.
 
     (1/δ)·exp(−(δ_k − β)nε/12.2), at most 1. (`tacit.privacy.ptr` has a test that needs less room.)
 

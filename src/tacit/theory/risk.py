@@ -89,8 +89,8 @@ def noise_of(n: float, epsilon: float, delta: float, neighbors: str) -> float:
 
     Notes
     -----
-    Paper 001, Theorem 2.6, has √(2·log(1/δ))/(nε). That suits Δ = 1; its Definition 2.5 replaces
-    rows, for which it is too little: meant for ε = 1, δ = 1e-5 it spends ε = 1.63.
+    Song et al. 2021, Theorem 2.6, has √(2·log(1/δ))/(nε). That suits Δ = 1; its Definition 2.5
+    replaces rows, for which it is too little: meant for ε = 1, δ = 1e-5 it spends ε = 1.63.
     """
     given = Budget(epsilon, delta)
     require(n=n)

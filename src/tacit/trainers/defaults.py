@@ -34,7 +34,7 @@ class Facts:
     task : str
         ``classification`` or ``regression``.
     drift : float
-        How far the rows of neighbours may lie apart in all, after plain stages.
+        How far the rows of neighbours may lie apart in all, after noiseless stages.
     shifts, failure
         What that does to sampled sums, as `tacit.privacy.PoissonGaussian` states it.
     scales : tuple of float

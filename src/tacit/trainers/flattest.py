@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.engine.engine import Engine, LatticeSum
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.mechanisms.release import Releases
@@ -34,7 +34,7 @@ SHARE = 0.2  # part of the Gaussian budget that the choice takes
 
 @dataclass
 class FlattestDPGD(GradientTrainer):
-    """Noisy descent that returns the iterate of least gradient (paper 001, Theorem 4.1).
+    """Noisy descent that returns the iterate of least gradient (Song et al. 2021, Theorem 4.1).
 
     Without convexity the last iterate or the mean of all may be anywhere. Some iterate, though, has
     a small gradient, and the exponential mechanism finds it: ‖Σ gᵢ(θₜ)‖ is the utility, negated.
@@ -105,7 +105,7 @@ class FlattestDPGD(GradientTrainer):
         facts: Facts,
         *,
         progress: Progress = silent,
-        moves: Movement | None = None,
+        moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         found: list[np.ndarray] = []

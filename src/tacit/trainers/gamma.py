@@ -19,7 +19,7 @@ __all__ = ["GammaSGD"]
 
 @dataclass
 class GammaSGD(DPSGD):
-    """Descent on Poisson samples with noise of density e^(−‖z‖/s) (paper 001, Appendix E).
+    """Descent on Poisson samples with noise of density e^(−‖z‖/s) (Song et al. 2021, Appendix E).
 
     Its length has a gamma distribution of shape D, the number of weights, so in every direction it
     has a deviation of s·√(D + 1), where Gaussian noise has one that does not depend on D. Columns

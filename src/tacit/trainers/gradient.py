@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.engine.engine import Engine, GradientSource, LatticeSum
 from tacit.engine.quantization import LIMIT
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability
 from tacit.mechanisms.noise import Key
@@ -74,7 +74,7 @@ class GradientTrainer:
         scikit-learn calls ``alpha``. The intercept's weight is part of θ.
     anchor : float
         Strength of the penalty on ‖θ − θ₀‖²/2, which pulls towards the weights that a run begins
-        at (paper 002, Algorithm 1). From zero, it is the same as ``alpha``.
+        at (Li et al. 2022, Algorithm 1). From zero, it is the same as ``alpha``.
     clipping : {"flat", "per-class"}
         Clip a row's whole gradient to C, or every class's part to C/√K.
     bias : float
@@ -93,7 +93,7 @@ class GradientTrainer:
     anchor: float = 0.0
     clipping: str = "flat"
     bias: OrAuto = "auto"
-    #: Whether `deviation` covers rows that moved, so that plain stages may come first.
+    #: Whether `deviation` covers rows that moved, so that noiseless stages may come first.
     takes_drift: ClassVar[bool] = True
     #: Whether strict arithmetic checks all that it sums.
     takes_strict: ClassVar[bool] = True
@@ -257,11 +257,11 @@ class GradientTrainer:
         """What each part of a gradient takes of a step's budget, 1/z²; they sum to one."""
         return (1.0,)
 
-    def reaches(self, norm: float, moves: Movement | None) -> tuple[float, ...]:
+    def reaches(self, norm: float, moves: GradientSensitivity | None) -> tuple[float, ...]:
         """Half of how far neighbours' sums of every part lie apart, at weights of that norm."""
         return (self.reach(norm, moves),)
 
-    def reach(self, norm: float, moves: Movement | None) -> float:
+    def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
         """Half of how far neighbours' sums lie apart, at weights of that norm.
 
         They lie within 2C + b, b following the weights: so every step has the same privacy,
@@ -273,14 +273,16 @@ class GradientTrainer:
         return half
 
     def deviations(
-        self, noise_multiplier: float, norm: float, moves: Movement | None
+        self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
     ) -> tuple[float, ...]:
         """Standard deviation of the noise on the sum of every part, for reading."""
         shares, reaches = self.shares, self.reaches(norm, moves)
         pairs = zip(shares, reaches, strict=True)
         return tuple(noise_multiplier / math.sqrt(share) * reach for share, reach in pairs)
 
-    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+    def deviation(
+        self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
+    ) -> float:
         """The same, of the only part or the first."""
         return self.deviations(noise_multiplier, norm, moves)[0]
 
@@ -304,7 +306,7 @@ class GradientTrainer:
         facts: Facts,
         *,
         progress: Progress = silent,
-        moves: Movement | None = None,
+        moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         """Weights (d, K) after a run from ``start``, which is public, or from zero."""
@@ -314,15 +316,15 @@ class GradientTrainer:
 
 @dataclass
 class DPGD(GradientTrainer):
-    """Noisy gradient descent on all rows (paper 001, Algorithm 1).
+    """Noisy gradient descent on all rows (Song et al. 2021, Algorithm 1).
 
     Parameters
     ----------
     norm : float, optional
         N, at least the norm of the best weights, the intercept's included. Whatever else is left
-        to be chosen is then as in paper 001, Theorem 3.1, whose bound holds for losses that are
-        convex in one score (`tacit.theory.descent`): plain steps of constant rate, their mean, no
-        gradient clipped. With a ``clip`` the bound is that of the clipped objective.
+        to be chosen is then as in Song et al. 2021, Theorem 3.1, whose bound holds for losses that
+        are convex in one score (`tacit.theory.descent`): plain steps of constant rate, their mean,
+        no gradient clipped. With a ``clip`` the bound is that of the clipped objective.
     rank : int, optional
         At least the rank of the rows with their constant feature, if that is publicly known; the
         number of columns if not given. It only sets the rate.
@@ -420,11 +422,11 @@ class DPSGD(GradientTrainer):
             failure=facts.failure,
         )
 
-    def reference_norm(self, moves: Movement) -> float:
+    def reference_norm(self, moves: GradientSensitivity) -> float:
         """Norm of the weights that ``event`` states the drift for: the radius, or 1/R."""
         return 1 / moves.bound if self.radius is None else float(self.radius)
 
-    def reach(self, norm: float, moves: Movement | None) -> float:
+    def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
         """As accounted at weights of the `reference_norm`; larger by μ/μ₀ beyond.
 
         Divided by that ratio, clip and drift are at most those accounted for, and the
@@ -449,7 +451,7 @@ def train_together(
     facts: Facts,
     *,
     progress: Progress = silent,
-    moves: Movement | None = None,
+    moves: GradientSensitivity | None = None,
     start: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
@@ -523,7 +525,7 @@ def train_together(
             mean = np.concatenate(noisy, axis=1) / normaliser
             if watch is not None:
                 watch(mean)
-            # ∇f + α(x − x⁽⁰⁾) + noise: paper 002, Algorithm 1, line 4, with α = anchor.
+            # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
             gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.engine.engine import Engine, LatticeSum
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Softmax
 from tacit.losses.base import MarginLoss
@@ -27,7 +27,7 @@ MOST_STEPS = 1000
 
 @dataclass
 class IteratedSGD(GradientTrainer):
-    """Descent that meets every row once and hides all iterates but one (paper 004, A.2.2).
+    """Descent that meets every row once and hides all iterates but one (Hu et al. 2024, A.2.2).
 
     Rows are cut into ``steps`` groups in their order. Step t moves by the noisy gradient of group
     t; after a number of steps drawn uniformly from 1 to ``steps`` the weights are released, and
@@ -44,11 +44,11 @@ class IteratedSGD(GradientTrainer):
 
     Convexity survives clipping where a gradient is one number times the row: one output, or
     one-versus-rest with ``clipping="per-class"``. Gradients of softmax, once clipped, are those of
-    no function (paper 001, Theorem 5.3), so its clip must be out of reach.
+    no function (Song et al. 2021, Theorem 5.3), so its clip must be out of reach.
 
     Momentum, averages and falling rates break the argument and are refused; so is exact
-    arithmetic, since rounding may bring weights farther apart; and plain stages, after which many
-    rows differ: paper 004's account of that asks for rows that moved to be consecutive.
+    arithmetic, since rounding may bring weights farther apart; and noiseless stages, after which
+    many rows differ: Hu et al.'s account of that asks for rows that moved to be consecutive.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class IteratedSGD(GradientTrainer):
         facts: Facts,
         *,
         progress: Progress = silent,
-        moves: Movement | None = None,
+        moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         token = run.token(self.name)

@@ -22,7 +22,7 @@ BLOCK = 1 << 20  # noise values drawn at a time
 
 @dataclass
 class LocalDPGD(GradientTrainer):
-    """Noisy descent without a curator: local differential privacy (paper 001, section 3).
+    """Noisy descent without a curator: local differential privacy (Song et al. 2021, section 3).
 
     In a step a row is sent the weights and sends back its own clipped gradient with noise on every
     coordinate; whoever adds the reports up sees nothing else of it. The sum then has √m times the

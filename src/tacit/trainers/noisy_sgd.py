@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.engine.engine import LOSS_UNIT, Engine
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
@@ -32,13 +32,13 @@ FAILURE = 0.05  # chance that no run is any good, if each of them is with chance
 
 @dataclass
 class NoisySGD(DPSGD):
-    """Repeated noisy descent with a private choice (paper 003, Algorithm 2).
+    """Repeated noisy descent with a private choice (Pinto et al. 2024, Algorithm 2).
 
     ``runs`` models are trained, each with batches and noise of its own, and the exponential
     mechanism chooses among them by the loss of the private rows. That turns a bound that holds on
     average into one that holds with high probability (Bassily, Smith & Thakurta 2014, Appendix D),
-    which is what Theorem 1 of paper 003 rests on. It is no way to a better model: every run has to
-    make do with the noise of a fraction of the budget.
+    which is what Theorem 1 of Pinto et al. 2024 rests on. It is no way to a better model: every run
+    has to make do with the noise of a fraction of the budget.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class NoisySGD(DPSGD):
         facts: Facts,
         *,
         progress: Progress = silent,
-        moves: Movement | None = None,
+        moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         runs, steps, token = int(self.runs), int(self.steps), run.token(self.name)

@@ -1,4 +1,5 @@
-"""PILLAR's rivals (paper 003, section V and appendix B-F) on the same engine and the same account.
+"""PILLAR's rivals (Pinto et al. 2024, section V and appendix B-F) on the same engine and the same
+account.
 
 Each differs from `DPGD` in one place: `GEP` clips two parts of a gradient separately, `AdaDPS`
 moves weights as if the rows had not been rescaled, `DPRAFT` has settings of its own. All take
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.trainers.defaults import Balance, Facts, suggest
 from tacit.trainers.gradient import GradientTrainer, OrAuto, is_positive, is_whole
@@ -60,7 +61,7 @@ class GEP(GradientTrainer):
         Dimension k of the anchor subspace, in columns.
     residual_clip : float
         Bound on the norm of the residual; ``clip`` is that of the embedding. By default a
-        fifth of it (paper 003, appendix B-G).
+        fifth of it (Pinto et al. 2024, appendix B-G).
     balance : float
         Part of a step's budget, 1/z², that goes to the embedding.
     """
@@ -96,9 +97,9 @@ class GEP(GradientTrainer):
     def shares(self) -> tuple[float, ...]:
         return 1 - self.balance, self.balance  # so Σ (C/d)² ≤ 1/z²
 
-    def reaches(self, norm: float, moves: Movement | None) -> tuple[float, ...]:
+    def reaches(self, norm: float, moves: GradientSensitivity | None) -> tuple[float, ...]:
         if moves is not None:
-            raise InputError("GEP is not analysed for rows that plain stages have moved")
+            raise InputError("GEP is not analysed for rows that noiseless stages have moved")
         return self.clips
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.data.rows import Rows
-from tacit.engine.sensitivity import Movement
+from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss, Squared
 from tacit.mechanisms.covariance import noisy_second_moment
@@ -155,7 +155,9 @@ class SufficientStatistics(GradientTrainer):
     def draws(self, features: int, outputs: int) -> int:
         return (features + 1) * (features + 2) // 2  # the target is a column more
 
-    def deviation(self, noise_multiplier: float, norm: float, moves: Movement | None) -> float:
+    def deviation(
+        self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
+    ) -> float:
         """Standard deviation of the noise on the diagonal."""
         return noise_multiplier * float(self.clip) ** 2
 
@@ -175,7 +177,7 @@ class SufficientStatistics(GradientTrainer):
         facts: Facts,
         *,
         progress: Progress = silent,
-        moves: Movement | None = None,
+        moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         if not isinstance(engine, Moments) or moves is not None or start is not None:

@@ -6,10 +6,10 @@ chances e^ε/(1 + e^ε) and 1/(1 + e^ε) against their swap (Kairouz, Oh & Viswa
 Rényi divergence is at most that of two points (`two_points`), in closed form. Rényi divergences
 add up (Mironov 2017), and turn into (ε, δ) by Canonne, Kamath & Steinke 2020, Proposition 12.
 
-Paper 001, Appendix E, does the same with α·ε²/2, which is larger than the two points have. Its
-losses of a sampled step are for rows that are added or removed; its Definition 2.5 replaces them,
-for which `pure_step` has another formula. Both forget the dimension: in many dimensions the loss is
-near its bound for hardly any noise, so neither account is tight.
+Song et al. 2021, Appendix E, does the same with α·ε²/2, which is larger than the two points have.
+Its losses of a sampled step are for rows that are added or removed; its Definition 2.5 replaces
+them, for which `pure_step` has another formula. Both forget the dimension: in many dimensions the
+loss is near its bound for hardly any noise, so neither account is tight.
 """
 
 from __future__ import annotations

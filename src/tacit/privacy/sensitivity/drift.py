@@ -224,7 +224,8 @@ def impute_median(rows: Drift, n: int, gaps: int, width: float, cells: int) -> D
     """Gaps filled by medians that no single row moves by more than ``width`` (tested)."""
     if rows.total:
         raise InputError(
-            "PlainImpute(strategy='median') must come before any other plain stage: how far a "
+            "NoiselessImpute(strategy='median') must come before any other noiseless stage: how "
+            "far a "
             "median moves cannot be tested on rows that have moved themselves"
         )
     return _filled(rows, n, gaps, min(width, 2 * rows.bound) * math.sqrt(cells), None)
@@ -346,7 +347,7 @@ def scale_by_floor(rows: Drift, n: int, variance: float, radius: float) -> Drift
 def _first(rows: Drift, name: str) -> None:
     if rows.total:
         raise InputError(
-            f"{name} must come before any other plain stage: whether rows are near-duplicates "
+            f"{name} must come before any other noiseless stage: whether rows are near-duplicates "
             "jumps when they move, so on moved rows no useful bound exists"
         )
 
