@@ -87,7 +87,7 @@ def hostile(n: int = 400, d: int = 3, seed: int = 0) -> list[Neighbours]:
     some = min(CROWD - 2, n)  # as many in one place as the crowd allows
     crowd = np.vstack([np.tile(0.5 * e[1], (some, 1)), ball[: n - some]])
     between = np.vstack([c * np.ones((CROWD // 4, d)) for c in (0.3, 0.3 + 4 * RADIUS / d**0.5)])
-    between = np.vstack([between, ball[: n - len(between)]])
+    between = np.vstack([between, ball])[:n]
     found = [
         neighbours("denormal", 1e-170 * step * e[1], e[0], e[1]),
         neighbours("small", 1e-4 * line, e[0], e[1]),

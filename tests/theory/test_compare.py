@@ -36,7 +36,7 @@ def test_with_all_facts_every_bound_applies():
     assert set(found.bounds) == set(BOUNDS)
     assert not found.left_out
     assert all(math.isfinite(risk.value) and risk.value > 0 for risk in found.bounds.values())
-    assert all(risk.source.startswith("paper 00") for risk in found.bounds.values())
+    assert all(" et al. 20" in risk.source for risk in found.bounds.values())
     assert all(risk.assumes for risk in found.bounds.values())
 
 

@@ -1,0 +1,370 @@
+"""Whole plans on neighbouring tables, with every release forced to be the same.
+
+A plan is drawn at random: one to four stages of any kind, a trainer, a relation, an arithmetic. So
+are two neighbouring tables, which are made to hurt. The plan runs on the first and what it releases
+is recorded; then it runs on both with those releases replayed. What lies before the noise is then a
+function of the table alone, and is held against the account, each kind in its own measure:
+
+- Gaussian releases: Σ(distance/σ)² over all of them is at most μ² of what was counted for them;
+- sampled steps: given the batch, sums lie within what one row contributes if the odd row is in it,
+  and are equal if it is not;
+- selections: no utility differs by more than one row may move it;
+- tests: margins differ by at most one.
+
+Whatever leaves the plan (weights, certificate, texts, warnings, exceptions) must be equal.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from tests.soundness import plans
+
+from tacit.audit.recorder import Recorder, Release, Replayer
+from tacit.data.rows import as_rows
+from tacit.engine.engine import one_thread
+from tacit.exceptions import BudgetError, InputError, PrivateTestError
+from tacit.losses import get_loss
+from tacit.mechanisms.noise import Key
+from tacit.plan import CalibratedPlan, Plan
+from tacit.preprocessing import (
+    Bound,
+    ClipNorm,
+    Dedup,
+    FillGaps,
+    NoiselessImpute,
+    NoiselessPCA,
+    NoiselessScale,
+    Normalize,
+    PrivateBounds,
+    PrivateCenter,
+    PrivateClip,
+    PrivateEqualize,
+    PrivateImpute,
+    PrivatePCA,
+    PrivateScale,
+    PublicCenter,
+    PublicPCA,
+    PublicPrecondition,
+    PublicRotation,
+    PublicScale,
+    Quantize,
+    RandomProjection,
+    SoftPCA,
+    Stage,
+)
+from tacit.privacy import Budget
+from tacit.privacy.events import NEIGHBORS, Gaussian, PoissonGaussian
+from tacit.trainers import (
+    DPGD,
+    DPRAFT,
+    DPSGD,
+    GEP,
+    AdaDPS,
+    FlattestDPGD,
+    LocalDPGD,
+    NoisySGD,
+    SufficientStatistics,
+)
+
+D = 3
+PUBLIC = np.random.default_rng(11).normal(size=(30, D)) / 3
+
+
+def _stages(rng: np.random.Generator) -> list[Stage]:
+    """One to four stages of any kind; many orders are refused, and drawn again."""
+    first: list[Any] = [
+        ClipNorm(1.0),
+        Normalize(),
+        Bound(-1.0, 1.0),
+        PrivateBounds(),
+        ClipNorm(9.0),
+    ]
+    filling = [FillGaps(0.0), PrivateImpute(columns=[2]), NoiselessImpute(columns=[2])]
+    later: list[Any] = [
+        ClipNorm(0.7),
+        Normalize(),
+        RandomProjection(2, seed=3),
+        PublicCenter(PUBLIC),
+        PublicPCA(PUBLIC, 2),
+        PublicScale(PUBLIC),
+        PublicRotation(PUBLIC),
+        PublicPrecondition(PUBLIC),
+        PrivateCenter(),
+        PrivateCenter(method="instance-optimal"),
+        PrivateScale(),
+        PrivateEqualize(),
+        PrivateClip(),
+        PrivateClip(method="exponential"),
+        PrivatePCA(2),
+        Dedup(0.0, crowd=plans.CROWD, share=0.2),
+        Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
+        Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
+        SoftPCA(0.05),
+        NoiselessPCA(1, gap=0.02, share=0.2),
+        NoiselessScale(0.1, centered=False, radius=1.0),
+        NoiselessScale(0.1, radius=1.0),
+        NoiselessImpute("mean", columns=[2], rows_with_gaps=60, share=0.2),
+    ]
+    made = [first[rng.integers(len(first))]]
+    if rng.random() < 0.25:
+        made.append(filling[rng.integers(len(filling))])
+    made += [later[rng.integers(len(later))] for _ in range(int(rng.integers(0, 4)))]
+    return made[:4]
+
+
+def _trainer(rng: np.random.Generator) -> tuple[Any, str]:
+    """A trainer of two steps, and a loss for it."""
+    trainers: list[tuple[Any, str]] = [
+        (DPGD(steps=2), "logistic"),
+        (DPGD(steps=2), "softmax"),
+        (DPGD(steps=2, clipping="per-class"), "softmax"),
+        (DPGD(steps=2, radius=0.5, momentum=0.5, average="uniform"), "hinge"),
+        (DPGD(steps=2), "squared"),
+        (DPGD(steps=2), "absolute"),
+        (DPSGD(steps=2, batch_size=5), "logistic"),
+        (DPSGD(steps=2, batch_size=5), "softmax"),
+        (FlattestDPGD(steps=2), "savage"),
+        (NoisySGD(runs=2, steps=2), "logistic"),
+        (GEP(steps=2, n_components=1), "logistic"),
+        (AdaDPS(steps=2), "logistic"),
+        (DPRAFT(steps=2), "softmax"),
+        (LocalDPGD(steps=2), "logistic"),
+        (SufficientStatistics(), "squared"),
+    ]
+    return trainers[rng.integers(len(trainers))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, and two tables that differ in row 0."""
+
+    plan: CalibratedPlan
+    name: str
+    rows: tuple[np.ndarray, np.ndarray]
+    labels: tuple[np.ndarray, np.ndarray]
+
+    def __str__(self) -> str:
+        plan = self.plan.plan
+        steps = [*(stage.name for stage in plan.stages), self.plan.trainer.name]
+        how = f"{plan.neighbors}, {plan.arithmetic}, {plan.loss.name}"
+        return f"{' → '.join(steps)} ({how}) on {self.name}"
+
+
+@lru_cache(maxsize=4096)
+def draw(seed: int) -> Case | None:
+    """A case from a seed; None if no plan is made of what was drawn."""
+    rng = np.random.default_rng([seed, 20261118])
+    stages, (trainer, loss) = _stages(rng), _trainer(rng)
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    if trainer.local or any(stage.kind == "noiseless" for stage in stages):
+        neighbors = "replace_one"  # no other is analysed
+    arithmetic = ["exact", "exact", "exact", "strict", "fast"][rng.integers(5)]
+    n = int(rng.choice([6, 40, 90]))
+    pairs = plans.hostile(n, D, seed)
+    pair = pairs[rng.integers(len(pairs))]
+    if any(stage.fills_gaps for stage in stages):
+        pair = plans.with_gaps(pair, seed)
+    task = get_loss(loss).task
+    try:
+        plan = Plan(
+            Budget(float(rng.choice([1.0, 8.0])), 1e-5),
+            tuple(stages),
+            trainer,
+            get_loss(loss),
+            neighbors,
+            fit_intercept=bool(rng.integers(2)),
+            arithmetic=arithmetic,
+        ).calibrate(size=n + 1, columns=D, classes=3 if task == "classification" else 0)
+    except (InputError, BudgetError):
+        return None
+    labels = rng.integers(0, 3, n + 1) if rng.random() < 0.5 else np.ones(n + 1, dtype=int)
+    other = labels.copy()
+    other[0] = (labels[0] + 1) % 3
+    rows, both = pair.rows, (labels, other)
+    if neighbors != "replace_one":  # the odd row is not there, under the same public number
+        rows, both = (pair.rows[0], pair.rows[0][1:]), (labels, labels[1:])
+    return Case(plan, pair.name, rows, both)
+
+
+class Lenient(CalibratedPlan):
+    """The same plan, for a table that lacks the odd row: a null row is one that counts nothing."""
+
+    @classmethod
+    def of(cls, plan: CalibratedPlan) -> Lenient:
+        return cls(**{item.name: getattr(plan, item.name) for item in fields(plan)})
+
+    def suits(self, rows: Any) -> None:
+        pass
+
+    def certify(self, seeded: bool, fitted: Any, *more: Any, **named: Any) -> Any:
+        """What a certificate would be made of; issuing thousands of them takes long."""
+        cautions = [text for stage in fitted for text in stage.cautions()]
+        return [seeded, self.to_dict(fitted), self.assumptions(), cautions, more[0]]
+
+
+class Watching(Replayer):
+    """A replayer that also keeps what selections and tests are made of, and takes a batch."""
+
+    def __init__(self, tape: Sequence[Release], batch: np.ndarray) -> None:
+        super().__init__(tape)
+        self._batch = batch
+        self.utilities: list[tuple[np.ndarray, float]] = []
+        self.margins: list[float] = []
+
+    def above(self, value: float, threshold: float, deviation: float, stream: Any) -> bool:
+        self.margins.append(value)
+        return super().above(value, threshold, deviation, stream)
+
+    def choose(self, utilities: Any, noise: float, stream: Any) -> int:
+        self.utilities.append((np.asarray(utilities, dtype=np.float64), noise))
+        return super().choose(utilities, noise, stream)
+
+    def batch(self, n: int, probability: float, stream: Any) -> np.ndarray:
+        return self._batch
+
+
+@dataclass
+class Outcome:
+    """What became of a run: what lay before its noise, and what left it."""
+
+    draws: Watching
+    left: dict[str, Any] = field(default_factory=dict)
+
+
+def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
+    """One run; everything that anybody could see of it."""
+    plan, seen = case.plan, {}
+    gaps = any(stage.fills_gaps for stage in plan.plan.stages)
+    labels = case.labels[side]
+    loss = plan.plan.loss
+    values = labels / 2.0 - 0.5 if loss.task == "regression" else labels
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("tacit")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as warned, one_thread():
+            warnings.simplefilter("always")
+            rows = as_rows(case.rows[side], gaps=gaps)
+            fit = Lenient.of(plan).run(
+                rows,
+                loss.targets(values, plan.facts.outputs),
+                key=Key.from_seed("replay"),
+                draws=draws,
+            )
+            seen["coef"], seen["intercept"] = fit.coef.tobytes(), np.ravel(fit.intercept).tobytes()
+            seen["stages"] = repr([_learned(stage) for stage in fit.stages])
+            seen["words"] = fit.plan.explain()
+            seen["certificate"] = repr(fit.certificate)
+    except (PrivateTestError, InputError, ArithmeticError) as error:
+        seen["error"] = f"{type(error).__name__}: {error}"
+    except StopIteration:
+        seen["error"] = "went on where the recorded run had ended"
+    finally:
+        logger.removeHandler(handler)
+    seen["warnings"] = [str(each.message) for each in warned] + heard
+    return seen
+
+
+def _learned(stage: Stage) -> dict[str, Any]:
+    """What a fitted stage would write to a file."""
+    return {k: np.asarray(v).tobytes() for k, v in vars(stage).items() if k.endswith("_")}
+
+
+def compare(case: Case, seed: int = 0) -> list[str]:
+    """What is wrong: empty if the account covers these neighbours."""
+    rng = np.random.default_rng(seed)
+    recorder = Recorder()
+    run(case, 0, recorder)
+    n = len(case.rows[0])
+    batch = np.flatnonzero(rng.random(n) < 0.5)
+    wrong = []
+    batches = [np.union1d(batch, [0]), np.setdiff1d(batch, [0])] if _samples(case) else [batch]
+    for with_odd, chosen in zip((True, False), batches, strict=False):
+        outcomes = []
+        for side in (0, 1):
+            theirs = chosen
+            if len(case.rows[1]) < n and side:
+                theirs = chosen[chosen > 0] - 1
+            watching = Watching(recorder.tape, theirs)
+            outcomes.append(Outcome(watching, run(case, side, watching)))
+        wrong += _judged(case, recorder.tape, outcomes, with_odd)
+    return [f"{case}: {text}" for text in wrong]
+
+
+def _samples(case: Case) -> bool:
+    return any(isinstance(event, PoissonGaussian) for _, event in case.plan.spent)
+
+
+def _judged(
+    case: Case, tape: Sequence[Release], outcomes: Sequence[Outcome], with_odd: bool
+) -> list[str]:
+    one, other = outcomes
+    wrong = [
+        f"{key} differs: {one.left.get(key)!r:.200} and {other.left.get(key)!r:.200}"
+        for key in {*one.left, *other.left}
+        if one.left.get(key) != other.left.get(key)
+    ]
+    if len(one.draws.margins) != len(other.draws.margins):
+        return [*wrong, "one table was tested and the other was not"]
+    passing = True
+    for a, b in zip(one.draws.margins, other.draws.margins, strict=True):
+        passing &= min(a, b) >= 0
+        if not abs(a - b) <= 1 + 1e-6 and min(a, b) > -math.inf:
+            wrong.append(f"margins {a} and {b} differ by more than one")
+    if not passing:  # a private test makes such neighbours as good as equal
+        return wrong
+    unit = NEIGHBORS[case.plan.plan.neighbors]
+    for (a, noise), (b, _) in zip(one.draws.utilities, other.draws.utilities, strict=True):
+        beta = case.plan.spent[-1][1].noise_multiplier
+        if np.abs(a - b).max() > unit * noise / beta * (1 + 1e-9):
+            wrong.append(f"utilities differ by {np.abs(a - b).max()}")
+    return wrong + _sums(case, tape, one.draws.sums, other.draws.sums, with_odd)
+
+
+def _sums(
+    case: Case,
+    tape: Sequence[Release],
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    with_odd: bool,
+) -> list[str]:
+    unit = NEIGHBORS[case.plan.plan.neighbors]
+    if not len(tape) == len(first) == len(second):
+        return [f"{len(tape)} releases, and {len(first)} and {len(second)} sums"]
+    fast = 1e-5 if case.plan.arithmetic == "fast" else 0.0  # ideal arithmetic is assumed there
+    square, wrong = 0.0, []
+    sampled = _samples(case)
+    counted = sum(
+        event.count * (unit / event.noise_multiplier) ** 2
+        for name, event in case.plan.spent
+        if isinstance(event, Gaussian) and name != "Test"
+    )
+    for release, a, b in zip(tape, first, second, strict=True):
+        if release.kind == "test":
+            continue
+        apart = float(np.sqrt(((a - b) ** 2).sum())) / release.deviation
+        if release.kind == "step" and sampled:
+            event = next(e for _, e in case.plan.spent if isinstance(e, PoissonGaussian))
+            shift = max((s for _, s in event.drift), default=0.0)
+            allowed = (unit * with_odd + shift) / event.noise_multiplier
+            if apart > allowed * (1 + 1e-9) + fast and not event.failure:
+                wrong.append(f"a sampled step lies {apart:.6g} apart, allowed are {allowed:.6g}")
+            continue
+        if release.kind == "step" and case.plan.trainer.local:
+            apart *= math.sqrt(len(case.rows[0]))  # one report's noise, of all that are summed
+        square += apart**2
+    if case.plan.trainer.local:
+        counted *= 2  # the sum of reports has a little less noise than all rows' would have
+    if square > counted * (1 + 1e-6) + fast:
+        wrong.append(f"Σ(distance/σ)² = {square:.6g}, and {counted:.6g} were counted")
+    return wrong

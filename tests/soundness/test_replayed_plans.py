@@ -1,0 +1,205 @@
+"""Generated plans on generated neighbours, with every release the same: see `replays`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.soundness import plans, replays
+
+from tacit.engine.engine import Engine
+from tacit.exceptions import InputError, ReleaseError
+from tacit.mechanisms.release import Token
+from tacit.plan import CalibratedPlan
+from tacit.preprocessing import ClipNorm, PrivateCenter, SoftPCA
+from tacit.privacy.events import NEIGHBORS
+from tacit.trainers import DPGD
+from tacit.trainers.gradient import GradientTrainer
+
+QUICK = range(150)  # of which about half are plans
+
+
+def cases(seeds):
+    for seed in seeds:
+        case = replays.draw(seed)
+        if case is not None:
+            yield seed, case
+
+
+def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
+    met = Counter()
+    for seed, case in cases(QUICK):
+        assert not replays.compare(case, seed)
+        met.update({stage.name for stage in case.plan.plan.stages} | {case.plan.trainer.name})
+        met[case.plan.plan.neighbors] += 1
+    assert set(NEIGHBORS) <= set(met)
+    assert sum(met[name] for name in NEIGHBORS) > 60
+
+
+@pytest.mark.long
+def test_two_thousand_generated_pairs_are_covered_by_their_account():
+    met, wrong = Counter(), []
+    for seed, case in cases(range(10**4, 10**4 + 4000)):
+        wrong += replays.compare(case, seed)
+        met.update([stage.name for stage in case.plan.plan.stages] + [case.plan.trainer.name])
+        met[case.plan.plan.neighbors] += 1
+    print(f"\n{sum(met[name] for name in NEIGHBORS):,} pairs; {dict(met)}")
+    assert not wrong
+    assert sum(met[name] for name in NEIGHBORS) >= 2000
+
+
+# Faults that are planted, to see that they are found, or stopped before anything is drawn
+
+
+def found(seeds=range(60), like=lambda case: True):
+    """What is wrong with cases of some kind; a release that is refused is told as such."""
+    for seed, case in cases(seeds):
+        if like(case):
+            try:
+                wrong = replays.compare(case, seed)
+            except ReleaseError as error:
+                return f"stopped: {error}"
+            if wrong:
+                return wrong[0]
+    return ""
+
+
+def has(*kinds):
+    return lambda case: any(isinstance(stage, kinds) for stage in case.plan.plan.stages)
+
+
+def test_half_the_noise_is_found(monkeypatch):
+    real = Token._deviation
+    monkeypatch.setattr(Token, "_deviation", lambda self, total: real(self, total) / 2)
+    assert "were counted" in found()
+
+
+def test_a_multiplier_other_than_the_planned_one_is_found(monkeypatch):
+    real = CalibratedPlan.releases
+
+    def weaker(self, key, draws=None):
+        spent = tuple((name, event.scaled(0.5)) for name, event in self.spent)
+        return real(dataclasses.replace(self, spent=spent), key, draws)
+
+    monkeypatch.setattr(CalibratedPlan, "releases", weaker)
+    assert "were counted" in found(like=lambda case: case.plan.test is None)
+
+
+def test_an_event_that_is_dropped_is_stopped(monkeypatch):
+    real = CalibratedPlan.releases
+
+    def fewer(self, key, draws=None):
+        return real(dataclasses.replace(self, spent=self.spent[1:]), key, draws)
+
+    monkeypatch.setattr(CalibratedPlan, "releases", fewer)
+    assert "not counted" in found(like=has(PrivateCenter))
+
+
+def test_an_event_that_is_counted_twice_is_stopped(monkeypatch):
+    real = CalibratedPlan.releases
+
+    def more(self, key, draws=None):
+        return real(dataclasses.replace(self, spent=(*self.spent, self.spent[0])), key, draws)
+
+    monkeypatch.setattr(CalibratedPlan, "releases", more)
+    assert "counted and not drawn" in found()
+
+
+def test_a_step_more_than_counted_is_stopped(monkeypatch):
+    real = GradientTrainer.train
+
+    def longer(self, engine, run, facts, **how):
+        again = dataclasses.replace(self, steps=int(self.steps) + 1)
+        return real(again, engine, run, facts, **how)
+
+    monkeypatch.setattr(DPGD, "train", longer)
+    assert "not counted" in found(like=lambda case: type(case.plan.trainer) is DPGD)
+
+
+def test_another_relation_is_found(monkeypatch):
+    """Rows that are replaced, under an account of rows that are blanked."""
+    real = replays.draw
+
+    def swapped(seed):
+        case = real(seed)
+        if case is None or case.plan.plan.neighbors != "replace_one" or case.plan.plan.noiseless:
+            return None
+        plan = dataclasses.replace(case.plan.plan, neighbors="replace_special")
+        return dataclasses.replace(case, plan=dataclasses.replace(case.plan, plan=plan))
+
+    monkeypatch.setattr(replays, "draw", swapped)
+    assert "were counted" in found(range(150))
+
+
+def test_a_mask_that_is_inferred_from_values_is_found(monkeypatch):
+    """As the engine once did: SoftPCA brings all common rows to zero in one table only."""
+    pair = plans.hostile(8000)[0]
+    stages = (plans.NOISELESS["dedup, equal rows"], SoftPCA(0.05))
+    labels = np.ones(pair.n, dtype=int)
+    plan = plans.calibrated(stages, pair.n, pair.d)
+    case = replays.Case(plan, pair.name, pair.rows, (labels, labels))
+    assert not replays.compare(case)
+    real = CalibratedPlan.engine
+
+    def inferred(self, prepared, targets):
+        blanked = ~np.asarray(prepared.rows.collect()).any(axis=1)
+        rows = dataclasses.replace(prepared.rows, blanked=blanked)
+        return real(self, dataclasses.replace(prepared, rows=rows), targets)
+
+    monkeypatch.setattr(CalibratedPlan, "engine", inferred)
+    assert "were counted" in replays.compare(case)[0]
+
+
+def test_a_normaliser_from_the_private_number_of_rows_is_found(monkeypatch):
+    real = CalibratedPlan.facts_for
+
+    def private(self, prepared):
+        return dataclasses.replace(real(self, prepared), size=prepared.rows.n)
+
+    monkeypatch.setattr(CalibratedPlan, "facts_for", private)
+    added = found(like=lambda case: case.plan.plan.neighbors == "add_or_remove_one")
+    assert "differs" in added
+
+
+def test_a_statistic_without_noise_is_found(monkeypatch):
+    def exact(self, rows, context=None):
+        self.mean_ = np.asarray(rows.collect()).mean(axis=0)
+        context.release("center")._budget.take(1.0)  # paid for, and not drawn
+        return self
+
+    monkeypatch.setattr(PrivateCenter, "fit", exact)
+    assert found(range(150), has(PrivateCenter))
+
+
+def test_a_sum_over_unclipped_gradients_is_found(monkeypatch):
+    real = Engine.gradient_sums
+
+    def twice(self, *args, **how):
+        return [dataclasses.replace(t, values=2 * t.values) for t in real(self, *args, **how)]
+
+    monkeypatch.setattr(Engine, "gradient_sums", twice)
+    assert "were counted" in found()
+
+
+def test_drift_that_is_forgotten_is_found(monkeypatch):
+    (pair,) = (each for each in plans.hostile(1000) if each.name == "one direction")
+    plan = plans.calibrated((SoftPCA(0.05),), pair.n, pair.d)
+    labels = (np.arange(pair.n) % 2).astype(int)
+    case = replays.Case(plan, pair.name, pair.rows, (labels, labels))
+    assert not replays.compare(case)
+    monkeypatch.setattr(DPGD, "reach", lambda self, norm, moves: float(self.clip))
+    assert "were counted" in replays.compare(case)[0]
+
+
+def test_an_error_that_quotes_a_row_is_found(monkeypatch):
+    real = ClipNorm.apply
+
+    def speaks(self, chunk):
+        if len(chunk) and abs(np.asarray(chunk)).max() > 0.5:
+            raise InputError(f"a cell is as large as {np.asarray(chunk).max()}")
+        return real(self, chunk)
+
+    monkeypatch.setattr(ClipNorm, "apply", speaks)
+    assert found(range(150), has(ClipNorm))
