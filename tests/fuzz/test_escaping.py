@@ -154,7 +154,7 @@ def test_a_picture_of_endless_bounds_is_refused_rather_than_drawn_for_ever():
 def test_a_terminal_gets_no_commands(text):
     given, results = report(text)
     plain = plain_text(given, results, width=4000)
-    assert not STEERING.search(noiseless)
+    assert not STEERING.search(plain)
     assert " ".join(clean(text).split()) in " ".join(plain.split())
     # In colour, the only commands are those of colours that the report itself has.
     file = io.StringIO()

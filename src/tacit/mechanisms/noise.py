@@ -426,7 +426,7 @@ def self_test() -> None:
     plain = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
     cipher = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
     counter = int.from_bytes(range(0xF0, 0x100), "big")
-    _require(_counter_mode(key, counter).update(noiseless) == cipher, "AES-256 in counter mode")
+    _require(_counter_mode(key, counter).update(plain) == cipher, "AES-256 in counter mode")
 
     # The sampler allows exp a relative error of 2^-18.
     points = np.arange(257)

@@ -90,7 +90,7 @@ def dimension(work: Work) -> Finding:
             ),
             Check(
                 f"without privacy, fewer components are no better: {NAMES[data]}",
-                known[COLUMNS] >= max(noiseless) - 0.5 and known[open_ks[0]] < known[COLUMNS] - 1,
+                known[COLUMNS] >= max(plain) - 0.5 and known[open_ks[0]] < known[COLUMNS] - 1,
                 f"{known[open_ks[0]]:.1f} with {open_ks[0]}, {known[COLUMNS]:.1f} with all",
             ),
         ]
