@@ -34,6 +34,7 @@ RUNNABLE = [
     "docs/datasets.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
+    "docs/index.md",
     "docs/large-data.md",
     "docs/ledger.md",
     "docs/noiseless-stages.md",
@@ -60,7 +61,7 @@ def named(page: Path) -> str:
 
 
 def what_readers_have() -> dict[str, object]:
-    """The README speaks of rows that its reader has."""
+    """The README and the index speak of rows that their reader has."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)
     rows = rng.normal(size=(800, 50))
@@ -106,7 +107,7 @@ def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, c
     blocks = [match for match in FENCE.finditer(text) if match[1] == "python"]
     assert blocks
     monkeypatch.chdir(tmp_path)
-    scope = what_readers_have() if name == "README.md" else {}
+    scope = what_readers_have() if name in ("README.md", "docs/index.md") else {}
     values: dict[int, Any] = {}
     scope["said"] = values.setdefault
     for block in blocks:
@@ -298,21 +299,21 @@ def cells(*first: str, then: int = 0) -> str:
 
 #: What pages repeat: the page, where (the numbers in the groups count), and what they must be.
 REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
-    ("README.md", cells("Adult (bundled census table)"), lambda: accuracies("Adult")),
-    ("README.md", cells("MNIST"), lambda: accuracies("MNIST")),
-    ("README.md", cells("Fashion-MNIST"), lambda: accuracies("Fashion-MNIST")),
+    ("docs/index.md", cells("Adult (bundled census table)"), lambda: accuracies("Adult")),
+    ("docs/index.md", cells("MNIST"), lambda: accuracies("MNIST")),
+    ("docs/index.md", cells("Fashion-MNIST"), lambda: accuracies("Fashion-MNIST")),
     (
-        "README.md",
+        "docs/index.md",
         r"the default, takes ([\d.]+ to [\d.]+) times .*4,096 rows ([\d.]+ to [\d.]+) times",
         lambda: [*sorted(measured(STEP, FULL)[:2]), *sorted(measured(STEP, BATCH)[:2])],
     ),
     (
-        "README.md",
+        "docs/index.md",
         r"Opacus with ghost clipping takes (\d+) times .* two cores, and (\d+) times with one",
         lambda: measured(TIME, "Opacus, ghost clipping")[::-1],
     ),
     (
-        "README.md",
+        "docs/index.md",
         r"checks every sum while it trains, takes ([\d.]+ to [\d.]+) times",
         lambda: sorted(measured(STRICT, "784", "10")),
     ),

@@ -380,8 +380,9 @@ def test_hidden_sums_are_numbers_whatever_they_were_summed_in(total):
     _, token = paid(Iterated(1e-6, steps=1), draws=recorder)
     found = token.hidden(total)
     assert found == pytest.approx(total.numbers(), abs=1e-4)
+    assert not recorder.tape  # nobody sees them
     _, again = paid(Iterated(1e-6, steps=1), draws=Replayer(recorder.tape))
-    assert (again.hidden(total) == found).all()
+    assert (again.hidden(total) == total.numbers()).all()
 
 
 class Six(Draws):
@@ -441,10 +442,19 @@ def test_the_trials_of_one_search_may_differ_as_was_counted():
     other = (Gaussian(5.0, count=8), Gaussian(9.0))
     _, token = paid(Repeated(trial=(TRIAL, other), rate=0.1), draws=Six())
     token.at("trials").trials()
+    for number in range(2):
+        token.at("setting", number).setting(2)
     token.trial(CALLED)
     token.trial([("Training", other[0]), ("Score", other[1])])
     with pytest.raises(ReleaseError, match="a trial that was not counted"):
         token.trial([("Training", other[0]), ("Score", Gaussian(8.0))])
+
+
+def test_a_trial_whose_setting_was_not_drawn_is_refused():
+    _, token = searched()
+    token.at("trials").trials()
+    with pytest.raises(ReleaseError, match="whose setting was not drawn"):
+        token.trial(CALLED)
 
 
 # --- The end of a run -----------------------------------------------------------------------------
@@ -532,3 +542,10 @@ def test_every_event_can_be_drawn_and_every_draw_is_tried_here():
     drawing = {name for name in vars(Draws) if not name.startswith("_")}
     # `cell` is drawn by `cells`, and `setting` needs a trial; both are tried above.
     assert drawing <= {*vars(Token), "cell", "setting"}
+
+
+def test_a_run_in_which_others_draw_is_never_for_release():
+    """Whoever replaces the noise gets no certificate that says otherwise."""
+    assert not Releases(Key.fresh(), []).seeded
+    assert Releases(Key.fresh(), [], draws=Recorder()).seeded
+    assert Releases(Key.from_seed(0), []).seeded

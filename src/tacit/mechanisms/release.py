@@ -215,7 +215,7 @@ class Token:
         self._opened: list[Stream] = []
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
-        self._trials = _Budget(budget.name, 0)
+        self._trials, self._settings = _Budget(budget.name, 0), _Budget(budget.name, 0)
 
     @property
     def noise_multiplier(self) -> float:
@@ -231,6 +231,7 @@ class Token:
         """The same token, that draws from the stream of this name."""
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
+        other._settings = self._settings
         return other
 
     def part(self, share: float) -> Token:
@@ -369,7 +370,7 @@ class Token:
         self._require(Repeated)
         self._budget.take(1.0)
         number = self._releases.draws.trials(self.event, self._stream)  # type: ignore[arg-type]
-        self._trials.units = float(number)
+        self._trials.units = self._settings.units = float(number)
         return number
 
     def trial(self, counted: Sequence[tuple[str, Event]]) -> Releases:
@@ -378,11 +379,14 @@ class Token:
         if tuple(event for _, event in counted) not in self.event.trial:  # type: ignore[attr-defined]
             raise ReleaseError(f"{self._budget.name} makes a trial that was not counted")
         self._trials.take(1.0)
+        if self._settings.used < self._trials.used:
+            raise ReleaseError(f"{self._budget.name} makes a trial whose setting was not drawn")
         return Releases(self._releases._key, counted, draws=self._releases.draws)
 
     def setting(self, count: int) -> int:
         """Which of ``count`` settings a trial tries, each equally likely; secret."""
         self._require(Repeated)
+        self._settings.take(1.0)
         return self._releases.draws.setting(count, self._stream)
 
 
@@ -424,8 +428,8 @@ class Releases:
 
     @property
     def seeded(self) -> bool:
-        """Whether the run can be repeated, so that nothing of it is private."""
-        return self._key.seeded
+        """Whether the run can be repeated, or others draw in the place of `Draws`: not private."""
+        return self._key.seeded or type(self.draws) is not Draws
 
     @property
     def public(self) -> PublicRandomness:

@@ -402,7 +402,7 @@ class CalibratedSearch:
         fit = ran.conclude(
             best.prepared,
             best.weights,
-            seeded=key.seeded,
+            seeded=run.seeded,
             assumptions=assumptions,
             entry=entry,
             created=began,
