@@ -47,7 +47,7 @@ IMPOSSIBLE = [
     *(DPGD(clip=value, steps=5) for value in (1e-320, 1e-30, 1e30, 1e308, 10**400)),
     *(DPGD(learning_rate=value, steps=5) for value in (1e17, 1e150, 1.7e308, 10**400)),
     *(DPGD(bias=value, steps=5) for value in (1e30, 1e308, 10**400)),
-    *(DPGD(alpha=value, steps=5) for value in (1e10, 1e200, 1e308, 10**400)),
+    *(DPGD(alpha=value, steps=5, learning_rate=1.0) for value in (1e50, 1e200, 1e308, 10**400)),
     DPGD(anchor=1.0, learning_rate=10.0, momentum=0.0, steps=300),
     DPGD(radius=10**400, steps=5),
     *(DPGD(momentum=value, steps=5) for value in (1, 1.0, -0.1, "0.5", None, True)),

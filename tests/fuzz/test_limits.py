@@ -24,6 +24,7 @@ from tests.fuzz.hostile import limited
 from tacit import Ledger
 from tacit.data import readers
 from tacit.exceptions import BudgetError, InputError
+from tacit.ledger.ledger import _Next
 from tacit.ledger.links import LONGEST
 from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
 from tacit.privacy import Gaussian, PoissonGaussian
@@ -277,7 +278,7 @@ def test_an_entry_that_could_not_be_read_again_is_not_written(tmp_path):
         book.at("a").reserve(events, neighbors="replace_special")
     short = [("x", Gaussian(1e6))] * 1000
     with pytest.raises(InputError, match="characters"):
-        book._write("a", lambda _: {"kind": "amend", "reason": "x" * LONGEST})
+        book._write("a", lambda *_: _Next({"kind": "amend", "reason": "x" * LONGEST}))
     book.reserve(short, neighbors="replace_special")
     assert book.check() == []
 

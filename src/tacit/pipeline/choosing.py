@@ -121,9 +121,9 @@ class Problem:
         return Candidate(picks, tuple(groups), loss, plain, inflation, left)
 
     def trainer(self, chosen: Candidate) -> DPGD:
-        """Settings by the usual rule, with steps that the penalty does not throw off."""
+        """Descent with the penalty of the pipeline; raises what speaks against it."""
         trainer = DPGD(alpha=self.last.alpha(self.n))
-        plan = Plan(
+        Plan(
             self.budget,
             tuple(chosen.stages),
             trainer,
@@ -131,10 +131,7 @@ class Problem:
             chain.relation("auto", chosen.stages),
             self.last.fit_intercept,
             self.arithmetic,
-        )
-        found = plan.calibrate(size=self.n, columns=self.d, classes=self.classes)
-        if float(found.trainer.learning_rate) * trainer.alpha > 0.5:
-            return DPGD(alpha=trainer.alpha, learning_rate=0.5 / trainer.alpha)
+        ).calibrate(size=self.n, columns=self.d, classes=self.classes)
         return trainer
 
     def _options(self, picks: Picks) -> list[Option]:

@@ -123,6 +123,7 @@ BALANCE = {
         noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
     ),
 }
+MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 MOST_BIAS = 0.3
 
 
@@ -213,11 +214,15 @@ def suggest(
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
     limited = travel / steps <= balance.reach and math.isinf(balance.rate)
     upright = min(MOST_BIAS, balance.upright * facts.lean / facts.bound)
+    rate = min(travel / steps, reach) / (clip * facts.bound)
+    pull = float(given.get("alpha", 0.0)) + float(given.get("anchor", 0.0))
+    if rate * pull > MOST_PULL:
+        rate = MOST_PULL / pull
     return {
         "steps": steps,
         "momentum": momentum,
         "clip": clip,
-        "learning_rate": min(travel / steps, reach) / (clip * facts.bound),
+        "learning_rate": rate,
         "average": "converged" if facts.settled else "last",
         "schedule": "constant" if limited else "late",
         "bias": max(balance.bias, upright),
