@@ -18,6 +18,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -33,7 +34,7 @@ from tacit.privacy.events import Event, Gaussian, Iterated, Repeated, Selection
 __all__ = ["BoundedSum", "Draws", "PublicRandomness", "Releases", "Token"]
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
-SLACK = 1e-9  # of a unit: shares are rounded, and never add up to more than that beyond one
+SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -176,20 +177,21 @@ class PublicRandomness:
 
 
 class _Budget:
-    """Units of an event that may still be drawn."""
+    """Units of an event that may still be drawn; what is used is added up exactly."""
 
     def __init__(self, name: str, units: float) -> None:
-        self.name, self.units, self.used = name, float(units), 0.0
+        self.name, self.units, self.used = name, float(units), Fraction(0)
         self._lock = threading.Lock()
 
     def take(self, share: float) -> None:
         with self._lock:
-            if share <= 0 or not self.used + share <= self.units * (1 + SLACK):
+            used = self.used + Fraction(share) if 0 < share < math.inf else math.inf
+            if not used <= self.units * (1 + SLACK):
                 raise ReleaseError(
-                    f"{self.name} asks for a release that was not counted: {self.used:g} of "
+                    f"{self.name} asks for a release that was not counted: {float(self.used):g} of "
                     f"{self.units:g} are used"
                 )
-            self.used += share
+            self.used = Fraction(used)
 
     @property
     def spent(self) -> bool:
