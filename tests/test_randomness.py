@@ -260,7 +260,7 @@ def fit(name, arithmetic):
 
 
 def plain(name):
-    return name in ("soft-pca", "ptr-pca")
+    return name.startswith("plain") or name in ("soft-pca", "ptr-pca")
 
 
 @pytest.mark.parametrize("name", PLANS)

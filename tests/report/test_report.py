@@ -279,7 +279,7 @@ def test_every_event_and_stage_is_explained() -> None:
     given["plan"]["stages"].append({"name": "SoftPCA", "kind": "noiseless"})
     shown = page(given)
     tags = [g["class"] for _, g in shown.tags if str(g.get("class")).startswith("tag ")]
-    assert tags == ["tag free", "tag public", "tag private", "tag plain", "tag private"]
+    assert tags == ["tag free", "tag public", "tag private", "tag noiseless", "tag private"]
     for words in (
         *("1. PrivateCenter 1% 0.5 37.3 1", "2. DPGD 99% 0.5 65 300", "It took 1% of the budget."),
         *("learning_rate 80", "from the schema", "makes every later step more sensitive"),

@@ -57,13 +57,13 @@ def test_every_noiseless_stage_is_in_some_chain():
 
 
 def test_a_quick_selection_of_chains_stays_within_the_account():
-    """Every eighth chain of one or two noiseless stages, and three of three."""
+    """Every twelfth chain of one or two noiseless stages, and three of three."""
     pairs = plans.hostile(120)
     compared = 0
-    for i, stages in enumerate([*(s for *_, s in SHORT[::8]), *(s for _, s in LONG[::70])]):
+    for i, stages in enumerate([*(s for *_, s in SHORT[::12]), *(s for _, s in LONG[::90])]):
         some = pairs_for(stages, pairs[i % 3 :: 3])
         compared += assert_within(stages, some)[0]
-    assert compared > 80
+    assert compared > 50
 
 
 @pytest.mark.long

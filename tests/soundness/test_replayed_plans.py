@@ -18,7 +18,7 @@ from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer
 
-QUICK = range(150)  # of which about half are plans
+QUICK = range(100)  # of which about half are plans
 
 
 def cases(seeds):
@@ -35,7 +35,7 @@ def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
         met.update({stage.name for stage in case.plan.plan.stages} | {case.plan.trainer.name})
         met[case.plan.plan.neighbors] += 1
     assert set(NEIGHBORS) <= set(met)
-    assert sum(met[name] for name in NEIGHBORS) > 60
+    assert sum(met[name] for name in NEIGHBORS) > 40
 
 
 @pytest.mark.long

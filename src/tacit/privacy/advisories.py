@@ -30,6 +30,10 @@ PACKAGE = "tacit"
 _RELEASE = re.compile(r"(\d{1,9}(?:\.\d{1,9}){0,5})(.*)", re.DOTALL)
 
 
+#: Kinds of stages by the names that certificates below 0.2.0 have for them.
+FORMER_KINDS = {"plain": "noiseless"}
+
+
 @dataclass(frozen=True)
 class Advisory:
     """An error of ours that makes certificates false.
@@ -67,9 +71,15 @@ class Advisory:
         if not _may_be_below(versions.get(PACKAGE), self.below):
             return False
         others = {key: value for key, value in self.match.items() if key != "stages"}
-        return _agrees(others, plan) and _in_order(
-            self.match.get("stages", ()), plan.get("stages", ())
-        )
+        stages = [_in_words_of_now(stage) for stage in plan.get("stages", ())]
+        return _agrees(others, plan) and _in_order(self.match.get("stages", ()), stages)
+
+
+def _in_words_of_now(stage: Any) -> Any:
+    """A stage of a certificate, its kind by the name that it has today."""
+    if not isinstance(stage, Mapping) or stage.get("kind") not in FORMER_KINDS:
+        return stage
+    return {**stage, "kind": FORMER_KINDS[stage["kind"]]}
 
 
 def found(plan: Mapping[str, Any], versions: Mapping[str, Any]) -> tuple[Advisory, ...]:

@@ -15,6 +15,7 @@ from tacit.exceptions import CertificateError, InputError
 from tacit.privacy import advisories
 from tacit.privacy.accounting.accountants import total_mu
 from tacit.privacy.accounting.repeated import weight
+from tacit.privacy.advisories import FORMER_KINDS
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import FORMAT, check_groups
 from tacit.privacy.events import Event, Repeated, sensitivity
@@ -30,9 +31,6 @@ from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
 
 __all__ = ["Spent", "Step", "Story", "read"]
-
-
-FORMER_KINDS = {"plain": "noiseless"}  # what certificates below 0.2.0 say
 
 
 @dataclass(frozen=True)
