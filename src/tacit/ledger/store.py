@@ -251,7 +251,8 @@ class Store:
         path = Path(self.address.place)
         if not make and not os.path.lexists(path):
             raise LedgerError(
-                f"there is no ledger at {path}; make one with: tacit ledger create {path.name}"
+                f"there is no ledger at {path}; make one with: tacit ledger create "
+                f"{path.name} --dataset NAME --epsilon E --delta D"
             )
         if make and not path.parent.is_dir():
             raise LedgerError(f"there is no directory {path.parent} for the ledger")
