@@ -361,10 +361,9 @@ def _sums(
                 wrong.append(f"a sampled step lies {apart:.6g} apart, allowed are {allowed:.6g}")
             continue
         if release.kind == "step" and case.plan.trainer.local:
-            apart *= math.sqrt(len(case.rows[0]))  # one report's noise, of all that are summed
+            # The account is of one report; the sum has the noise of all that are in its group.
+            apart *= math.sqrt(math.ceil(len(case.rows[0]) / case.plan.trainer.groups))
         square += apart**2
-    if case.plan.trainer.local:
-        counted *= 2  # the sum of reports has a little less noise than all rows' would have
     if square > counted * (1 + 1e-6) + fast:
         wrong.append(f"Σ(distance/σ)² = {square:.6g}, and {counted:.6g} were counted")
     return wrong
