@@ -21,7 +21,7 @@ from scipy.stats import binom
 
 from tacit.exceptions import BudgetError, CertificateError, InputError
 from tacit.privacy import Budget, Certificate, Event, Expense, Gaussian, PoissonGaussian, Selection
-from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting import accountants, mixtures
 from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
     delta,
@@ -31,6 +31,7 @@ from tacit.privacy.accounting.accountants import (
     loss_distribution,
 )
 from tacit.privacy.accounting.calibrate import calibrate
+from tacit.privacy.accounting.mixtures import loss_of_sampled_step
 from tacit.privacy.events import EVENTS
 from tacit.privacy.sensitivity import sampling
 from tacit.privacy.sensitivity.drift import Drift, deduplicate, impute_mean, pca, soft_pca
@@ -104,7 +105,7 @@ def exact_delta(z, q, drift, eps):
 @pytest.mark.parametrize("drift", [((1.0, 0.3),), THIRDS], ids=["one", "three"])
 @pytest.mark.parametrize(("z", "q"), [(0.5, 0.9), (1.0, 0.05), (3.0, 0.3), (25.0, 0.01)])
 def test_one_step_is_never_below_the_truth_and_hardly_above(z, q, drift):
-    found = accountants._step_on_drifted_rows(step(z, q, drift), COARSE_GRID)
+    found = loss_of_sampled_step(step(z, q, drift), REPLACE, COARSE_GRID)
     for eps in np.array([-2.0, -0.3, 0.0, 0.01, 0.4, 1.7, 4.0]) * min(3 / z, 1.0):
         truth = exact_delta(z, q, drift, float(eps))
         # On its dots the curve is that of the pair; dp-accounting's sums round at 1e-16.
@@ -114,8 +115,9 @@ def test_one_step_is_never_below_the_truth_and_hardly_above(z, q, drift):
 
 @pytest.mark.parametrize(("z", "q", "b"), [(0.4, 0.2, 2.0), (1.0, 1.0, 0.5), (30.0, 0.01, 0.1)])
 def test_the_points_that_are_connected_are_upper_bounds_to_many_digits(z, q, b):
-    dots = accountants._dots(b, z, q, 1e-3)
-    curve = accountants._curve(b, z, q, 1e-3 * dots)
+    up = tuple((weight, (j + b / 2) / z) for weight, j in mixtures.binomial(1, q))
+    dots = mixtures.dots_of(up, up, 1e-3)
+    curve = mixtures.curve(up, up, 1e-3 * dots)
     for i in np.unique(np.linspace(0, len(dots) - 1, 25).astype(int)):
         truth = exact_delta(z, q, [(1.0, b)], mp.mpf(float(1e-3 * dots[i])))
         assert mp.mpf(float(curve[i])) >= truth
@@ -126,7 +128,7 @@ def test_the_points_that_are_connected_are_upper_bounds_to_many_digits(z, q, b):
     ("z", "q", "count"), [(3.73, 0.025, 400), (10.5, 0.1, 200), (0.7, 0.005, 100), (50, 1, 100)]
 )
 def test_without_drift_it_is_the_step_of_dp_accounting(z, q, count):
-    ours = accountants._step_on_drifted_rows(step(z, q), COARSE_GRID).self_compose(count)
+    ours = loss_of_sampled_step(step(z, q), REPLACE, COARSE_GRID).self_compose(count)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
         z,
         value_discretization_interval=COARSE_GRID,
@@ -356,7 +358,7 @@ def test_extremes_claim_nothing():
 def test_weights_that_fall_short_of_one_are_given_to_the_largest_shift():
     short = ((0.5, 0.3), (0.5 - 4e-13, 0.1))
     event = step(2.0, 0.1, short)
-    whole = accountants._whole(event.drift)
+    whole = mixtures.whole(event.drift)
     assert math.fsum(w for w, _ in whole) >= 1
     assert whole == [(0.5 - 4e-13, 0.1), (1 - (0.5 - 4e-13), 0.3)]
     (blend,) = recheck._directions(as_steps([event]), REPLACE)[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import mpmath
@@ -27,6 +29,7 @@ from tacit.privacy import (
     Repeated,
     Selection,
 )
+from tacit.privacy.accounting import mixtures
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
     delta,
@@ -38,6 +41,7 @@ from tacit.privacy.accounting.accountants import (
 from tacit.privacy.accounting.group import ROWS, group_epsilon, sentence
 from tacit.privacy.certificate import _digest
 from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.verification import recheck
 from tacit.trainers import DPGD, DPSGD, GammaSGD
 
 SPECIAL, REPLACE = "replace_special", "replace_one"
@@ -83,10 +87,10 @@ def test_gaussian_plans_are_exact_by_another_route(neighbors, noise, count, delt
 def test_several_kinds_of_gaussian_noise_are_one_sum():
     events = [Gaussian(20.0, 3), Selection(30.0), Gaussian(15.0)]
     reach = 1 / 30.0
-    chosen = 2 * stats.norm.ppf(1 / (1 + math.exp(-reach)))
-    mu = math.sqrt(3 / 20**2 + chosen**2 + 1 / 15**2)
+    chosen = 2 * stats.norm.ppf(1 / (1 + math.exp(-5 * reach)))  # exponents move by five utilities
+    mu = math.sqrt(25 * 3 / 20**2 + chosen**2 + 25 / 15**2)
     assert group_epsilon(events, 1e-6, SPECIAL, 5) == pytest.approx(
-        exact_gaussian(5 * mu, 1e-6), rel=1e-5
+        exact_gaussian(mu, 1e-6), rel=1e-5
     )
 
 
@@ -111,17 +115,105 @@ def test_a_gaussian_taken_for_anything_else_is_never_cheaper(event, mu, neighbor
         assert truth <= found < 1.5 * truth
 
 
-@pytest.mark.parametrize(("noise", "q"), [(1.5, 0.02), (3.0, 0.3)])
-def test_k_sampled_rows_at_once_are_never_cheaper_than_by_integration(noise, q):
-    x = np.linspace(-15.0, 20.0, 100_001)
-    without = stats.norm.pdf(x)
-    for k in (2, 5):
-        found = group_epsilon([PoissonGaussian(noise, sampling_probability=q)], 1e-3, SPECIAL, k)
+@pytest.mark.parametrize("neighbors", [SPECIAL, REPLACE])
+@pytest.mark.parametrize(("noise", "q"), [(1.5, 0.02), (3.0, 0.3), (0.7, 0.9)])
+def test_k_sampled_rows_at_once_cost_what_integration_says(noise, q, neighbors):
+    x = np.linspace(-30.0, 30.0, 200_001)
+    for k in (2, 5, 10):
+        event = PoissonGaussian(noise, sampling_probability=q)
+        found = group_epsilon([event], 1e-3, neighbors, k)
         weights = stats.binom.pmf(range(k + 1), k, q)
-        rows = sum(weights[j] * stats.norm.pdf(x, j / noise) for j in range(k + 1))
-        for one, other in ((rows, without), (without, rows)):
-            spent = np.maximum(one - math.exp(found) * other, 0.0).sum() * (x[1] - x[0])
-            assert spent <= 1e-3
+        rows, others = (
+            sum(weights[j] * stats.norm.pdf(x, sign * j / noise) for j in range(k + 1))
+            for sign in (1, -1)
+        )
+        without = others if neighbors == REPLACE else stats.norm.pdf(x)
+
+        def spent(e, pairs=((rows, without), (without, rows))):
+            step = x[1] - x[0]
+            return max(np.maximum(p - math.exp(e) * q, 0.0).sum() * step for p, q in pairs)
+
+        assert spent(found) <= 1e-3 < spent(found * 0.997)
+
+
+def wherever_rows_point(rng, k, *, z, q, shift, replaced):
+    """δ(ε) of one step on the plane, rows at random angles and of random norms up to one."""
+    points = np.linspace(-9.0, 9.0, 181) * max(1.0, (k + shift) / z / 4)
+    grid = np.stack(np.meshgrid(points, points), axis=-1).reshape(-1, 2)
+    cell = (points[1] - points[0]) ** 2
+
+    def law(there, away):
+        rows = rng.normal(size=(k, 2))
+        rows *= there * (rng.uniform(0.5, 1, size=k) / np.linalg.norm(rows, axis=1) / z)[:, None]
+        total = np.zeros(len(grid))
+        for chosen in itertools.product((0, 1), repeat=k):
+            chance = q ** sum(chosen) * (1 - q) ** (k - sum(chosen))
+            mean = np.array(chosen) @ rows + away
+            total += chance * np.exp(-((grid - mean) ** 2).sum(axis=1) / 2) / (2 * math.pi)
+        return total
+
+    angle = rng.uniform(0, 2 * math.pi)
+    moved = shift / z * np.array([math.cos(angle), math.sin(angle)])
+    one, other = law(1, np.zeros(2)), law(replaced, moved)
+    return lambda e: max(
+        np.maximum(p - math.exp(e) * q, 0.0).sum() * cell for p, q in ((one, other), (other, one))
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_directions_and_norms_of_k_rows_cost_more(seed):
+    rng = np.random.default_rng(seed)
+    k, z, q = int(rng.integers(2, 5)), rng.uniform(0.8, 3), rng.uniform(0.05, 0.9)
+    replaced = seed % 2
+    shift = rng.uniform(0, 0.5) if replaced else 0.0
+    drift = ((1.0, shift),) if shift else ()
+    event = PoissonGaussian(z, sampling_probability=q, drift=drift)
+    neighbors = REPLACE if replaced else SPECIAL
+    actual = wherever_rows_point(rng, k, z=z, q=q, shift=k * shift, replaced=replaced)
+    for target in (1e-2, 1e-3):
+        assert actual(group_epsilon([event], target, neighbors, k)) <= target * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("neighbors", [SPECIAL, REPLACE])
+@pytest.mark.parametrize(
+    ("noise", "count", "q"), [(20.0, 400, 0.1), (0.8, 100, 0.01), (2.0, 1000, 0.03), (9.0, 50, 1)]
+)
+def test_two_routes_agree_on_several_sampled_rows(noise, count, q, neighbors):
+    events = [PoissonGaussian(noise, count, sampling_probability=q), Gaussian(30.0)]
+    steps = [(event.kind, event.to_dict()["parameters"]) for event in events]
+    for k in ROWS:
+        found = group_epsilon(events, 1e-5, neighbors, k)
+        second = recheck.epsilon(recheck.several(steps, k), 1e-5, neighbors)
+        assert second.lower <= found <= second.upper * (1 + 4e-3)
+
+
+def test_several_sampled_rows_by_the_mixtures_of_dp_accounting():
+    from dp_accounting.pld import privacy_loss_distribution
+
+    k = 5
+    theirs = privacy_loss_distribution.from_mixture_gaussian_mechanism(
+        10.0,
+        range(k + 1),
+        stats.binom.pmf(range(k + 1), k, 0.1).tolist(),
+        value_discretization_interval=1e-3,
+    ).self_compose(100)
+    event = PoissonGaussian(10.0, 100, sampling_probability=0.1)
+    found = group_epsilon([event], 1e-5, SPECIAL, k)
+    assert found == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=2e-3)
+
+
+@pytest.mark.parametrize("q", [1e-9, 0.01, 0.5, 1 - 2**-53, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 10, 200])
+def test_the_number_of_drawn_rows_is_never_made_smaller(count, q):
+    law = mixtures.binomial(count, q)
+    assert math.fsum(weight for weight, _ in law) == pytest.approx(1, abs=1e-12)
+    for least in (1, 2, count // 2, count):
+        tail = math.fsum(weight for weight, j in law if j >= least)
+        exact = sum(
+            math.comb(count, j) * Fraction(q) ** j * (1 - Fraction(q)) ** (count - j)
+            for j in range(max(least, 1), count + 1)
+        )
+        assert tail >= float(exact) * (1 - 1e-15)
 
 
 def test_gamma_noise_in_one_column_is_laplace_noise_and_never_cheaper():
@@ -131,12 +223,12 @@ def test_gamma_noise_in_one_column_is_laplace_noise_and_never_cheaper():
         assert truth <= found < 4 * truth
 
 
-def test_every_bound_satisfies_the_lemma_that_it_rests_on():
-    event = PoissonGaussian(6.0, 50, sampling_probability=0.1)
+def test_a_path_from_table_to_table_satisfies_the_lemma_that_it_rests_on():
+    event = Iterated(8.0, steps=20)
     for k in (2, 5):
-        each = group_epsilon([event], 1e-5, REPLACE, k) / k
+        each = group_epsilon([event], 1e-4, REPLACE, k) / k
         one = delta([event], each, REPLACE) + PLD_SLACK
-        assert one * math.fsum(math.exp(j * each) for j in range(k)) <= 1e-5
+        assert one * math.fsum(math.exp(j * each) for j in range(k)) <= 1e-4
 
 
 def test_drift_and_its_chance_of_failure_are_in_the_bound():
@@ -164,8 +256,8 @@ def test_numerical_errors_grow_with_the_epsilon_of_several_rows():
 
 
 def test_where_nothing_can_be_said_nothing_is_said():
-    sampled = PoissonGaussian(0.6, 5, sampling_probability=0.02)
-    assert group_epsilon([sampled], 1e-5, SPECIAL, 10) == math.inf  # below what grids can see
+    passed = Iterated(0.3, steps=5)
+    assert group_epsilon([passed], 1e-5, SPECIAL, 10) == math.inf  # below what grids can see
     assert group_epsilon([Gaussian(1e-3)], 1e-5, SPECIAL, 10) == math.inf
     assert group_epsilon([], 1e-5, SPECIAL, 10) == 0.0
 

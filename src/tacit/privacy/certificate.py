@@ -211,25 +211,12 @@ class Certificate:
             accountant=accountants.accountant_for([event for _, event in spent]),
             **others,
         )
-        cost = made._one_row()
-        if cost is not None:  # another machine's grid, in `verify`, may be less exact than this
-            cost = cost[0], 2 * cost[1]
-        stated = {str(rows): _stated(made._group(rows, cost)) for rows in group.ROWS}
+        # Another machine's grid, in `verify`, may be less exact than this.
+        stated = {str(rows): _stated(made._group(rows, allowance=2.0)) for rows in group.ROWS}
         said = (group.sentence(stated), *assumptions)
         return replace(made, groups=stated, assumptions=said)
 
-    def _one_row(self) -> tuple[group.Cost, float] | None:
-        """ε of one row as a function of δ, if several rows are counted by it."""
-        events = [expense.event for expense in self.events]
-        if accountants.accountant_for(events) == "gaussian-dp":
-            return None
-        return group.one_row(events, self.neighbors, self._grid)
-
-    @property
-    def _grid(self) -> float:
-        return accountants.FINE_GRID * max(1.0, self.epsilon)
-
-    def _group(self, rows: int, cost: tuple[group.Cost, float] | None = None) -> float:
+    def _group(self, rows: int, allowance: float = 1.0) -> float:
         """ε of somebody with so many rows, from the events; infinite if nothing can be said."""
         return group.group_epsilon(
             [expense.event for expense in self.events],
@@ -238,7 +225,8 @@ class Certificate:
             rows,
             numerical_delta=self.numerical_delta,
             test=self._test(),
-            cost=cost,
+            grid=accountants.FINE_GRID * max(1.0, self.epsilon),
+            allowance=allowance,
         )
 
     def _test(self) -> Test | None:
@@ -331,7 +319,6 @@ class Certificate:
         recomputed: dict[str, float] = {}
         several: dict[str, float | None] = {}
         if not problems:
-            cost = None
             steps = [(e.kind, dict(e.to_dict()["parameters"])) for e in events]
             try:
                 with np.errstate(all="ignore"):
@@ -343,8 +330,6 @@ class Certificate:
                         grid = accountants.FINE_GRID * max(1.0, min(self.epsilon, second.upper))
                         pld = accountants.loss_distribution(events, self.neighbors, grid)
                         recomputed["dp-accounting"] = float(pld.get_epsilon(delta))
-                        if accountants.accountant_for(events) == "pld" and grid == self._grid:
-                            cost = pld.get_epsilon, accountants.PLD_SLACK
                 uppers = (second.upper, recomputed.get("dp-accounting", math.inf))
                 # Written so that a route without an answer, NaN, confirms nothing.
                 if not any(upper <= self.epsilon for upper in uppers):
@@ -353,7 +338,7 @@ class Certificate:
                     problems.append(_exceeds("recheck", recomputed["recheck"], self.epsilon))
                 if not problems and self.groups:
                     with np.errstate(all="ignore"):
-                        several, wrong = self._verify_groups(steps, cost)
+                        several, wrong = self._verify_groups(steps)
                     problems += wrong
             except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
@@ -363,29 +348,25 @@ class Certificate:
             not problems, self.epsilon, recomputed, tuple(problems), several, revoked
         )
 
-    def _verify_groups(
-        self, steps: recheck.Steps, cost: tuple[group.Cost, float] | None
-    ) -> tuple[dict[str, float | None], list[str]]:
-        """What several rows cost, and which statements about them no route confirms."""
-        cost = cost or self._one_row()
+    def _verify_groups(self, steps: recheck.Steps) -> tuple[dict[str, float | None], list[str]]:
+        """What several rows cost, and which statements about them a route does not confirm."""
         found: dict[str, float | None] = {}
         problems = []
         for rows, claim in self.groups.items():
-            upper = self._group(int(rows), cost)
+            upper = self._group(int(rows))
             found[rows] = _stated(upper)
             if claim is None:
                 continue
-            holds = upper <= claim
-            if (
-                cost is None
-            ):  # all noise is Gaussian; the second route: so much larger a μ is as many more steps
-                many = int(rows) ** 2
-                more = [(k, {**given, "count": given["count"] * many}) for k, given in steps]
-                second = recheck.epsilon(more, self.delta, self.neighbors)
-                holds = holds and second.lower <= claim
-            if not holds:
+            several = recheck.several(steps, int(rows))
+            # A path from table to table, by which others are counted, has no second route.
+            least = 0.0
+            if several is not None:
+                least = recheck.epsilon(several, self.delta, self.neighbors).lower
+            if not (upper <= claim and least <= claim):
                 problems.append(
-                    _exceeds(f"for somebody with {rows} rows, recomputing", upper, claim)
+                    _exceeds(
+                        f"for somebody with {rows} rows, recomputing", max(upper, least), claim
+                    )
                 )
         return found, problems
 

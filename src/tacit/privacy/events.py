@@ -101,6 +101,14 @@ class Event:
         """The same step with so many times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
+    def several(self, rows: int) -> Self | None:
+        """The same step for a unit of so many rows; None if there is no better than a path.
+
+        All of its rows are there, or all of them are null, absent or replaced. A sum, or a utility,
+        then moves by so many contributions, as if there were so much less noise.
+        """
+        return replace(self, noise_multiplier=self.noise_multiplier / rows * (1 - 1e-15))
+
     @property
     def parts(self) -> tuple[Event, ...]:
         """The steps that it is made of."""
@@ -157,12 +165,16 @@ class PoissonGaussian(Event):
         to one. Empty if they cannot differ.
     failure : float
         Probability that, in any of the steps, ``drift`` does not hold; part of δ.
+    rows : int
+        How many rows one unit has at most, each of them drawn by itself; the noise is in
+        contributions of one of them.
     """
 
     kind: ClassVar[str] = "poisson-gaussian"
     sampling_probability: float = 1.0
     drift: tuple[tuple[float, float], ...] = ()
     failure: float = 0.0
+    rows: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,6 +185,8 @@ class PoissonGaussian(Event):
         if not 0 <= self._plain("failure") < 1:
             raise InputError(f"failure must lie in [0, 1), not {self.failure!r}")
         object.__setattr__(self, "drift", _shifts(self.drift))
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
+            raise InputError(f"rows must be an integer of at least 1, not {self.rows!r:.80}")
 
     @property
     def drifts(self) -> bool:
@@ -186,6 +200,27 @@ class PoissonGaussian(Event):
         failure = math.nextafter(self.failure * count, math.inf)
         return replace(more, failure=min(failure, math.nextafter(1.0, 0.0)))  # above every δ
 
+    def several(self, rows: int) -> Self:
+        """Each row is drawn by itself (`tacit.privacy.accounting.mixtures`).
+
+        Along a path of tables that differ in one row each, b₁, …, bₖ are what the sums over the
+        common drawn rows move by. They sum to at most k·max bᵢ, which exceeds k·b with at most k
+        times the probability that one of them exceeds b.
+        """
+        left, drift = 1.0, []
+        for weight, shift in sorted(self.drift, key=lambda pair: -pair[1]):
+            drift.append((min(weight * rows, left), shift * rows * (1 + 1e-15)))
+            left -= drift[-1][0]
+            if not left > 0:
+                break
+        failure = min(math.nextafter(self.failure * rows, math.inf), math.nextafter(1.0, 0.0))
+        return replace(
+            self,
+            drift=tuple(reversed(drift)),
+            failure=failure if self.failure else 0.0,
+            rows=self.rows * rows,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON would give it back; what steps without drift do not have is left out."""
         data = super().to_dict()
@@ -193,6 +228,8 @@ class PoissonGaussian(Event):
             del data["parameters"]["drift"], data["parameters"]["failure"]
         else:
             data["parameters"]["drift"] = [list(pair) for pair in self.drift]
+        if self.rows == 1:
+            del data["parameters"]["rows"]
         return data
 
 
@@ -214,6 +251,9 @@ class Gamma(Event):
                 f"sampling_probability must lie in (0, 1], not {self.sampling_probability!r}"
             )
 
+    def several(self, rows: int) -> Self | None:
+        return super().several(rows) if self.sampling_probability == 1 else None
+
 
 @dataclass(frozen=True)
 class Iterated(Event):
@@ -232,6 +272,9 @@ class Iterated(Event):
         if not (1 <= steps <= LARGEST_COUNT and steps == int(steps)):
             raise InputError(f"steps must be a whole number of at least 1, not {steps!r}")
         object.__setattr__(self, "steps", int(steps))
+
+    def several(self, rows: int) -> None:
+        """Rows of one unit may be in several groups, for which the proof has no rule."""
 
 
 @dataclass(frozen=True)
@@ -288,6 +331,13 @@ class Repeated(Event):
     @property
     def parts(self) -> tuple[Event, ...]:
         return tuple(event for alternative in self.trial for event in alternative)
+
+    def several(self, rows: int) -> Self | None:
+        """Trials of several rows: the proof of searches is about any two tables."""
+        trial = tuple(tuple(event.several(rows) for event in events) for events in self.trial)
+        if any(event is None for events in trial for event in events):
+            return None
+        return replace(self, trial=trial, noise_multiplier=0.0)  # type: ignore[arg-type]
 
     def scaled(self, factor: float) -> Self:
         trial = tuple(tuple(e.scaled(factor) for e in events) for events in self.trial)

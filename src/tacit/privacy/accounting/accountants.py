@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_expit, log_ndtr, ndtr, ndtri_exp
+from scipy.special import log_expit, log_ndtr, ndtri_exp
 
 from tacit.exceptions import InputError
 from tacit.privacy.accounting import renyi
+from tacit.privacy.accounting.mixtures import loss_of_sampled_step
 from tacit.privacy.accounting.repeated import Profile, Unfolded, unfold
 from tacit.privacy.events import (
     Event,
@@ -62,8 +62,6 @@ COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searchin
 PLD_SLACK = 1e-11
 MOST_STEPS = 10**6  # sampled steps of one kind; a grid of so many is slow, and far too careful
 STEP_POINTS, ALL_POINTS = 2**20, 2**23  # of a grid: up to half a minute, and half a gigabyte
-
-Array = NDArray[np.float64]
 
 # --- exact Gaussian differential privacy (Dong, Roth & Su 2022) -----------------------------
 
@@ -203,7 +201,8 @@ def loss_distribution(
     pure = [renyi.pure_step(event, neighbors) for event in events if isinstance(event, Gamma)]
     if pure and pure[0] < 50:  # a grid that has these losses on it, or all steps would round up
         grid = pure[0] / math.ceil(pure[0] / grid)
-    if pure or drifts or any(isinstance(event, Iterated) for event in events):
+    several = any(getattr(event, "rows", 1) > 1 for event in events)
+    if pure or drifts or several or any(isinstance(event, Iterated) for event in events):
         return _one_by_one(events, neighbors, grid)
     grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
@@ -228,17 +227,7 @@ def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
     return max(grid, one / STEP_POINTS, whole / ALL_POINTS)
 
 
-# --- sampled steps on rows that drifted (docs/drift.md) ---------------------------------------
-# dp-accounting knows no pair with mixtures on both sides. In units of the noise, with shift b,
-# s = b/2z and r = 1/z + s, the step is dominated by P = (1−q)N(s) + qN(r) against its mirror
-# image Q, for both orders of the neighbours: the loss ℓ = ln dP/dQ is odd and increases, and
-# δ(ε) = P(X > x) − e^ε·Q(X > x) where ℓ(x) = ε. The draw of the common rows says which b
-# applies; it may be revealed, so the δ(ε) of *one step* average over b.
-
-_TAIL = 9.8  # standard deviations: beyond lie 1e-22 of the mass, counted as an infinite loss
-_REACH = 2**20  # grid steps up to the largest finite loss
-_BARE = 1e3  # contributions per noise: so little noise that nothing is claimed but δ ≤ 1
-_RATIO = 2048  # dots lie this fraction of their loss apart, or a grid step
+# --- one by one: kinds of steps that dp-accounting has no event for --------------------------
 
 
 class _Drifted(NamedTuple):
@@ -291,8 +280,8 @@ def _gaussian_loss(event: Gaussian, neighbors: str, grid: float) -> PrivacyLossD
 def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
     from dp_accounting.pld import privacy_loss_distribution
 
-    if neighbors == "replace_one":
-        return _often(_step_on_drifted_rows(event, grid), event.count)
+    if neighbors == "replace_one" or event.rows > 1:
+        return _often(loss_of_sampled_step(event, neighbors, grid), event.count)
     step = privacy_loss_distribution.from_gaussian_mechanism(
         event.noise_multiplier,
         value_discretization_interval=grid,
@@ -337,7 +326,7 @@ def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossD
     shifts = 2 * (np.sqrt(last / stops) - 1) * (1 + 1e-14)
     drift = tuple(zip(weights.tolist(), shifts.tolist(), strict=True))
     step = PoissonGaussian(noise, event.count, sampling_probability=1.0, drift=drift)
-    return _often(_step_on_drifted_rows(step, grid), event.count)
+    return _often(loss_of_sampled_step(step, "replace_one", grid), event.count)
 
 
 _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
@@ -354,93 +343,6 @@ def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...
     loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
     one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
     return (one,) if one is two else (one, two)
-
-
-def _step_on_drifted_rows(event: PoissonGaussian, grid: float) -> PrivacyLossDistribution:
-    """One step, by dp-accounting's connect-the-dots through points that are never too low."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
-    z, q = event.noise_multiplier, event.sampling_probability
-    shifts = _whole(event.drift)
-    dots = max((_dots(shift, z, q, grid) for _, shift in shifts), key=lambda found: found[-1])
-    points = np.asarray(grid * dots, dtype=np.float64)
-    curve = np.zeros(len(dots))
-    for weight, shift in shifts:
-        curve += weight * _curve(shift, z, q, points)
-    # The pair is symmetric: δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
-    above = points[:0:-1]
-    mirrored = -np.expm1(-above) + np.exp(-above) * curve[:0:-1]
-    deltas = np.concatenate([mirrored, curve * (1 + 1e-13)]) * (1 + 1e-15)
-    # Nor is it 1, whose logarithm dp-accounting takes; `get_delta` rounds up again.
-    deltas = np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1 - 2.0**-53)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(
-        grid, np.concatenate([-dots[:0:-1], dots]), deltas
-    )
-    # Dense, because a sparse one begins by computing its size to the power of the count.
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf.to_dense_pmf())
-
-
-def _whole(drift: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Shifts in order, with their weights; what these lack of one goes to the largest."""
-    shifts = sorted(drift or [(1.0, 0.0)], key=lambda pair: pair[1])
-    *others, (weight, largest) = shifts
-    rest = 1 - math.fsum(weight for weight, _ in others)
-    return [*others, (max(weight, rest), largest)]
-
-
-def _loss(s: float, r: float, q: float, x: Array) -> tuple[Array, Array, Array]:
-    """ℓ(x) = g(x) − g(−x), g(x) = ln((1−q)e^(sx − s²/2) + q·e^(rx − r²/2)); g(x); g(−x)."""
-    rare, common = math.log(q) - r * r / 2, math.log1p(-q) - s * s / 2 if q < 1 else -math.inf
-    up, down = (np.logaddexp(common + s * y, rare + r * y) for y in (x, -x))
-    return up - down, up, down
-
-
-def _dots(shift: float, z: float, q: float, grid: float) -> NDArray[np.int64]:
-    """Losses to connect, in grid steps from zero: each, then ever fewer.
-
-    Moving a loss by up to a fraction of itself costs the square of that fraction
-    of its second moment, so that few dots do as well as all.
-    """
-    s, r = shift / (2 * z), (1 + shift / 2) / z
-    most = float(_loss(s, r, q, np.array([r + _TAIL]))[0][0]) if r < _BARE else 0.0
-    last = min(max(math.ceil(most / grid), 1), _REACH)
-    dense = min(_RATIO, last)
-    number = math.ceil(_RATIO * math.log(last / dense)) + 2
-    sparse = np.rint(np.geomspace(dense, last, number)) if last > dense else [last]
-    return np.unique(np.concatenate([np.arange(dense + 1), sparse])).astype(np.int64)
-
-
-def _curve(shift: float, z: float, q: float, losses: Array) -> Array:
-    """δ at each of ``losses`` ≥ 0, never below the truth.
-
-    Points (ℓ(x), δ) are exact for any x, and δ is convex in e^ε: chords between
-    them lie above it, wherever x is placed. It is placed where ℓ(x) is about the
-    loss in question, so hardly above.
-    """
-    s, r = shift / (2 * z), (1 + shift / 2) / z
-    if not r < _BARE:
-        return np.ones_like(losses)
-    table = np.linspace(0.0, r + _TAIL, 2**13)
-    x = np.interp(losses, np.maximum.accumulate(_loss(s, r, q, table)[0]), table)
-    loss, up, down = _loss(s, r, q, x)
-    # P(X > x) = (1−q)Φ(s−x) + qΦ(r−x), and e^ε·Q(X > x) = dP(x)·(Q(X > x)/dQ(x)), where the
-    # last is a mean of Mills ratios Φ(−t)/φ(t) = √(π/2)·erfcx(t/√2), t = x+s and x+r.
-    upper = (1 - q) * ndtr(s - x) + q * ndtr(r - x)
-    rare = np.exp(np.minimum(math.log(q) - r * r / 2 - r * x - down, 0.0))
-    mills = (1 - rare) * erfcx((x + s) / math.sqrt(2)) + rare * erfcx((x + r) / math.sqrt(2))
-    delta = upper - np.exp(up - x * x / 2) / 2 * mills
-    # Rounding of Φ, erfcx and exp, whose arguments are good to an ulp, and of ℓ(x) itself.
-    size = 1 + (x + r) ** 2 - math.log(q)
-    delta = np.clip(delta + 32 * 2.0**-53 * size * upper + 1e-300, 0.0, 1.0)
-    keep = np.append(True, np.diff(np.maximum.accumulate(loss)) > 0)
-    loss, delta = loss[keep], delta[keep]
-    left = np.clip(np.searchsorted(loss, losses, "right") - 1, 0, max(len(loss) - 2, 0))
-    right = np.minimum(left + 1, len(loss) - 1)
-    done, gap = losses - loss[left], loss[right] - loss[left]
-    with np.errstate(all="ignore"):  # (e^done − 1)/(e^gap − 1), without overflow
-        part = np.exp(done - gap) * np.expm1(-done) / np.expm1(-gap)
-    part = np.clip(np.nan_to_num(part), 0.0, 1.0)  # beyond the last point: its δ
-    return delta[left] + part * (delta[right] - delta[left])
 
 
 # --- searches: the best of a random number of trials (tacit.privacy.accounting.repeated)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,11 @@ from tacit.privacy.verification.pairs import (
     gaussian_mu,
 )
 
-__all__ = ["Recheck", "delta", "epsilon"]
+__all__ = ["Recheck", "delta", "epsilon", "several"]
 
 Steps = Sequence[tuple[str, Mapping[str, Any]]]
+
+MOST_ROWS = 64  # of one unit
 
 
 def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
@@ -48,7 +51,8 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
         ``"repeated"`` is the best of a random number of trials, each of the steps of a list in
         ``trial``; with it there is an upper bound only.
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
-        probability, in all ``count`` steps together, that they drifted farther.
+        probability, in all ``count`` steps together, that they drifted farther. A unit may have
+        several ``rows``, each drawn by itself.
     delta : float
         Between 0 and 1.
     neighbors : str
@@ -108,6 +112,37 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     return Recheck(value, min(upper * (1 + 4 * UNIT), 1.0), lower * (1 - 4 * UNIT))
 
 
+def several(steps: Steps, rows: int) -> Steps | None:
+    """The same steps for a unit of so many rows, or None if these pairs do not tell.
+
+    Noise hides a contribution that is so many times as large as through so much less noise.
+
+    Examples
+    --------
+    >>> several([("gaussian", {"noise_multiplier": 4.0, "count": 9})], 2)
+    [('gaussian', {'noise_multiplier': 2.0, 'count': 9})]
+    """
+    made: list[tuple[str, Mapping[str, Any]]] = []
+    for kind, given in steps:
+        if kind in ("gaussian", "selection"):
+            made.append((kind, {**given, "noise_multiplier": given["noise_multiplier"] / rows}))
+        elif kind == "poisson-gaussian" and rows <= MOST_ROWS:
+            # Of `rows` shifts none exceeds the largest, and some exceed b with probability
+            # at most `rows` times that of one.
+            tail, drift = 0.0, []
+            for shift, weight in sorted(((b, w) for w, b in given.get("drift", ())), reverse=True):
+                beyond = min(1.0, tail + rows * weight)
+                if beyond > tail:
+                    drift.append([beyond - tail, rows * shift])
+                tail = beyond
+            more = {"drift": drift, "failure": min(1.0, rows * given.get("failure", 0.0))}
+            many = rows * int(given.get("rows", 1))
+            made.append((kind, {**given, **more, "rows": many}))
+        else:
+            return None
+    return made
+
+
 def _worst(found: Sequence[Recheck]) -> Recheck:
     rows = [(f.epsilon, f.upper, f.lower) for f in found] or [(0.0, 0.0, 0.0)]
     return Recheck(*(max(column) for column in zip(*rows, strict=True)))
@@ -120,35 +155,46 @@ def _gaussian(z: float, _: float, neighbors: str) -> list[Pair]:
     return [(((1.0, (2.0 if neighbors == "replace_one" else 1.0) / z),), ((1.0, 0.0),))]
 
 
-def _poisson_gaussian(z: float, q: float, neighbors: str) -> list[Pair]:
+def _drawn(q: float, rows: int) -> Mixture:
+    """How many of so many rows are drawn: C(k, j)·q^j·(1−q)^(k−j), computed exactly."""
+    chance = Fraction(q)
+    weights = [
+        (float(math.comb(rows, j) * chance**j * (1 - chance) ** (rows - j)), float(j))
+        for j in range(rows + 1)
+    ]
+    return tuple(pair for pair in weights if pair[0] > 0)
+
+
+def _poisson_gaussian(z: float, q: float, neighbors: str, rows: int = 1) -> list[Pair]:
     """Add or remove: Zhu, Dong & Wang 2022, Thm 11, each order of the neighbours by itself.
 
     Replace: given which other rows were drawn, two mixtures (1−q)N(0) + qN(u) and
-    (1−q)N(0) + qN(v) with ‖u‖, ‖v‖ ≤ 1/z; opposite u and v dominate, in both orders.
+    (1−q)N(0) + qN(v) with ‖u‖, ‖v‖ ≤ 1/z; opposite u and v dominate, in both orders. Several rows
+    of one unit have as many means, up to j/z if j of them are drawn, each as far off as it can be.
     """
-    if q == 1:
-        return _gaussian(z, q, neighbors)
-    null, up, down = ((1.0, 0.0),), ((1 - q, 0.0), (q, 1 / z)), ((1 - q, 0.0), (q, -1 / z))
     if neighbors == "replace_one":
-        return [(up, down)]
+        return [_apart(z, q, 0.0, rows)]
+    null = ((1.0, 0.0),)
+    up = tuple((weight, j / z) for weight, j in _drawn(q, rows))
+    down = tuple((weight, -mean) for weight, mean in up)
     return [(up, null), (null, down)]  # "remove"; "add", reflected so that the loss increases
 
 
-def _drifted(z: float, q: float, shifts: Mixture) -> Loss:
-    """Replace, where the sums over the other rows lie up to b apart, b by the draw of those rows.
+def _apart(z: float, q: float, b: float, rows: int) -> Pair:
+    """Rows replaced, and the sums over all others b apart, as far as they can be.
 
     Seen from half-way between these sums, no mean of the one mixture, and none of the other, is
-    farther than b/2 or, with the replaced row, 1 + b/2: opposite directions dominate.
+    farther than b/2 or, with j replaced rows, j + b/2: opposite directions dominate.
     """
+    up = tuple((weight, (j + b / 2) / z) for weight, j in _drawn(q, rows))
+    return up, tuple((weight, -mean) for weight, mean in up)
 
-    def pair(b: float) -> Pair:
-        near, far = b / 2 / z, (1 + b / 2) / z
-        up = ((1 - q, near), (q, far)) if q < 1 else ((1.0, far),)
-        return up, tuple((weight, -mean) for weight, mean in up)
 
+def _drifted(z: float, q: float, shifts: Mixture, rows: int) -> Loss:
+    """Replace, where sums over the other rows lie up to b apart, b by the draw of those rows."""
     if not shifts[-1][1] / z <= WIDEST:  # squares would overflow
         raise InputError("rows drift beyond 600 noises: far too little noise for a recheck")
-    parts = tuple((weight, pair(b)) for weight, b in shifts)
+    parts = tuple((weight, _apart(z, q, b, rows)) for weight, b in shifts)
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
@@ -178,7 +224,6 @@ def _selection(beta: float, _: float, neighbors: str) -> list[Pair]:
 _PAIRS: Mapping[str, Callable[[float, float, str], list[Pair]]] = {
     "gaussian": _gaussian,
     "selection": _selection,
-    "poisson-gaussian": _poisson_gaussian,
 }
 _NEIGHBORS = ("replace_special", "add_or_remove_one", "replace_one")
 
@@ -214,8 +259,9 @@ def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[L
         if not (0 < z < math.inf and count > 0):
             raise InputError(f"{kind} with {dict(given)}: needs noise_multiplier > 0, count >= 1")
         return [_iterated(z, int(given.get("steps", 1)), neighbors)], count
-    if kind not in _PAIRS:
-        raise InputError(f"unknown kind of step {kind!r}; known are {', '.join(_PAIRS)}")
+    if kind not in _PAIRS and kind != "poisson-gaussian":
+        known = ", ".join((*_PAIRS, "poisson-gaussian"))
+        raise InputError(f"unknown kind of step {kind!r}; known are {known}")
     z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
     q = float(given.get("sampling_probability", 0.0 if kind == "poisson-gaussian" else 1.0))
     if not (0 < z < math.inf and 0 < q <= 1 and count == given.get("count", 1) and count > 0):
@@ -223,12 +269,16 @@ def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[L
             f"{kind} with {dict(given)}: needs noise_multiplier > 0, a whole count >= 1 and, "
             "if rows are drawn, 0 < sampling_probability <= 1"
         )
-    shifts = _shifts(given)
+    shifts, rows = _shifts(given), given.get("rows", 1)
+    if not (isinstance(rows, int) and 1 <= rows <= MOST_ROWS):
+        raise InputError(f"rows={rows!r:.80}: a unit of 1 to {MOST_ROWS} rows can be checked")
     if shifts[-1][1] == 0 and not given.get("failure"):
+        if kind == "poisson-gaussian":
+            return list(_poisson_gaussian(z, q, neighbors, rows)), count
         return list(_PAIRS[kind](z, q, neighbors)), count
     if kind != "poisson-gaussian" or neighbors != "replace_one":
         raise InputError("drift is checked for drawn rows and neighbors='replace_one' only")
-    return [_drifted(z, q, shifts)], count
+    return [_drifted(z, q, shifts, rows)], count
 
 
 def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
