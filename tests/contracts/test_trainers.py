@@ -20,22 +20,17 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
-from tacit.trainers import (
-    DPGD,
+from tacit.research.trainers import (
     DPRAFT,
-    DPSGD,
     GEP,
     AdaDPS,
-    Engine,
-    Facts,
     FlattestDPGD,
     GammaSGD,
-    GradientTrainer,
     IteratedSGD,
     LocalDPGD,
     NoisySGD,
-    SufficientStatistics,
 )
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, SufficientStatistics
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
