@@ -19,8 +19,8 @@ from tacit.preprocessing import ClipNorm, Normalize, SoftPCA
 from tacit.privacy import Budget, Gaussian, Selection
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
 from tacit.research.trainers import FlattestDPGD
+from tacit.research.trainers import flattest as module
 from tacit.trainers import Engine, Facts
-from tacit.trainers import flattest as module
 
 LOSS = get_loss("savage")
 

@@ -27,8 +27,8 @@ from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
-from tacit.research.trainers import NoisySGD
-from tacit.trainers import Engine, Facts, gradient, noisy_sgd, rehearsal
+from tacit.research.trainers import NoisySGD, noisy_sgd
+from tacit.trainers import Engine, Facts, gradient, rehearsal
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)
