@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tacit.diagnostics import glm_coefficients
 from tacit.exceptions import InputError
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.research import instances
@@ -84,7 +85,7 @@ def test_no_mean_gradient_exceeds_the_coefficients_of_a_glm(seed):
     rows /= np.linalg.norm(rows, axis=1).max()
     moment = rows.T @ rows / 60
     values, vectors = np.linalg.eigh(moment)
-    coefficients = decay.glm_coefficients(values, lipschitz=0.7)
+    coefficients = glm_coefficients(values, lipschitz=0.7)
     vectors = vectors[:, ::-1]
     nearest = 0.0
     signs = [np.sign(rows @ v) for v in vectors.T]  # the worst residuals for each direction
@@ -132,7 +133,7 @@ def test_nonsense_is_refused():
     with pytest.raises(InputError, match="too few"):
         decay.power_law_risk(2, 1.0, epsilon=0.1, delta=1e-5)
     with pytest.raises(InputError, match="finite numbers"):
-        decay.glm_coefficients([])
+        glm_coefficients([])
 
 
 def test_settings_of_a_schedule_are_those_of_a_trainer():
