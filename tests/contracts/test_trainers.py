@@ -20,6 +20,7 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
+from tacit.research import trainers as papers
 from tacit.research.trainers import (
     DPRAFT,
     GEP,
@@ -65,7 +66,7 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
 
 
 def test_every_public_trainer_is_under_this_contract():
-    found = [getattr(trainers, name) for name in trainers.__all__]
+    found = [getattr(home, name) for home in (trainers, papers) for name in home.__all__]
     classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
     # What takes no steps has promises of its own (tests/trainers/test_sufficient_statistics.py).
     assert classes - {GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)

@@ -96,9 +96,7 @@ def suits(
             f"{trainer.name} is not analysed for rows that a noiseless stage, here {plain[0]}, has "
             "moved; train with DPGD, or leave the stage out"
         )
-    if trainer.preconditioned and not isinstance(
-        stages[-1] if stages else None, PublicPrecondition
-    ):
+    if trainer.needs_scales and not isinstance(stages[-1] if stages else None, PublicPrecondition):
         raise InputError(
             f"{trainer.name} needs PublicPrecondition(public) as the last stage, which divides the "
             "columns"

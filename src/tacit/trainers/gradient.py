@@ -100,14 +100,14 @@ class GradientTrainer:
     local: ClassVar[bool] = False
     #: Whether its account needs steps that bring no two weights farther apart.
     contracts: ClassVar[bool] = False
-    #: Whether its steps are for rows that a public preconditioner, as last stage, has divided.
-    preconditioned: ClassVar[bool] = False
     #: Whether a run may begin at given weights instead of zero.
     takes_start: ClassVar[bool] = True
     #: Whether it takes steps along sums of gradients, which an engine gives it.
     descends: ClassVar[bool] = True
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
+    #: Whether it moves weights as if a last stage that divides columns had not.
+    needs_scales: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
