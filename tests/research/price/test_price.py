@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from tacit.diagnostics.picture import BOTTOM, LEFT, RIGHT, TOP
 from tacit.exceptions import FileError, InputError
 from tacit.research.price.price import price
 from tacit.research.price.show import NAMES, draw_price, plot_price, show_price
@@ -33,10 +34,12 @@ def row(text, name):
 
 
 def drawn(prices):
-    """The picture's labels, and its curves by class."""
+    """The picture's labels, and its curves by the names that the legend has for them."""
     tree = ElementTree.fromstring(draw_price(prices))
-    labels = [text.text for text in tree.iter(f"{SVG}text")]
-    return labels, {line.get("class"): line for line in tree.iter(f"{SVG}polyline")}
+    texts = list(tree.iter(f"{SVG}text"))
+    names = {text.get("class").replace("t", "c"): text.text for text in texts}
+    curves = {names[line.get("class").split()[1]]: line for line in tree.iter(f"{SVG}polyline")}
+    return [text.text for text in texts], curves
 
 
 def points(line):
@@ -82,9 +85,11 @@ def test_other_clipping_and_constants_are_mentioned():
 
 def test_curves_are_labelled_and_wrong_ones_dashed():
     labels, curves = drawn([price(base_epsilon=e, **SCALE) for e in (0.1, 1.0, 10.0)])
-    assert {"Tacit", "Theorem 2", "Table 2 (unsound)", "Group privacy"} <= set(labels)
-    assert set(curves) == {"alone", "curve s0", "curve s1", "curve s2 unsound", "curve s3"}
-    assert "ε of training alone" in labels and "overall ε" in labels
+    ways = ["Tacit", "Theorem 2", "Table 2 (unsound)", "Group privacy"]
+    assert list(curves) == ["Training alone", *ways]
+    dashed = [name for name, line in curves.items() if "dashed" in line.get("class").split()]
+    assert dashed == ["Table 2 (unsound)"]
+    assert "ε of training alone (10,000 rows, δ = 10⁻⁵)" in labels
     assert all(len(points(line)) == 3 for line in curves.values())
 
 
@@ -94,18 +99,17 @@ def test_curves_rise_and_stay_in_their_frame():
         xs, ys = zip(*points(line), strict=True)
         assert list(xs) == sorted(xs)
         assert list(ys) == sorted(ys, reverse=True)  # down the page is up
-        assert min(xs) >= 84 and max(xs) <= 560 and min(ys) >= 64 and max(ys) <= 400
-    tacit, group = (points(curves[name])[0][1] for name in ("curve s0", "curve s3"))
-    assert group < tacit < points(curves["alone"])[0][1]
+        assert min(xs) >= LEFT and max(xs) <= RIGHT and min(ys) >= TOP and max(ys) <= BOTTOM
+    tacit, group = (points(curves[name])[0][1] for name in ("Tacit", "Group privacy"))
+    assert group < tacit < points(curves["Training alone"])[0][1]
 
 
 def test_prices_may_be_drawn_against_the_number_of_rows():
     setting = {"gap": 0.1, "base_epsilon": 1.0, "delta": 1e-5}
     labels, curves = drawn([price("pca", n=n, **setting) for n in (50, 1000, 10**6)])
-    assert "rows" in labels and "Table 2" in labels
-    assert "training alone ε = 1, δ = 10⁻⁵" in labels
-    assert len(points(curves["curve s2"])) == 2  # Table 2 begins at 101 rows
-    assert len(points(curves["curve s0"])) == 3
+    assert "rows (training alone ε = 1, δ = 10⁻⁵)" in labels
+    assert len(points(curves["Table 2"])) == 2  # it begins at 101 rows
+    assert len(points(curves["Tacit"])) == 3
 
 
 def test_labels_do_not_touch():
@@ -114,14 +118,16 @@ def test_labels_do_not_touch():
         draw_price([price("mean-imputation", base_epsilon=e, **setting) for e in (0.1, 1.0)])
     )
     names = (*NAMES.values(), "Training alone")
-    heights = sorted(
-        float(text.get("y"))
+    places = sorted(
+        (float(text.get("y")), float(text.get("x")), len(text.text))
         for text in tree.iter(f"{SVG}text")
         if text.text.removesuffix(" (unsound)") in names
     )
-    assert len(heights) == 5
-    assert all(b - a >= 18.9 for a, b in pairwise(heights))
-    assert heights[-1] < 430
+    assert len(places) == 5
+    for (y, x, letters), (below, beside, _) in pairwise(places):
+        assert below - y >= 18 or beside - x >= 7.2 * letters
+    assert places[-1][0] < float(tree.get("height"))
+    assert all(x + 7.2 * letters < float(tree.get("width")) for _, x, letters in places)
 
 
 def test_the_picture_needs_nothing_but_itself():
@@ -129,7 +135,7 @@ def test_the_picture_needs_nothing_but_itself():
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert "<script" not in text and "href" not in text and "url(" not in text
     tree = ElementTree.fromstring(text)
-    assert tree.find(f"{SVG}title").text == "What scale (deviation 0.3) costs"
+    assert tree.find(f"{SVG}title").text == "What scale (deviation 0.3) costs: overall ε"
     told = tree.find(f"{SVG}desc").text
     assert "Table 2 (unsound)" in told and "goes from 0.1 to 0.2" in told
 

@@ -1,13 +1,13 @@
-"""A figure as SVG that stands alone."""
+"""A figure as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.diagnostics.picture import STYLE, draw_curves
+from tacit.diagnostics.picture import draw_curves
 
-__all__ = ["draw", "standing_alone"]
+__all__ = ["draw"]
 
 
 def draw(figure: Mapping[str, Any]) -> str:
@@ -19,11 +19,3 @@ def draw(figure: Mapping[str, Any]) -> str:
         log=figure["log"],
         from_zero=False,
     )
-
-
-def standing_alone(picture: str) -> str:
-    """With its own colours, on white: for a file of its own."""
-    light = STYLE.split("@media", 1)[0] + STYLE[STYLE.index("svg {") :]
-    style = f'<style>{light}</style><rect width="100%" height="100%" fill="#ffffff"/>'
-    head, rest = picture.split(">", 1)
-    return f"{head}>{style}{rest}\n"

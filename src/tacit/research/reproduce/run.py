@@ -11,13 +11,14 @@ from typing import Any
 
 from tacit import __version__
 from tacit.datasets import find
+from tacit.diagnostics.picture import standing_alone
 from tacit.exceptions import InputError
 from tacit.files import parse_json, read_text, require_writable, write_bytes
 from tacit.progress import Progress, silent
 from tacit.research.reproduce.claim import Claim, Finding
 from tacit.research.reproduce.claims import CLAIMS
 from tacit.research.reproduce.page import picture_names, render_html, render_markdown
-from tacit.research.reproduce.pictures import draw, standing_alone
+from tacit.research.reproduce.pictures import draw
 from tacit.research.reproduce.work import Work
 
 __all__ = ["Outcome", "reproduce"]
