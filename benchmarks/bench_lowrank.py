@@ -3,10 +3,10 @@ full.
 
     python benchmarks/bench_lowrank.py [--runs 1] [--quick] [--json]
 
-1,000 rows of 6,000 columns and, up to a little noise, rank 50: `tacit.instances.low_rank`, after
-the paper's appendix F.1. Excess empirical loss of private logistic regression at the same (ε, δ),
-one row replaced. Every method is shown at its best over one grid of learning rates, chosen on the
-outcome: for comparing methods, not for quoting.
+1,000 rows of 6,000 columns and, up to a little noise, rank 50, after the paper's appendix F.1
+(`tacit.research.instances.low_rank`). Excess empirical loss of private logistic regression at the
+same (ε, δ), one row replaced. Every method is shown at its best over one grid of learning rates,
+chosen on the outcome: for comparing methods, not for quoting.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression
 
 from tacit import DPLinearClassifier
 from tacit.exceptions import PrivateTestError
-from tacit.instances import low_rank
 from tacit.preprocessing import NoiselessPCA, Normalize, PrivatePCA, SoftPCA
+from tacit.research.instances import low_rank
 from tacit.trainers import DPGD
 
 DELTA = 1e-5

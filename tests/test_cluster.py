@@ -43,7 +43,8 @@ from tacit.preprocessing import (
     RandomProjection,
     SoftPCA,
 )
-from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD
+from tacit.research.trainers import NoisySGD
+from tacit.trainers import DPGD, DPSGD, Facts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

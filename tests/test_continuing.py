@@ -27,7 +27,8 @@ from tacit.preprocessing import (
 from tacit.privacy import Gaussian
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.privacy.certificate import Certificate, Expense
-from tacit.trainers import DPGD, DPSGD, FlattestDPGD, LocalDPGD
+from tacit.research.trainers import FlattestDPGD, LocalDPGD
+from tacit.trainers import DPGD, DPSGD
 
 RNG = np.random.default_rng(0)
 N, D = 3000, 6

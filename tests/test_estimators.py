@@ -36,7 +36,8 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
-from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.research.trainers import LocalDPGD
+from tacit.trainers import DPGD, DPSGD
 
 QUICK = DPGD(steps=3)
 STEADY = DPGD(steps=100, learning_rate=1.0, clip=0.1)

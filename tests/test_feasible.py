@@ -18,7 +18,8 @@ from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
 from tacit.plan.plan import Plan
 from tacit.privacy import Budget
-from tacit.trainers import DPGD, DPSGD, GEP, FlattestDPGD, NoisySGD
+from tacit.research.trainers import GEP, FlattestDPGD, NoisySGD
+from tacit.trainers import DPGD, DPSGD
 
 BUDGET = Budget(1.0, 1e-5)
 

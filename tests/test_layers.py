@@ -19,22 +19,26 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(SOURCE.parent).with_suffix("").parts): p for p in FILES}
 MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items()}
 
+# Who may import by name: the package, which loads names when asked, and the door to research.
+BY_NAME = (SOURCE / "__init__.py", SOURCE / "registry.py")
+
 # docs/architecture.md, rule 4: from the bottom to the top. What shares a line may not import
 # each other, except within one package. The package itself only loads names when asked.
 LAYERS = [
     {"exceptions", "progress"},
-    {"files", "losses"},
-    {"instances", "privacy"},
-    {"mechanisms", "theory"},
+    {"files", "losses", "registry"},
+    {"privacy"},
+    {"mechanisms"},
     {"data", "ledger", "report"},
     {"datasets", "engine"},
     {"features", "trainers"},
     {"networks", "preprocessing"},
     {"plan"},
     {"diagnostics", "linear_model"},
-    {"median", "model_selection", "persistence", "pipeline"},
-    {"audit", "reproduce"},
+    {"model_selection", "persistence", "pipeline"},
+    {"audit"},
     {"cli"},
+    {"research"},
 ]
 
 
@@ -66,7 +70,7 @@ def imports(path):
                 yield node.module, node.lineno
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called.endswith(("import_module", "__import__")) and path != SOURCE / "__init__.py":
+            if called.endswith(("import_module", "__import__")) and path not in BY_NAME:
                 pytest.fail(f"{path}:{node.lineno}: an import by name escapes this test")
 
 
@@ -94,6 +98,39 @@ def test_imports_go_downwards_only(module):
         assert height(there) < height(here), (
             f"{module}, line {line}, imports {target}: {there} is not below {here}"
         )
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if package(m) != "research"])
+def test_nothing_outside_research_imports_it(module):
+    reached = [target for target, _ in imports(MODULES[module]) if package(target) == "research"]
+    assert not reached, f"{module} imports {reached}: add to a registry from tacit.research instead"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import tacit.research.theory as theory",
+        "from tacit import losses, research",
+        "from tacit.research import median",
+        "if TYPE_CHECKING:\n    from tacit.research.theory import Risk",
+        "def late():\n    from tacit.research.trainers.local import LocalDPGD",
+    ],
+)
+def test_an_import_of_research_is_found_wherever_it_stands(tmp_path, line):
+    path = tmp_path / "module.py"
+    path.write_text(line, encoding="utf-8")
+    assert "research" in {package(target) for target, _ in imports(path)}
+
+
+def test_an_import_by_name_is_found(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("importlib.import_module('tacit.research')", encoding="utf-8")
+    with pytest.raises(pytest.fail.Exception, match="an import by name"):
+        list(imports(path))
+
+
+def test_names_of_the_package_are_not_those_of_research():
+    assert not [home for home in tacit._HOMES.values() if package(home) == "research"]
 
 
 def test_the_package_itself_imports_nothing_of_its_own():

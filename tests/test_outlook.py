@@ -13,7 +13,8 @@ from tacit.losses import get_loss
 from tacit.plan.plan import Plan
 from tacit.preprocessing import Normalize
 from tacit.privacy import Budget
-from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.research.trainers import LocalDPGD
+from tacit.trainers import DPGD, DPSGD
 
 
 def plan(size, epsilon, classes=2, trainer=None, neighbors="replace_special"):

@@ -20,6 +20,7 @@ from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import FileError, PrivateTestError
 from tacit.ledger import DeferredLedger
+from tacit.research.tasks.median import median
 
 CLASSES = {
     "target": "ill",
@@ -113,7 +114,7 @@ def test_an_entry_says_model_only_when_the_files_are_there(tmp_path, monkeypatch
 def test_summaries_are_recorded_when_their_files_are_there(tmp_path, monkeypatch, ledger, what):
     schema = Schema.from_dict({"columns": CLASSES["columns"], "ignore": ["ill"]})
     budget = {"epsilon": 1.0, "delta": 1e-4, "ledger": ledger}
-    run = {"median": tasks.median, "inspect": tasks.inspect_privately}[what]
+    run = {"median": median, "inspect": tasks.inspect_privately}[what]
     with monkeypatch.context() as patch:
         patch.setattr(files.Output, "commit", _full)
         with pytest.raises(FileError, match="No space left") as refused:

@@ -43,8 +43,8 @@ SOURCES = {
     "audit/": "canaries and keys of audited runs, drawn by whoever audits",
     "diagnostics/clipping.py": "a rehearsal that looks at private rows and releases nothing",
     "features/cache.py": "names of temporary files",
-    "instances.py": "rows of the papers' constructions, which are nobody's",
-    "reproduce/": "rows made up, and parts of public data sets, for the papers' experiments",
+    "research/instances.py": "rows of the papers' constructions, which are nobody's",
+    "research/reproduce/": "rows made up, and parts of public data sets, for experiments",
 }
 # Who may draw in floating point: the one seam, for fast arithmetic, and who may use other sources.
 FLOATING = {"mechanisms/release.py", *SOURCES}
@@ -52,7 +52,7 @@ FLOATING = {"mechanisms/release.py", *SOURCES}
 # Who beside the mechanisms may open a stream and draw from it, and what for.
 DRAWING = {"engine/checks.py": "turns by which products are checked; nothing of them is released"}
 # Who may name streams, in annotations: what stands in the place of `Draws` is handed them.
-NAMING = {"audit/recorder.py", "diagnostics/trajectory.py"}
+NAMING = {"audit/recorder.py", "research/trajectories/trajectory.py"}
 OF_STREAMS = {"stream", "words", "discrete_gaussian", "include"}
 
 MODULES = {"random", "secrets", "uuid"}
@@ -68,8 +68,8 @@ def files():
 
 def place(name):
     """The entry above that a file comes under: itself, or its folder."""
-    folder = name.split("/")[0] + "/"
-    return folder if folder in SOURCES else name
+    folders = [entry for entry in SOURCES if entry.endswith("/") and name.startswith(entry)]
+    return folders[0] if folders else name
 
 
 def sources(tree):

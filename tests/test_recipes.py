@@ -10,7 +10,8 @@ from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
 from tacit.plan.recipes import RECIPES, TRAINERS
-from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
+from tacit.research.trainers import DPRAFT, GEP, AdaDPS, LocalDPGD, NoisySGD
+from tacit.trainers import DPGD, DPSGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 6)) + np.eye(6)[0]

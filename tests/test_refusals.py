@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from tests.features import nets
 from typer.testing import CliRunner
 
-from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearch, privatize
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, privatize
 from tacit.cli.main import app
 from tacit.data import as_table, read_table, scan
 from tacit.data.rows import as_rows
@@ -28,6 +28,7 @@ from tacit.exceptions import FOR_CURATORS, InputError, TacitError, of_rows, rais
 from tacit.features.onnx_files import open_onnx
 from tacit.mechanisms import statistics
 from tacit.preprocessing import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter, PublicFeatures
+from tacit.research.median import DPGeometricMedian
 from tacit.trainers import DPGD
 
 WORD = "S3CR3T"

@@ -12,7 +12,8 @@ from tacit.data.rows import as_rows
 from tacit.mechanisms.noise import Key
 from tacit.persistence import load, save
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
-from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.research.trainers import LocalDPGD
+from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.defaults import BALANCE
 
 RNG = np.random.default_rng(0)

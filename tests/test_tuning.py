@@ -23,7 +23,8 @@ from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivateCenter
 from tacit.privacy import Gaussian, PoissonGaussian, Repeated
 from tacit.privacy.accounting.accountants import epsilon, total_mu
 from tacit.report import render_html
-from tacit.trainers import DPGD, DPSGD, LocalDPGD
+from tacit.research.trainers import LocalDPGD
+from tacit.trainers import DPGD, DPSGD
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, 600)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
     from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
-    from tacit.median import DPGeometricMedian
     from tacit.model_selection.dp_search import DPSearch
     from tacit.persistence import load, save
     from tacit.pipeline import privatize
@@ -26,7 +25,6 @@ __version__ = "0.2.0"
 _HOMES = {
     "Budget": "tacit.privacy",
     "Certificate": "tacit.privacy",
-    "DPGeometricMedian": "tacit.median",
     "DPLinearClassifier": "tacit.linear_model.estimators",
     "DPLinearRegressor": "tacit.linear_model.estimators",
     "DPSearch": "tacit.model_selection.dp_search",
@@ -45,12 +43,10 @@ _SUBMODULES = (
     "engine",
     "exceptions",
     "features",
-    "instances",
     "ledger",
     "linear_model",
     "losses",
     "mechanisms",
-    "median",
     "model_selection",
     "networks",
     "persistence",
@@ -59,15 +55,13 @@ _SUBMODULES = (
     "preprocessing",
     "privacy",
     "report",
-    "reproduce",
-    "theory",
+    "research",
     "trainers",
 )
 
 __all__ = [
     "Budget",
     "Certificate",
-    "DPGeometricMedian",
     "DPLinearClassifier",
     "DPLinearRegressor",
     "DPSearch",

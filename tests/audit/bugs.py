@@ -21,7 +21,8 @@ from tacit.preprocessing import PrivateCenter
 from tacit.preprocessing import private_center as private
 from tacit.privacy import events
 from tacit.privacy.budget import Budget
-from tacit.trainers import gradient, rivals
+from tacit.research.trainers import rivals
+from tacit.trainers import gradient
 
 
 def less_noise(patch):

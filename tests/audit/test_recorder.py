@@ -33,15 +33,8 @@ from tacit.preprocessing import (
 )
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers import (
-    DPGD,
-    FlattestDPGD,
-    GammaSGD,
-    IteratedSGD,
-    LocalDPGD,
-    NoisySGD,
-    SufficientStatistics,
-)
+from tacit.research.trainers import FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD, NoisySGD
+from tacit.trainers import DPGD, SufficientStatistics
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 4)) * [3, 1, 1, 1]

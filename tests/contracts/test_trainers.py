@@ -20,22 +20,18 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
-from tacit.trainers import (
-    DPGD,
+from tacit.research import trainers as papers
+from tacit.research.trainers import (
     DPRAFT,
-    DPSGD,
     GEP,
     AdaDPS,
-    Engine,
-    Facts,
     FlattestDPGD,
     GammaSGD,
-    GradientTrainer,
     IteratedSGD,
     LocalDPGD,
     NoisySGD,
-    SufficientStatistics,
 )
+from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, SufficientStatistics
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
@@ -70,7 +66,7 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
 
 
 def test_every_public_trainer_is_under_this_contract():
-    found = [getattr(trainers, name) for name in trainers.__all__]
+    found = [getattr(home, name) for home in (trainers, papers) for name in home.__all__]
     classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
     # What takes no steps has promises of its own (tests/trainers/test_sufficient_statistics.py).
     assert classes - {GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)

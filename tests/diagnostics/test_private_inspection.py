@@ -21,7 +21,7 @@ from tacit.privacy import Certificate
 from tacit.privacy.accounting.accountants import epsilon as epsilon_of
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.events import sensitivity
-from tacit.theory import descent, projection
+from tacit.research.theory import descent, projection
 
 BUDGET = {"epsilon": 0.5, "delta": 1e-6}
 

@@ -39,16 +39,8 @@ from tacit.preprocessing import (
     RandomProjection,
     SoftPCA,
 )
-from tacit.trainers import (
-    DPGD,
-    DPSGD,
-    FlattestDPGD,
-    GammaSGD,
-    IteratedSGD,
-    LocalDPGD,
-    NoisySGD,
-    SufficientStatistics,
-)
+from tacit.research.trainers import FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD, NoisySGD
+from tacit.trainers import DPGD, DPSGD, SufficientStatistics
 
 RECORD = Path(__file__).with_name("record.json")
 N, D = 1200, 6

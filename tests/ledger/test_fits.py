@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 
 from tacit import (
     Budget,
-    DPGeometricMedian,
     DPLinearClassifier,
     DPLinearRegressor,
     DPSearch,
@@ -37,7 +36,9 @@ from tacit.plan.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, NoiselessPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Certificate, Gaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
-from tacit.trainers import DPGD, DPSGD, GammaSGD, IteratedSGD
+from tacit.research.median import DPGeometricMedian
+from tacit.research.trainers import GammaSGD, IteratedSGD
+from tacit.trainers import DPGD, DPSGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))

@@ -17,7 +17,6 @@ from scipy import stats
 from tacit.diagnostics import inspect_privately
 from tacit.exceptions import CertificateError, InputError
 from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.median import DPGeometricMedian
 from tacit.model_selection.dp_search import DPSearch
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, SoftPCA
 from tacit.privacy import (
@@ -42,7 +41,9 @@ from tacit.privacy.accounting.group import ROWS, group_epsilon, sentence
 from tacit.privacy.certificate import _digest
 from tacit.privacy.ptr import TEST, Test
 from tacit.privacy.verification import recheck
-from tacit.trainers import DPGD, DPSGD, GammaSGD
+from tacit.research.median import DPGeometricMedian
+from tacit.research.trainers import GammaSGD
+from tacit.trainers import DPGD, DPSGD
 
 SPECIAL, REPLACE = "replace_special", "replace_one"
 OLD = Path(__file__).parent / "old"

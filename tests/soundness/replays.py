@@ -62,17 +62,8 @@ from tacit.preprocessing import (
 )
 from tacit.privacy import Budget
 from tacit.privacy.events import NEIGHBORS, Gaussian, PoissonGaussian
-from tacit.trainers import (
-    DPGD,
-    DPRAFT,
-    DPSGD,
-    GEP,
-    AdaDPS,
-    FlattestDPGD,
-    LocalDPGD,
-    NoisySGD,
-    SufficientStatistics,
-)
+from tacit.research.trainers import DPRAFT, GEP, AdaDPS, FlattestDPGD, LocalDPGD, NoisySGD
+from tacit.trainers import DPGD, DPSGD, SufficientStatistics
 
 D = 3
 PUBLIC = np.random.default_rng(11).normal(size=(30, D)) / 3

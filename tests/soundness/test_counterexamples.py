@@ -12,11 +12,11 @@ import pytest
 from scipy.integrate import trapezoid
 from sklearn.decomposition import PCA
 
-from tacit.privacy.claims import preprocessor, table2
-from tacit.privacy.price import price
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
-from tacit.privacy.smooth import GaussianMechanism, GradientDescent, SampledSGD, subsample
+from tacit.research.price.claims import preprocessor, table2
+from tacit.research.price.price import price
+from tacit.research.price.smooth import GaussianMechanism, GradientDescent, SampledSGD, subsample
 
 UNIT = Drift(1.0)
 

@@ -23,7 +23,8 @@ from tacit.engine.quantization import LATTICE_ROWS
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Logistic, get_loss
 from tacit.preprocessing import ClipNorm, Encode, PublicPCA, PublicRotation, SoftPCA
-from tacit.trainers import DPGD, DPSGD, GEP, Engine, NoisySGD
+from tacit.research.trainers import GEP, NoisySGD
+from tacit.trainers import DPGD, DPSGD, Engine
 
 # All that an engine asks of a namespace. Each is in the array API standard, version 2023.12.
 STANDARD = re.findall(

@@ -21,7 +21,6 @@ from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan.plan import CalibratedPlan
 from tacit.privacy.ptr import TEST
-from tacit.trainers.local import LocalDPGD
 
 __all__ = ["Recorder", "Release", "Replayer", "Tape"]
 
@@ -77,7 +76,7 @@ class Tape(list[Release]):
             elif not release.start:  # of a step in two parts, the first
                 found.setdefault(own[label], set()).add(number)
         counts = {name: len(seen) for name, seen in found.items()}
-        if isinstance(trainer, LocalDPGD):  # a row is met in the steps of its group
+        if trainer.groups > 1:  # a row is met in the steps of its group
             counts[trainer.name] = math.ceil(counts[trainer.name] / trainer.groups)
         return counts
 

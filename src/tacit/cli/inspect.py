@@ -80,7 +80,7 @@ def inspect(
     if private and trajectory:
         raise InputError(
             "--trajectory reads gradients without noise; leave it out with --private, or see "
-            "tacit.diagnostics.trajectory_privately"
+            "tacit.research.trajectories.trajectory_privately"
         )
     if private and radius:
         raise InputError("--radius reads the rows without noise; leave it out with --private")

@@ -25,10 +25,8 @@ from tacit.cli.features import attach as attach_features
 from tacit.cli.inspect import attach as attach_inspect
 from tacit.cli.ledger import DATASET, LEDGER, account, left
 from tacit.cli.ledger import app as ledger_app
-from tacit.cli.median import attach as attach_median
-from tacit.cli.reproduce import attach as attach_reproduce
-from tacit.cli.theory import attach as attach_theory
 from tacit.exceptions import FOR_CURATORS, BudgetError, PrivateTestError, TacitError, consequences
+from tacit.registry import load
 
 __all__ = ["app", "main"]
 
@@ -94,11 +92,8 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 attach_audit(app)
-attach_theory(app)
 attach_features(app)
 attach_inspect(app)
-attach_median(app)
-attach_reproduce(app)
 
 EPSILON = """Privacy budget: seeing the model moves anybody's odds on whether a row was used by a
 factor of at most e^epsilon. 1 is strong, 0.1 very strong, 10 weak."""
@@ -123,7 +118,6 @@ clip=0.1; give it as often as there are settings."""
 TUNE = """Settings to choose from by private trials, such as clip=0.01,0.1,1: those that --option
 takes. Give it as often as there are settings; every combination may be tried."""
 TRIALS = """How many trials are expected; their number is drawn at random. 10 unless given."""
-PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Epsilon = Annotated[float, flag(EPSILON)]
 Delta = Annotated[float, flag(DELTA)]
@@ -356,57 +350,6 @@ def plan(
 
 
 @app.command()
-def price(
-    stage: Annotated[str, argument("STAGE", PRICED)],
-    *,
-    n: Annotated[int, flag("Number of rows.", "--n")],
-    delta: Delta,
-    base_epsilon: Annotated[float | None, flag("What training alone costs;")] = None,
-    epsilon: Annotated[float | None, flag("or what all of it may cost together.")] = None,
-    gap: Annotated[float | None, flag("pca: the eigengap.")] = None,
-    centered: Annotated[bool, flag("pca: of the covariance.", "--centered")] = False,
-    strength: Annotated[float | None, flag("soft-pca, scale, shrunk-mean, ridge.")] = None,
-    deviation: Annotated[float | None, flag("scale: least deviation of a column.")] = None,
-    missing: Annotated[int | None, flag("mean-imputation: rows with missing cells.")] = None,
-    radius: Annotated[float | None, flag("quantize: reach of a cluster.")] = None,
-    crowd: Annotated[int | None, flag("quantize, dedup: most rows in four reaches.")] = None,
-    clip: Annotated[float, flag("Bound on a row's contribution.")] = 1.0,
-    constant: Annotated[float, flag("How much it moves when its row does.")] = 1.0,
-    plot: Annotated[Path | None, flag("Draw it for many budgets: a file.svg.")] = None,
-    as_json: Json = False,
-) -> None:
-    """What a step fitted on the private rows without noise costs, whoever trains afterwards.
-
-    For a training that by itself has --base-epsilon: what it comes to together with the step, by
-    Tacit's rules, by the theorem and the table of Hu, Sanyal and Schoelkopf (2024), and by group
-    privacy. With --epsilon instead: what training may cost so that the whole stays within it.
-    Rows have norm at most 1; a row replaced is what neighbours differ by. It prices pipelines
-    that you train with other tools, too.
-
-    \b
-    Examples:
-      tacit price pca --n 10000 --gap 0.1 --base-epsilon 1 --delta 1e-5
-      tacit price soft-pca --n 10000 --strength 0.05 --epsilon 1 --delta 1e-5 --plot price.svg
-    """
-    from tacit.cli import tasks
-
-    given = {"gap": gap, "centered": centered or None, "strength": strength}
-    given |= {"deviation": deviation, "missing": missing, "radius": radius, "crowd": crowd}
-    asked: dict[str, Any] = {"n": n, "delta": delta, "clip": clip, "constant": constant, **given}
-    found = tasks.price(stage, base_epsilon=base_epsilon, epsilon=epsilon, plot=plot, **asked)
-    if as_json:
-        dump(found.to_dict())
-        return
-    from rich.console import Console
-
-    from tacit.report.price import show_price
-
-    show_price(found, Console())
-    if plot is not None:
-        say(f"Drawn in {plot}")
-
-
-@app.command()
 def verify(
     path: Annotated[Path, argument("FILE", "A certificate, a model, or the directory of a fit.")],
     as_json: Json = False,
@@ -508,6 +451,9 @@ SCORES = {
     "test_r2": "test R2",
     "test_rmse": "test error (root mean square)",
 }
+
+
+load("commands")  # of research: they are added to the application
 
 
 def main() -> None:

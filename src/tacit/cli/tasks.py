@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from sklearn.base import clone
 from tacit.data.readers import read_table, write_predictions
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan, scan
-from tacit.data.schema import NumberColumn, Schema, did_you_mean
+from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.diagnostics import Inspection, PrivateInspection
 from tacit.diagnostics import inspect as look_at
@@ -44,7 +43,6 @@ from tacit.files import find_output, first_bytes, new_file, new_output, write_by
 from tacit.ledger import DeferredLedger, Ledger
 from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
-from tacit.median import DPGeometricMedian
 from tacit.model_selection.dp_search import choose, planned
 from tacit.model_selection.search import CalibratedSearch, Trials
 from tacit.persistence import LIMIT, dumps, load
@@ -54,20 +52,15 @@ from tacit.plan.recipes import RECIPES, parse_stage, recipe
 from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Normalize, Stage
 from tacit.privacy import Budget, Certificate, Expense
 from tacit.privacy.events import sensitivity
-from tacit.privacy.price import Price
-from tacit.privacy.price import price as price_of
 from tacit.progress import Progress, silent
 from tacit.report import render_html
-from tacit.report.price import plot_price
 from tacit.trainers import DPGD
 
 __all__ = [
     "CERTIFICATE",
     "FILES",
-    "MEDIAN",
     "PAGE",
     "Fitted",
-    "Middle",
     "Settings",
     "Verdict",
     "draft",
@@ -75,18 +68,15 @@ __all__ = [
     "fit",
     "inspect",
     "inspect_privately",
-    "median",
     "parse_option",
     "plan",
     "predict",
-    "price",
     "tuning",
     "verify",
 ]
 
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
 PAGE = "inspection.html"
-MEDIAN = "median.json"
 TAKERS = {
     "n_components": ("components", "pillar", "jl", "dp-pca", "ptr-pca", "gep", "dp-raft+pillar"),
     "public": ("public rows", "pillar", "gep", "adadps", "dp-raft+pillar"),
@@ -298,23 +288,6 @@ def _public_features(public: Table | PathLike | None, schema: Schema | None) -> 
         return None
     table = _read(public)
     return _numbers(table) if schema is None else _features(table, schema)
-
-
-def price(
-    stage: str,
-    *,
-    base_epsilon: float | None = None,
-    epsilon: float | None = None,
-    plot: PathLike | None = None,
-    **given: Any,
-) -> Price:
-    """What a stage without noise costs; ``plot`` draws it for budgets around the one asked."""
-    found = price_of(stage, base_epsilon=base_epsilon, epsilon=epsilon, **given)
-    if plot is not None:
-        start = found.base_epsilon or base_epsilon or 1.0
-        around = [start * 10 ** (k / 8) for k in range(-8, 9)]
-        plot_price([price_of(stage, base_epsilon=base, **given) for base in around], plot)
-    return found
 
 
 def events(plan: CalibratedPlan) -> list[dict[str, Any]]:
@@ -564,74 +537,6 @@ def _unit_rows(table: Table, schema: Schema) -> Rows:
     features = _features(table, schema)
     encode = Encode(schema).fit(features)
     return Normalize().through(encode.through(as_rows(features)))
-
-
-@dataclass(frozen=True)
-class Middle:
-    """The median of a table's rows, in the units of the table.
-
-    Attributes
-    ----------
-    location : mapping of str to float
-        Numbers in their own units; for a category, how near the median is to it.
-    certificate : Certificate
-    """
-
-    location: Mapping[str, float]
-    certificate: Certificate
-
-    def to_dict(self) -> dict[str, Any]:
-        claim = self.certificate
-        facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
-        return {**facts, "releasable": claim.releasable, "location": dict(self.location)}
-
-
-def median(
-    table: Table | PathLike,
-    schema: Schema | PathLike,
-    *,
-    out: PathLike,
-    epsilon: float,
-    delta: float,
-    force: bool = False,
-    **options: Any,
-) -> Middle:
-    """Find the geometric median of a table's rows; ``out`` gets it, and its certificate.
-
-    ``options`` go to `DPGeometricMedian` as they are. The target is not looked at.
-    """
-    encode = Encode(Schema.of(schema))
-    if encode.makes_gaps:
-        raise InputError("the schema says missing: gap; a median needs another way to fill gaps")
-    with _output(out, (MEDIAN, CERTIFICATE), force, options) as output:
-        output.set_aside(
-            {MEDIAN: 2 * len(json.dumps(encode.schema.to_dict())) + BASE, CERTIFICATE: BASE}
-        )
-        features = _features(_read(table), encode.schema)
-        rows = encode.fit(features).transform(features)
-        # The schema bounds the norm of every row, whatever the table holds.
-        found = DPGeometricMedian(epsilon, delta, radius=encode.bound(), **options).fit(rows)
-        middle = Middle(_decoded(encode.schema, found.location_), found.certificate_)
-        text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
-        output.commit({MEDIAN: text, CERTIFICATE: _written(found.certificate_)})
-    return middle
-
-
-def _decoded(schema: Schema, location: np.ndarray) -> dict[str, float]:
-    """Encoded values by the names of their columns, numbers in their own units."""
-    values, found = iter(location.tolist()), {}
-    for name, column in schema.columns.items():
-        for i, part in enumerate(column.feature_names(name)):
-            value = next(values)
-            if isinstance(column, NumberColumn) and i == 0:
-                span = column.high - column.low
-                if column.scale == "log":
-                    value = math.expm1(min(max(value, 0.0), 1.0) * math.log1p(span))
-                else:
-                    value = min(max((value + 1) / 2, 0.0), 1.0) * span
-                value += column.low
-            found[part] = value
-    return found
 
 
 def predict(

@@ -1,7 +1,6 @@
 """What private rows are like, for those who may look; and advice, for those who may not.
 
-Everything but `inspect_privately` and the trajectories of released gradients reads the rows
-without noise. Its results are `NotReleasable`.
+Everything but `inspect_privately` reads the rows without noise. Its results are `NotReleasable`.
 """
 
 from tacit.diagnostics.advice import Advice, Facts, Option, advise
@@ -13,21 +12,14 @@ from tacit.diagnostics.inspection import Inspection, inspect
 from tacit.diagnostics.lipschitz import (
     Coefficients,
     PowerLaw,
+    glm_coefficients,
     power_law_fit,
     restricted_lipschitz,
 )
-from tacit.diagnostics.module_trajectory import module_trajectory
 from tacit.diagnostics.moments import Moments
 from tacit.diagnostics.private import PrivateInspection, inspect_privately
-from tacit.diagnostics.released import (
-    ReleasedTrajectory,
-    module_trajectory_privately,
-    trajectory_privately,
-)
 from tacit.diagnostics.separability import Separability, separability
-from tacit.diagnostics.sketch import Directions, Sketch
 from tacit.diagnostics.spectrum import Spectrum, spectrum
-from tacit.diagnostics.trajectory import Trajectory, trajectory
 
 __all__ = [
     "Advice",
@@ -35,7 +27,6 @@ __all__ = [
     "Coefficients",
     "Concentration",
     "Crowding",
-    "Directions",
     "Facts",
     "Inspection",
     "Moments",
@@ -43,24 +34,18 @@ __all__ = [
     "Option",
     "PowerLaw",
     "PrivateInspection",
-    "ReleasedTrajectory",
     "Separability",
-    "Sketch",
     "Spectrum",
-    "Trajectory",
     "advise",
     "clipping",
     "concentration",
     "crowding",
     "diameter",
+    "glm_coefficients",
     "inspect",
     "inspect_privately",
-    "module_trajectory",
-    "module_trajectory_privately",
     "power_law_fit",
     "restricted_lipschitz",
     "separability",
     "spectrum",
-    "trajectory",
-    "trajectory_privately",
 ]

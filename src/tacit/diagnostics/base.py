@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import fields
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from tacit.data.rows import Rows, as_rows
 from tacit.exceptions import InputError
+from tacit.registry import Registry
 
-__all__ = ["NOTICE", "NotReleasable", "require_rows"]
+__all__ = ["DIAGNOSES", "NOTICE", "Diagnosis", "NotReleasable", "require_positive", "require_rows"]
 
 NOTICE = "NOT RELEASABLE: read off the private rows without noise. Keep it as private as they are."
 MOST_COLUMNS = 8192  # whose second moment takes half a gigabyte
@@ -43,6 +47,22 @@ class NotReleasable:
         return "\n".join(lines)
 
 
+class Diagnosis(NotReleasable):
+    """A diagnosis that is made on demand, and knows how to show itself beside the others."""
+
+    def findings(self) -> list[tuple[str, str]]:
+        """What was found, line by line."""
+        raise NotImplementedError
+
+    def pictures(self) -> list[str]:
+        """Drawn, as SVG."""
+        raise NotImplementedError
+
+
+#: Functions of rows and labels, and of ``loss``, ``epsilon`` and ``delta``.
+DIAGNOSES: Registry[Callable[..., Diagnosis]] = Registry("diagnosis", "trajectories")
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it; what is not finite is None."""
     if isinstance(value, NotReleasable):
@@ -71,3 +91,14 @@ def require_rows(data: Any) -> Rows:
             "RandomProjection"
         )
     return rows
+
+
+def require_positive(*, zero: bool = False, **values: float | None) -> None:
+    """Refuse what is no positive number (or zero, if it may be); None is left out."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and (value >= 0 if zero else value > 0)):
+            least = "zero or a positive number" if zero else "a positive number"
+            raise InputError(f"{name}={value!r} must be {least}")

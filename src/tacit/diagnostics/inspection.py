@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.diagnostics.advice import Advice, Facts, advise
-from tacit.diagnostics.base import NotReleasable, require_rows
+from tacit.diagnostics.base import DIAGNOSES, Diagnosis, NotReleasable, require_rows
 from tacit.diagnostics.clipping import Clipping, clipping
 from tacit.diagnostics.concentration import WORK, Concentration, concentration
 from tacit.diagnostics.crowding import Crowding, crowding
@@ -18,14 +18,11 @@ from tacit.diagnostics.lipschitz import Coefficients, restricted_lipschitz
 from tacit.diagnostics.moments import Moments
 from tacit.diagnostics.separability import Separability, separability
 from tacit.diagnostics.spectrum import Spectrum, spectrum
-from tacit.diagnostics.trajectory import Trajectory
-from tacit.diagnostics.trajectory import trajectory as follow
 from tacit.exceptions import InputError
 from tacit.preprocessing import Normalize
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.theory.decay import best_k
 
 __all__ = ["Inspection", "inspect"]
 
@@ -51,11 +48,9 @@ class Inspection(NotReleasable):
     clipping : Clipping or None
         None without labels.
     crowding : Crowding
-    best_k : int or None
-        Directions for which the bound of Li et al. 2022, Theorem 3.3, is least.
     advice : Advice
-    trajectory : Trajectory or None
-        None unless asked for.
+    trajectory : Diagnosis or None
+        None unless asked for; else a `tacit.research.trajectories.Trajectory`.
     """
 
     n: int
@@ -67,9 +62,8 @@ class Inspection(NotReleasable):
     separability: Separability | None
     clipping: Clipping | None
     crowding: Crowding
-    best_k: int | None
     advice: Advice
-    trajectory: Trajectory | None = None
+    trajectory: Diagnosis | None = None
 
 
 def inspect(
@@ -104,7 +98,7 @@ def inspect(
     work : float
         Multiplications to spend on the diameter.
     trajectory : bool
-        Follow a run as well, and find the directions of its gradients: `trajectory`.
+        Follow a run as well, and find the directions of its gradients.
 
     Examples
     --------
@@ -139,6 +133,7 @@ def inspect(
         loss = "squared" if regression else None
         run = clipping(rows, labels, loss=loss, mu=gaussian_mu(epsilon, delta))
         if trajectory:
+            follow = DIAGNOSES["trajectory"]
             moves = follow(rows, labels, loss=loss, epsilon=epsilon, delta=delta)
     progress("advice", PARTS, PARTS)
     law = coefficients.law
@@ -154,13 +149,11 @@ def inspect(
         typical=around.rms_distance,
         copies=crowds.copies[0] if crowds.copies else math.nan,
         decay=math.nan if law is None else law.decay,
+        coefficients=coefficients.mean_gradient,
         margin=math.nan if apart is None else apart.margin,
         xi=None if apart is None else apart.xi_most,
     )
-    best = None
-    if moments.longest and epsilon <= 10 and delta <= 0.5:
-        best = best_k(coefficients.mean_gradient, rows.n, epsilon=epsilon, delta=delta)
     advice = advise(facts, epsilon=epsilon, delta=delta)
     return Inspection(
-        rows.n, rows.d, unit, eigen, around, coefficients, apart, run, crowds, best, advice, moves
+        rows.n, rows.d, unit, eigen, around, coefficients, apart, run, crowds, advice, moves
     )

@@ -11,19 +11,18 @@ The first is what the theorem needs; the last also holds for the gradient of eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacit.diagnostics.base import NotReleasable, require_rows
+from tacit.diagnostics.base import NotReleasable, require_positive, require_rows
 from tacit.diagnostics.moments import Moments, blocks
 from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.exceptions import InputError
-from tacit.theory.decay import glm_coefficients
-from tacit.theory.risk import require
 
-__all__ = ["Coefficients", "PowerLaw", "power_law_fit", "restricted_lipschitz"]
+__all__ = ["Coefficients", "PowerLaw", "glm_coefficients", "power_law_fit", "restricted_lipschitz"]
 
 MOST = 256  # components in which single rows are looked at
 
@@ -94,7 +93,7 @@ def restricted_lipschitz(
     >>> found.mean_gradient.round(3), found.rows_max
     (array([1.   , 0.354, 0.   ]), array([1. , 0.5, 0. ]))
     """
-    require(lipschitz=lipschitz, components=components)
+    require_positive(lipschitz=lipschitz, components=components)
     rows = require_rows(data)
     if known is None:
         moments = Moments.of(rows)
@@ -122,6 +121,29 @@ def restricted_lipschitz(
     except InputError:
         law = None
     return Coefficients(values, lipschitz * total / moments.n, lipschitz * most, law)
+
+
+def glm_coefficients(
+    eigenvalues: Sequence[float] | np.ndarray, *, lipschitz: float = 1.0, bound: float = 1.0
+) -> np.ndarray:
+    r"""Coefficients of a generalised linear model, G₀ … G_d.
+
+    The mean gradient is Xᵀr/n with residuals of size at most G. Without the first k eigenvectors of
+    XᵀX/n its norm is at most G·√λ_{k+1}; G₀ = G·R bounds the gradient of every single row.
+
+    Parameters
+    ----------
+    eigenvalues : sequence of float
+        Of the rows' second moment XᵀX/n, all d of them. Read off private rows they are private.
+    lipschitz, bound : float
+        G, largest slope of the loss in the score; R, largest norm of a row.
+    """
+    values = np.sort(np.asarray(eigenvalues, dtype=np.float64))[::-1]
+    if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)):
+        raise InputError("eigenvalues must be a list of finite numbers, one for each dimension")
+    require_positive(lipschitz=lipschitz, bound=bound)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    return lipschitz * np.concatenate([[bound], np.minimum(roots[1:], bound), [0.0]])
 
 
 def power_law_fit(values: Any, *, first: int = 1, last: int | None = None) -> PowerLaw:

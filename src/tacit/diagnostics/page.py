@@ -14,7 +14,6 @@ from tacit.diagnostics.inspection import Inspection
 from tacit.diagnostics.picture import STYLE, draw_bars, draw_curves
 from tacit.diagnostics.private import PrivateInspection
 from tacit.diagnostics.text import findings, private_findings
-from tacit.diagnostics.trajectory import Trajectory
 from tacit.report.show import clean, number
 
 __all__ = ["render_page"]
@@ -105,25 +104,7 @@ def _pictures(found: Inspection) -> Sequence[str]:
         shares = {"rows clipped": (run.steps, run.clipped), "gradient kept": (run.steps, run.kept)}
         drawn.append(draw_curves("Clipping along a run", shares, across="step"))
     if (moves := found.trajectory) is not None:
-        drawn += _trajectory(moves)
-    return drawn
-
-
-def _trajectory(moves: Trajectory) -> Sequence[str]:
-    """Figure 2 of Li et al. 2022: how singular values fall, and how well few directions do."""
-    k = np.arange(1, len(moves.singular_values) + 1)
-    curves = {"singular value": (k, moves.singular_values), "at most": (k, moves.at_most)}
-    if (law := moves.law) is not None:
-        x = np.array([law.first, law.last])
-        curves[f"k^-{law.decay:.2f}"] = (x, law.scale * x**-law.decay)
-    drawn = [draw_curves("Singular values of a run's gradients", curves, across="k", log=True)]
-    if len(moves.kept) > 1:
-        ends = np.array([moves.kept[0], moves.kept[-1]])
-        scores = {
-            f"{moves.measure} with k directions": (np.array(moves.kept), np.array(moves.scores)),
-            "with all": (ends, np.full(2, moves.score)),
-        }
-        drawn.append(draw_curves("Retrained with gradients in k directions", scores, across="k"))
+        drawn += moves.pictures()
     return drawn
 
 

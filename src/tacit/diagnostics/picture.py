@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
 import numpy as np
 
 from tacit.report.show import clean, number
 
-__all__ = ["STYLE", "draw_bars", "draw_curves"]
+__all__ = ["STYLE", "draw_bars", "draw_curves", "standing_alone"]
 
 COLOURS = 6
 DOTTED = 24  # curves of so few points show them
@@ -26,7 +26,7 @@ STYLE = """
 svg { max-width: 100%; height: auto; font-size: 13px; }
 svg text { fill: var(--ink); } svg .muted { fill: var(--muted); } svg .grid { stroke: var(--line); }
 svg .title { font-size: 15px; font-weight: 600; }
-svg .curve { fill: none; stroke-width: 2; }
+svg .curve { fill: none; stroke-width: 2; } svg .dashed { stroke-dasharray: 7 5; }
 svg .c0 { stroke: var(--s0); } svg .c1 { stroke: var(--s1); } svg .c2 { stroke: var(--s2); }
 svg .c3 { stroke: var(--s3); } svg .c4 { stroke: var(--s4); } svg .c5 { stroke: var(--s5); }
 svg .t0, svg .b0 { fill: var(--s0); } svg .t1 { fill: var(--s1); } svg .t2 { fill: var(--s2); }
@@ -41,10 +41,13 @@ def draw_curves(
     across: str,
     log: bool = False,
     from_zero: bool = True,
+    dashed: Collection[str] = (),
+    told: str = "",
 ) -> str:
     """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
 
-    Otherwise the frame shows zero, unless it need not be ``from_zero``.
+    Otherwise the frame shows zero, unless it need not be ``from_zero``. What is ``told`` is for
+    those who cannot see it.
 
     Examples
     --------
@@ -59,18 +62,19 @@ def draw_curves(
         low[1] = min(low[1], 0.0)
     span = np.where(high > low, high - low, 1.0)
     drawn = _ticks(low, span, log)
-    for i, points in enumerate(kept.values()):
+    for i, (name, points) in enumerate(kept.items()):
         x = LEFT + (RIGHT - LEFT) * (points[:, 0] - low[0]) / span[0]
         y = BOTTOM - (BOTTOM - TOP) * (points[:, 1] - low[1]) / span[1]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        drawn.append(f'<polyline class="curve c{i % COLOURS}" points="{path}"/>')
+        how = f"curve c{i % COLOURS}" + (" dashed" if name in dashed else "")
+        drawn.append(f'<polyline class="{how}" points="{path}"/>')
         if len(points) <= DOTTED:
             drawn += [
                 f'<circle class="t{i % COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>'
                 for a, b in zip(x, y, strict=True)
             ]
     drawn += _legend(list(kept))
-    told = "; ".join(f"{clean(name)}: {len(points)} points" for name, points in kept.items())
+    told = told or "; ".join(f"{name}: {len(points)} points" for name, points in kept.items())
     return _frame(title, told, across, drawn, below=_lines(list(kept)))
 
 
@@ -121,6 +125,14 @@ def draw_bars(title: str, values: Sequence[float] | np.ndarray, *, across: str) 
             f'width="{width - 1:.1f}" height="{height:.1f}"/>'
         )
     return _frame(title, f"from {number(edges[0])} to {number(edges[-1])}", across, drawn)
+
+
+def standing_alone(picture: str) -> str:
+    """With its own colours, on white: for a file of its own."""
+    light = STYLE.split("@media", 1)[0] + STYLE[STYLE.index("svg {") :]
+    style = f'<style>{light}</style><rect width="100%" height="100%" fill="#ffffff"/>'
+    head, rest = picture.split(">", 1)
+    return f"{head}>{style}{rest}\n"
 
 
 def _points(

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from tacit.diagnostics.base import NotReleasable, require_rows
+from tacit.diagnostics.base import NotReleasable, require_positive, require_rows
 from tacit.diagnostics.moments import blocks
 from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import densify
-from tacit.theory.risk import require
 
 __all__ = ["Separability", "separability"]
 
@@ -95,7 +94,7 @@ def separability(
     >>> found.separated, bool(found.margin > 0.9), bool(found.xi[1] < 0.01)
     (1.0, True, True)
     """
-    require(ridge=ridge, most_values=most_values)
+    require_positive(ridge=ridge, most_values=most_values)
     rows, names = require_rows(data), np.asarray(labels)
     if names.shape != (rows.n,):
         raise InputError(f"labels must be one for each of the {rows.n} rows")

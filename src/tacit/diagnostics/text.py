@@ -10,7 +10,6 @@ from tacit.diagnostics.advice import Advice
 from tacit.diagnostics.base import NOTICE
 from tacit.diagnostics.inspection import Inspection
 from tacit.diagnostics.private import PrivateInspection
-from tacit.diagnostics.trajectory import Trajectory
 from tacit.report.show import number, percent
 
 __all__ = ["findings", "private_findings", "render_inspection"]
@@ -55,8 +54,7 @@ def findings(found: Inspection) -> list[Line]:
     )
     if law is not None:
         fitted = f"k^-{law.decay:.2f} (R² {law.fit:.2f})"
-        best = "" if found.best_k is None else f"; best k {found.best_k}"
-        lines.append(("gradients outside k fall as", fitted + best))
+        lines.append(("gradients outside k fall as", fitted))
     if (apart := found.separability) is not None:
         side = f"{percent(apart.separated)} of rows on the right side"
         lines.append(("margin", f"{number(apart.margin, digits=3)} at least; {side}"))
@@ -67,7 +65,7 @@ def findings(found: Inspection) -> list[Line]:
         shares = f"{percent(first)} of rows at first, {percent(last)} at last"
         lines.append((f"clipped to {number(run.clip, digits=3)}", shares))
     if (moves := found.trajectory) is not None:
-        lines += _trajectory(moves)
+        lines += moves.findings()
     crowds = found.crowding
     copies = [
         f"{percent(part)} within {number(radius)} (crowd {number(crowd)})"
@@ -75,28 +73,6 @@ def findings(found: Inspection) -> list[Line]:
     ]
     lines.append(("copies of other rows", ", ".join(copies) or "not looked for"))
     return lines
-
-
-def _trajectory(moves: Trajectory) -> list[Line]:
-    """How a run moves, line by line."""
-    size = f"{number(moves.steps)} steps, {number(moves.parameters)} parameters"
-    law = "" if moves.law is None else f"k^-{moves.law.decay:.2f} (R² {moves.law.fit:.2f}), "
-    some = [k for k in (1, 10, 20, 100) if k < len(moves.explained)]
-    kept = [f"{k}: {percent(float(moves.explained[k]))}" for k in some]
-    scores = [
-        f"{k}: {_score(score, moves.measure)}"
-        for k, score in zip(moves.kept, moves.scores, strict=True)
-    ]
-    scores.append(f"all: {_score(moves.score, moves.measure)}")
-    return [
-        ("gradients of a run fall as", law + size),
-        ("of them, in first k directions", ", ".join(kept)),
-        (f"{moves.measure} with k directions", ", ".join(scores)),
-    ]
-
-
-def _score(value: float, measure: str) -> str:
-    return percent(value) if measure == "accuracy" else number(value, digits=2)
 
 
 def private_findings(found: PrivateInspection) -> list[Line]:

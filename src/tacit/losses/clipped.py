@@ -6,7 +6,7 @@ derivative: of the loss continued by straight lines from where its slope reaches
 al. 2021, Lemma 5.1, where the loss is convex; a derivative in one variable needs no convexity). So
 clipped descent finds the least of *that* objective, which may lie elsewhere: Song et al. 2021,
 Theorem D.4, has rows on which the clipped logistic loss is least at 2·log(1/B − 1) and the logistic
-loss at 0 (`tacit.instances.clipping_bias`).
+loss at 0 (`tacit.research.instances.clipping_bias`).
 
 The softmax residual is a vector. Clipped, it is the gradient of nothing as soon as there are three
 classes (Theorem 5.3): its Jacobian is asymmetric wherever a row is clipped and the scores of the

@@ -2,7 +2,7 @@
 
 They flatten out where a convex loss goes on falling, so a mislabelled row loses its say. What
 remains true without convexity: gradients are bounded, noise keeps them private, and descent finds
-a flat place (Song et al. 2021, Theorem 4.1; `tacit.theory.flatness`).
+a flat place (Song et al. 2021, Theorem 4.1; `tacit.research.theory.flatness`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.sensitivity.sampling import candidates, cheapest
 from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import DPSGD, GradientTrainer
-from tacit.trainers.rivals import AdaDPS
 
 __all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
 
@@ -97,11 +96,10 @@ def suits(
             f"{trainer.name} is not analysed for rows that a noiseless stage, here {plain[0]}, has "
             "moved; train with DPGD, or leave the stage out"
         )
-    if isinstance(trainer, AdaDPS) and not isinstance(
-        stages[-1] if stages else None, PublicPrecondition
-    ):
+    if trainer.needs_scales and not isinstance(stages[-1] if stages else None, PublicPrecondition):
         raise InputError(
-            "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
+            f"{trainer.name} needs PublicPrecondition(public) as the last stage, which divides the "
+            "columns"
         )
     curated = [stage.name for stage in stages if stage.pays]
     if curated and trainer.local:

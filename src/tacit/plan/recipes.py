@@ -24,41 +24,25 @@ from tacit.preprocessing import (
     PrivateEqualize,
     PublicCenter,
     PublicPCA,
-    PublicPrecondition,
-    PublicRotation,
     RandomProjection,
     SoftPCA,
     Stage,
 )
 from tacit.preprocessing.base import PrivateStage
 from tacit.privacy.events import Event
-from tacit.trainers import (
-    DPGD,
-    DPRAFT,
-    DPSGD,
-    GEP,
-    AdaDPS,
-    FlattestDPGD,
-    GammaSGD,
-    GradientTrainer,
-    IteratedSGD,
-    LocalDPGD,
-    NoisySGD,
-    SufficientStatistics,
-)
+from tacit.registry import Registry
+from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics
 
 __all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
 
-TRAINERS: dict[str, type[GradientTrainer]] = {
+Recipe = Callable[..., tuple[list[Stage], GradientTrainer]]
+
+OWN: dict[str, type[GradientTrainer]] = {
     "dp-gd": DPGD,
     "dpsgd": DPSGD,
-    "noisy-sgd": NoisySGD,
-    "flattest": FlattestDPGD,
-    "gamma": GammaSGD,
-    "iterated": IteratedSGD,
-    "local": LocalDPGD,
     "statistics": SufficientStatistics,
 }
+TRAINERS = Registry("trainer", "trainers", OWN)
 
 
 def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> GradientTrainer:
@@ -172,11 +156,6 @@ def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTr
     return [Normalize(radius)], _trained(DPGD, trainer)
 
 
-def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
-    """Every row scaled and randomised by its owner (Song et al. 2021, section 3): local privacy."""
-    return [Normalize(radius)], LocalDPGD(**trainer)
-
-
 def _pillar(
     public: Any = None,
     n_components: int | str = "auto",
@@ -192,35 +171,6 @@ def _pillar(
     middle = [PublicCenter(public)] if center else []
     stages = [Normalize(radius), *middle, PublicPCA(public, n_components)]
     return stages, _trained(DPGD, trainer)
-
-
-def _gep(
-    public: Any = None, n_components: Any = "auto", radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
-    """GEP (Yu et al. 2021): gradients in and outside a public subspace, clipped separately."""
-    return [Normalize(radius), PublicRotation(public)], GEP(n_components=n_components, **trainer)
-
-
-def _adadps(
-    public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
-    """AdaDPS (Li, Zaheer et al. 2022): gradients divided by public scales before they are
-    clipped.
-    """
-    return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
-
-
-def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
-    """DP-RAFT (Panda et al. 2022): a linear probe on normalised rows, hardly clipped."""
-    return [Normalize(radius)], DPRAFT(**{"clip": radius, **trainer})
-
-
-def _dp_raft_pillar(
-    public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
-    """DP-RAFT on rows projected by public ones (Pinto et al. 2024, appendix B-F)."""
-    stages, probe = _dp_raft(radius, **trainer)
-    return [*stages, PublicPCA(public, n_components)], probe
 
 
 def _jl(
@@ -256,22 +206,21 @@ def _ptr_pca(
     return [Normalize(radius), NoiselessPCA(n_components, gap)], _trained(DPGD, trainer)
 
 
-RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
-    "dpsgd-f": _dpsgd_f,
-    "dpsgd-f-theory": _dpsgd_f_theory,
-    "dpsgd": _dpsgd,
-    "dp-gd": _dp_gd,
-    "local": _local,
-    "pillar": _pillar,
-    "gep": _gep,
-    "adadps": _adadps,
-    "dp-raft": _dp_raft,
-    "dp-raft+pillar": _dp_raft_pillar,
-    "jl": _jl,
-    "dp-pca": _dp_pca,
-    "soft-pca": _soft_pca,
-    "ptr-pca": _ptr_pca,
-}
+RECIPES: Registry[Recipe] = Registry(
+    "recipe",
+    "recipes",
+    {
+        "dpsgd-f": _dpsgd_f,
+        "dpsgd-f-theory": _dpsgd_f_theory,
+        "dpsgd": _dpsgd,
+        "dp-gd": _dp_gd,
+        "pillar": _pillar,
+        "jl": _jl,
+        "dp-pca": _dp_pca,
+        "soft-pca": _soft_pca,
+        "ptr-pca": _ptr_pca,
+    },
+)
 
 
 def recipe(name: str, **options: Any) -> dict[str, Any]:

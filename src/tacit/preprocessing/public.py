@@ -145,7 +145,7 @@ class PublicRotation(PublicStage, Projection):
 
     Nothing is lost: as many columns come out as go in. The last k of them are what
     `PublicPCA` would keep, and where there are fewer public rows than columns, the
-    first ones span what no public row has. Made for `tacit.trainers.GEP`, which
+    first ones span what no public row has. Made for `tacit.research.trainers.GEP`, which
     treats the last columns apart.
 
     Parameters
@@ -177,7 +177,7 @@ class PublicPrecondition(PublicStage):
 
     Column j is divided by A_j = √d·rms_j / R + ``floor``, R being the norm bound of
     the rows, so rows like the public ones keep about their length. Nothing is
-    centred. With `tacit.trainers.AdaDPS` behind it this is the preconditioner of
+    centred. With `tacit.research.trainers.AdaDPS` behind it this is the preconditioner of
     Li et al. 2022 for public rows without labels: what a label adds to a row's
     gradient is the same factor in every column. (A constant factor in all A_j
     is one in clip and rate.)

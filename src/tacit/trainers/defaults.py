@@ -9,9 +9,20 @@ from typing import Any
 
 from tacit.losses import Loss
 
-__all__ = ["BIAS", "Facts", "noise_left", "outlook", "prospect", "suggest"]
+__all__ = [
+    "BIAS",
+    "PLAIN_STEPS",
+    "Facts",
+    "constant_rate",
+    "noise_left",
+    "outlook",
+    "prospect",
+    "suggest",
+]
 
 BIAS = 0.1  # size of the constant feature, in row bounds
+#: Of the descent that theorems are about, which bounds the mean of its iterates.
+PLAIN_STEPS = {"momentum": 0.0, "average": "uniform", "schedule": "constant"}
 
 
 @dataclass(frozen=True)
@@ -229,6 +240,19 @@ def suggest(
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }
+
+
+def constant_rate(
+    mu: float, size: int, rank: int, *, norm: float, clip: float, steps: int
+) -> float:
+    r"""The rate of plain steps for which the bound of Song et al. 2021, Theorem 3.1, is least.
+
+    η = N/√((T + 1)(C² + rσ²)) for T steps, gradients of norm at most C, the best weights of norm at
+    most N, rows of rank r, and noise of deviation σ = C√T/(nμ) on the mean gradient.
+    """
+    unit = 1 / (size * mu)
+    strength = clip * math.sqrt(1 + rank * steps * unit**2)  # √(C² + rσ²)
+    return norm / (math.sqrt(steps + 1) * strength)
 
 
 def _kind(facts: Facts) -> str:

@@ -25,9 +25,8 @@ from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
-from tacit.theory import descent
 from tacit.trainers.averaging import AVERAGES, Averages
-from tacit.trainers.defaults import BIAS, Facts, suggest
+from tacit.trainers.defaults import BIAS, PLAIN_STEPS, Facts, constant_rate, suggest
 
 __all__ = [
     "DPGD",
@@ -107,6 +106,8 @@ class GradientTrainer:
     descends: ClassVar[bool] = True
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
+    #: Whether it moves weights as if a last stage that divides columns had not.
+    needs_scales: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
@@ -182,6 +183,11 @@ class GradientTrainer:
     def members(self, step: int, n: int) -> np.ndarray | None:
         """Rows of a step that is not drawn at random; None for all of them."""
         return None
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups rows are dealt, which steps take in turn."""
+        return 1
 
     def normaliser(self, facts: Facts) -> float:
         """What sums are divided by: the rows that a step expects."""
@@ -323,8 +329,8 @@ class DPGD(GradientTrainer):
     norm : float, optional
         N, at least the norm of the best weights, the intercept's included. Whatever else is left
         to be chosen is then as in Song et al. 2021, Theorem 3.1, whose bound holds for losses that
-        are convex in one score (`tacit.theory.descent`): plain steps of constant rate, their mean,
-        no gradient clipped. With a ``clip`` the bound is that of the clipped objective.
+        are convex in one score: plain steps of constant rate (`tacit.trainers.defaults`), their
+        mean, no gradient clipped. With a ``clip`` the bound is that of the clipped objective.
     rank : int, optional
         At least the rank of the rows with their constant feature, if that is publicly known; the
         number of columns if not given. It only sets the rate.
@@ -370,19 +376,19 @@ class DPGD(GradientTrainer):
                 f"{self.name}(norm={self.norm}): gradients of this loss have no bound; pass clip="
             )
         rank = min(facts.features + 1, facts.size) if self.rank is None else int(self.rank)
-        steps = given.get("steps", min(math.ceil((facts.size * facts.mu) ** 2), MOST_STEPS))
-        found = descent.within(
+        steps = int(given.get("steps", min(math.ceil((facts.size * facts.mu) ** 2), MOST_STEPS)))
+        rate = constant_rate(
             facts.mu,
             facts.size,
             rank * facts.outputs,  # every output has noise of its own
             norm=float(self.norm),
-            lipschitz=clip,
-            steps=int(steps),
+            clip=clip,
+            steps=steps,
         )
         # Heavy balls go 1/(1 - momentum) times as far.
-        rate = found.learning_rate * (1 - float(given.get("momentum", 0.0)))
-        chosen = {**found.settings, "learning_rate": rate, "bias": bias}
-        return {**chosen, **given}
+        rate *= 1 - float(given.get("momentum", 0.0))
+        chosen = {"steps": steps, "learning_rate": rate, "clip": clip, "bias": bias}
+        return {**PLAIN_STEPS, **chosen, **given}
 
 
 @dataclass

@@ -1,0 +1,283 @@
+"""A private geometric median, under any diagonal Mahalanobis norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import __version__
+from tacit.exceptions import InputError, MissingBound
+from tacit.ledger import Ledger, Reservation
+from tacit.linear_model.inputs import rows_of
+from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
+from tacit.mechanisms.lattice import require_precision
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Releases
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.accounting.calibrate import calibrate
+from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Gaussian, sensitivity
+
+__all__ = ["DPGeometricMedian"]
+
+CHUNK = 1 << 18  # numbers held at a time: what a cache holds
+STEPS = 100
+
+
+class DPGeometricMedian(BaseEstimator):
+    """The point of least mean distance to private rows, ‖x − xᵢ‖_A (Li et al. 2022, section 4.1).
+
+    Noisy descent from zero with a pull towards it (Li et al. 2022, Algorithm 1, on all rows), in
+    columns times √aₖ, where all of them need as much noise as the heaviest alone; the answer is
+    the mean of the second half of the iterates, where the paper has that of all. Weights say
+    which columns matter, as the coefficients G_k of the paper's Theorem 3.3 do: the answer keeps
+    the first k of them, for the k that the noisy iterates show best, and is zero behind. So
+    columns that say nothing cost nothing, unless they weigh as much as those that do.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    radius : float
+        Norm that rows are shortened to, and that the answer is kept within. It must be known
+        without looking at the rows.
+    weights : array-like of shape (d,), optional
+        Diagonal of A, public: positive numbers. All ones if not given, the ordinary median.
+    steps : int
+        Noisy steps.
+    learning_rate : float, optional
+        Of columns times √aₖ. If not given, the rate that balances the way to go, ``radius``
+        times √max aₖ, against gradients and the noise.
+    anchor : float
+        Strength of the pull towards zero, where it begins.
+    neighbors : {"replace_special", "replace_one"}
+        What differing in one row means.
+    random_state : int, optional
+        Makes a run repeatable, and not private.
+    ledger : Ledger, optional
+        Account that the budget is taken from, before any noise is drawn.
+
+    Attributes
+    ----------
+    location_ : ndarray of shape (d,)
+        The median.
+    kept_ : ndarray of shape (d,)
+        Whether each column stood out of the noise, with those of its weight or more.
+    certificate_ : Certificate
+    n_features_in_ : int
+
+    Notes
+    -----
+    In columns times √aₖ the gradient of a row is of norm at most 1: one row cannot count for
+    more, and sums of rows are exact whole numbers with exact noise. Which columns are kept is read
+    off the iterates alone. What is left out is never longer, in ‖·‖_A, than √2 times the distance
+    between the means of the third and the fourth quarter of the iterates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal([0.3, 0.0], 0.1, size=(2000, 2))
+    >>> median = DPGeometricMedian(radius=1.0, random_state=0).fit(X)
+    >>> median.location_.round(1) + 0.0
+    array([0.3, 0. ])
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        radius: float | None = None,
+        weights: Any = None,
+        steps: int = STEPS,
+        learning_rate: float | None = None,
+        anchor: float = 0.0,
+        neighbors: str = "replace_special",
+        random_state: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.radius = radius
+        self.weights = weights
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.anchor = anchor
+        self.neighbors = neighbors
+        self.random_state = random_state
+        self.ledger = ledger
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the median of private rows, spending the budget."""
+        budget = Budget(self.epsilon, self.delta)
+        self._check()
+        X = self._read(X, reset=True)
+        n, d = X.shape
+        weights = self._weights(d)
+        roots = np.sqrt(weights)
+        reach = float(self.radius or 0.0) * float(roots.max())
+        slack = require_precision(budget.epsilon, budget.delta, int(self.steps) * d)
+        left = Budget(budget.epsilon, budget.delta - slack)
+        steps = int(self.steps)
+        z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)
+        rate = self._rate(n, d, reach, gaussian_mu(left.epsilon, left.delta))
+        key = Key.fresh() if self.random_state is None else Key.from_seed(self.random_state)
+        spent = [("DPGeometricMedian", Gaussian(z, steps))]
+        run = Releases(key, spent)
+        token = run.token("DPGeometricMedian")
+        entry = None
+        if self.ledger is not None:
+            said = {"kind": "median", "rows": n, "columns": d}
+            entry = self.ledger.reserve(
+                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
+            )
+        rows = shorten(X, float(self.radius or 0.0)) * roots
+        held = 1 + rate * float(self.anchor) / weights  # the anchor's own step, solved for its end
+        y, burn = np.zeros(d), steps // 2
+        third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
+        turn = burn + (steps - burn) // 2
+        for step in range(steps):
+            total = noisy_sum(_gradients(rows, y), d, 1.0, token.at("noise", step))
+            y = (y - rate * total / n) / held
+            y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
+            if step >= burn:
+                (third if step < turn else fourth)[:] += y
+        run.close()
+        mean = (third + fourth) / (steps - burn)
+        moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
+        self.kept_ = _kept(mean, moved, weights)
+        found = np.where(self.kept_, mean, 0.0) / roots
+        self.location_ = shorten(found[None], float(self.radius or 0.0))[0]
+        self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
+        if entry is not None:
+            entry.settle("summary", self.certificate_.digest)
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Distance of every row to the median, negated; it looks at nothing but these rows."""
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        with np.errstate(over="ignore"):
+            apart = (X - self.location_) * np.sqrt(self._weights(X.shape[1]))
+        return -row_norms(apart)
+
+    def _read(self, X: Any, *, reset: bool) -> np.ndarray:
+        """Rows as numbers, checked."""
+        rows, _ = rows_of(self, X, [], reset=reset)
+        if rows.sparse:
+            raise InputError("rows are sparse: pass X.toarray(), for the median is not")
+        return np.concatenate([chunk for _, chunk in rows.chunks()])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`: the larger, the nearer."""
+        return float(self.score_samples(X).mean())
+
+    def _check(self) -> None:
+        if self.radius is None:
+            raise MissingBound(
+                "DPGeometricMedian", "radius=, a norm that rows have as a rule, known in advance"
+            )
+        if not (_number(self.radius) and 1e-100 <= self.radius <= 1e100):
+            raise InputError(
+                f"radius={self.radius!r} must be a positive number, from 1e-100 to 1e100"
+            )
+        if not (_number(self.steps) and self.steps >= 1 and int(self.steps) == self.steps):
+            raise InputError(f"steps={self.steps!r} must be a whole number from 1")
+        if self.learning_rate is not None and not (
+            _number(self.learning_rate) and 0 < self.learning_rate < math.inf
+        ):
+            raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
+        if not (_number(self.anchor) and 0 <= self.anchor < math.inf):
+            raise InputError(f"anchor={self.anchor!r} must be 0 or a positive number")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InputError(
+                f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
+            )
+        if self.ledger is not None and self.random_state is not None:
+            raise InputError("a seeded run is not private: leave out random_state, or the ledger")
+        if self.neighbors not in ("replace_special", "replace_one"):
+            raise InputError(
+                f"neighbors={self.neighbors!r} must be 'replace_special' or 'replace_one'"
+            )
+
+    def _weights(self, d: int) -> np.ndarray:
+        if self.weights is None:
+            return np.ones(d)
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.shape != (d,) or not np.all((weights > 0) & np.isfinite(weights)):
+            raise InputError(f"weights must be {d} positive numbers, one for each column")
+        return weights
+
+    def _rate(self, n: int, d: int, reach: float, mu: float) -> float:
+        """D/√(T(G² + dσ²)), as for descent (`tacit.research.theory.descent`); G = 1 here."""
+        if self.learning_rate is not None:
+            return float(self.learning_rate)
+        steps = int(self.steps)
+        noise = steps * (sensitivity(self.neighbors) / (n * mu)) ** 2  # σ²
+        return reach / math.sqrt(steps * (1 + d * noise))
+
+    def _certify(
+        self, n: int, d: int, z: float, rate: float, *, slack: float, entry: Reservation | None
+    ) -> Certificate:
+        seeded = self.random_state is not None
+        spent = [("DPGeometricMedian", Gaussian(z, int(self.steps)))]
+        settings = {"steps": int(self.steps), "learning_rate": rate, "anchor": float(self.anchor)}
+        settings |= {"radius": float(self.radius or 0.0)}
+        return Certificate.issue(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbors=self.neighbors,
+            spent=spent,
+            releasable=not seeded,
+            reasons=("seeded: not for release",) if seeded else (),
+            assumptions=(
+                f"the number of rows, {n}, is public, and so is that of columns, {d}",
+                "radius, weights and all settings were chosen without looking at the rows",
+                "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
+                "in counter mode keyed by the operating system: the guarantee is computational",
+            ),
+            warnings=(),
+            numerical_delta=slack,
+            plan={"rows": n, "columns": d, "median": settings}
+            | ({} if entry is None else {"ledger": entry.to_dict()}),
+            versions={"tacit": __version__, "numpy": np.__version__},
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
+    """Of every row at y, in chunks: of norm one, and zero where a row lies at y."""
+    size = max(1, CHUNK // max(rows.shape[1], 1))
+    for start in range(0, len(rows), size):
+        apart = y - rows[start : start + size]
+        lengths = row_norms(apart)
+        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 1e-150)
+        yield apart * inverse[:, None]
+
+
+def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The columns in front that stand out: the k of Li et al. 2022, Theorem 3.3, read off the
+    iterates.
+
+    Two quarters differ by four times the variance of their mean in all, so that ``moved`` measures
+    the noise. A column is worth keeping if it has twice as much, near three standard deviations;
+    the best k has the most to spare over its columns together. Equal weights stay together, and
+    those of the heaviest columns always.
+    """
+    order = np.argsort(-weights, kind="stable")
+    spare = np.cumsum(np.square(mean[order]) - 2 * np.square(moved).mean())
+    ends = np.flatnonzero(np.append(np.diff(weights[order]) != 0, True))
+    last = ends[np.argmax(spare[ends])]
+    kept: np.ndarray = weights >= weights[order][last]
+    return kept
+
+
+def _number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float | np.number)

@@ -1,0 +1,19 @@
+"""The five papers' tables and figures, tested: ``tacit reproduce``."""
+
+from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claims import CLAIMS
+from tacit.research.reproduce.run import Outcome, reproduce
+from tacit.research.reproduce.work import Work
+
+__all__ = [
+    "CLAIMS",
+    "Check",
+    "Claim",
+    "Figure",
+    "Finding",
+    "Measured",
+    "Outcome",
+    "Table",
+    "Work",
+    "reproduce",
+]

@@ -1,0 +1,258 @@
+"""Pinto et al. 2024, Table II: PILLAR and its rivals, every one at its best over one grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tacit.research.reproduce.claim import Cell, Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.pinto_fits import ours, private
+from tacit.research.reproduce.work import Work
+
+__all__ = ["METHODS"]
+
+EPSILONS = (0.1, 0.3, 0.7)
+FACTORS = [2.0, 1.0, 0.5]  # of the automatic learning rate
+SEARCH = 100  # the seed of the search, which no result has
+PART = 5  # the search is made on so many times fewer rows, with a budget so many times larger
+#: Private rows of every set, and the numbers of components to be tried.
+SETS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "cifar10": (45_000, (20, 80, 320)),
+    "chest_xray": (3_731, (20, 80, 320)),
+    "w8a": (35_775, (20, 80, 240)),
+    "cifar100": (45_000, (20, 80, 320)),
+    "fashion_mnist": (54_000, (20, 80, 320)),
+}
+NAMES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "chest_xray": "chest X-rays (Pneumonia)",
+    "fashion_mnist": "Fashion-MNIST pixels",
+    "w8a": "w8a (area under the curve)",
+}
+RIVALS = {
+    "dpsgd": "DP-SGD",
+    "dp-pca": "DP-PCA",
+    "jl": "JL",
+    "gep": "GEP",
+    "adadps": "AdaDPS",
+}
+BEST, ZERO, OURS = "pillar", "pillar-zero", "ours"
+LARGE = 20_000  # private rows
+Found: TypeAlias = Mapping[tuple[str, str, float], Measured]
+SHOWN = {**RIVALS, ZERO: "PILLAR about zero", BEST: "PILLAR"}
+PAPER: dict[str, dict[str, tuple[float, ...]]] = {
+    "cifar10": {
+        "dpsgd": (76.8, 81.4, 83.7),
+        "dp-pca": (72.1, 77.5, 81.2),
+        "jl": (76.1, 82.1, 84.1),
+        "gep": (80.1, 83.2, 84.5),
+        "adadps": (66.3, 80.9, 83.2),
+        "pillar": (81.2, 84.0, 85.5),
+    },
+    "cifar100": {
+        "dpsgd": (13.2, 36.4, 50.9),
+        "dp-pca": (10.2, 34.9, 48.3),
+        "jl": (13.7, 37.6, 51.3),
+        "gep": (12.4, 41.2, 45.2),
+        "adadps": (13.0, 33.2, 39.4),
+        "pillar": (28.3, 48.0, 53.9),
+    },
+    "chest_xray": {
+        "dpsgd": (71.3, 73.6, 79.2),
+        "dp-pca": (66.7, 68.3, 79.3),
+        "jl": (65.2, 70.0, 76.9),
+        "gep": (75.9, 78.5, 82.9),
+        "adadps": (76.4, 74.2, 81.3),
+        "pillar": (83.4, 84.3, 85.7),
+    },
+}
+
+
+def methods(work: Work) -> Finding:
+    """Table II, and two sets more."""
+    sets = ("chest_xray",) if work.quick else tuple(SETS)
+    epsilons = EPSILONS[: 1 if work.quick else None]
+    found = {
+        (data, method, epsilon): Measured.of(scores)
+        for data in sets
+        for (method, epsilon), scores in compare(work, data, epsilons).items()
+    }
+    checks = list(_checks(found, sets, epsilons))
+    return Finding(
+        tables=[_table(found, data, epsilons) for data in sets],
+        checks=checks,
+        figures=[_figure(found, data, epsilons) for data in sets if data in PAPER],
+        notes=[
+            "Search not accounted: for every method but the last row, the number of components "
+            "(20, 80 or 320; 240 on w8a) and the rate (twice, once or half the automatic one) are "
+            "the best on test rows, as in the paper. The search has a seed of its own; on large "
+            "sets it is made on a fifth of the private rows with five times the budget, where "
+            "noise weighs as much. The last row is Tacit's recipe as it comes, in exact "
+            "arithmetic: nothing is searched, nothing unaccounted.",
+            "PILLAR is as in the paper's experiments, which use scikit-learn's PCA: about the mean "
+            "of public rows, which is subtracted. Its Algorithm 1 is about zero.",
+            "Chest X-rays have as many runs as were asked for, GEP and AdaDPS on CIFAR-100 two. "
+            "These two take all rows in each of 30 to 40 steps, the others Poisson samples of a "
+            "sixteenth. AdaDPS has no labels of public rows here. DP-PCA has half of the budget "
+            "(in noise, not in ε) for its components.",
+        ],
+        runs=min(work.seeds, 3),
+    )
+
+
+def compare(
+    work: Work, data: str, epsilons: tuple[float, ...]
+) -> dict[tuple[str, float], list[float]]:
+    """Scores of every method at its best setting, and of the recipe as it comes."""
+    n, ks = SETS[data]
+    ks, small = ks[: 1 if work.quick else None], n < LARGE
+    searched = {} if small else {"private": n // PART}
+    cells = list(product(SHOWN, epsilons))
+    tried = [
+        {
+            **_setting(data, method, epsilon, k),
+            **searched,
+            "epsilon": epsilon if small else PART * epsilon,
+            "seeds": [SEARCH],
+            "factors": FACTORS,
+        }
+        for method, epsilon in cells
+        for k in _components(method, ks)
+    ]
+    outcomes = iter(work.map(private, tried))
+    runs = list(range(work.seeds if small else min(work.seeds, 3)))
+    chosen = []
+    for method, epsilon in cells:
+        options = _components(method, ks)
+        grid = np.array([next(outcomes) for _ in options])[:, :, 0]
+        at, factor = np.unravel_index(int(grid.argmax()), grid.shape)
+        setting = _setting(data, method, epsilon, options[at])
+        heavy = data == "cifar100" and "steps" in setting
+        setting["seeds"] = runs[:2] if heavy else runs
+        chosen.append({**setting, "factors": [FACTORS[factor]]})
+    found = {cell: grid[0] for cell, grid in zip(cells, work.map(private, chosen), strict=True)}
+    default = [{"data": data, "epsilon": epsilon, "seeds": runs} for epsilon in epsilons]
+    for epsilon, each in zip(epsilons, work.map(ours, default), strict=True):
+        found[OURS, epsilon] = each["accuracy"]
+    return found
+
+
+def _setting(data: str, method: str, epsilon: float, k: int | None) -> dict[str, Any]:
+    setting: dict[str, Any] = {"data": data, "method": method, "epsilon": epsilon, "k": k}
+    if method in (BEST, ZERO):
+        setting |= {"method": BEST, "center": method == BEST}
+    if method in ("gep", "adadps"):
+        setting["steps"] = 40 if epsilon > 0.5 else 30
+    return setting
+
+
+def _components(method: str, ks: tuple[int, ...]) -> tuple[int | None, ...]:
+    return (None,) if method in ("dpsgd", "adadps") else ks
+
+
+def _table(found: Found, data: str, epsilons: tuple[float, ...]) -> Table:
+    columns = ["method"]
+    for epsilon in epsilons:
+        columns += [f"ε = {epsilon:g}, paper", f"ε = {epsilon:g}, here"]
+    rows = []
+    for method, name in {**SHOWN, OURS: "Tacit's recipe, not searched"}.items():
+        said = PAPER.get(data, {}).get(method, ())
+        known = dict(zip(EPSILONS, said, strict=False))
+        row: list[Cell] = [name]
+        for epsilon in epsilons:
+            row += [known.get(epsilon), found[data, method, epsilon]]
+        rows.append(row)
+    return Table(columns, rows, NAMES[data])
+
+
+def _figure(found: Found, data: str, epsilons: tuple[float, ...]) -> Figure:
+    curves = {
+        name: (epsilons, [found[data, method, epsilon].mean for epsilon in epsilons])
+        for method, name in {**SHOWN, OURS: "recipe, not searched"}.items()
+    }
+    return Figure(f"Test accuracy in per cent, {NAMES[data]}", "ε", curves)
+
+
+def _checks(found: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]) -> Iterator[Check]:
+    for data in sets:
+        leads, words = [], []
+        for epsilon in epsilons:
+            rival, lead, error = _lead(found, data, epsilon, BEST)
+            leads.append(lead)
+            words.append(f"{lead:+.1f} ± {error:.1f} over {RIVALS[rival]} at ε = {epsilon:g}")
+        yield Check(
+            f"PILLAR is ahead of every rival at every ε: {NAMES[data]}",
+            min(leads) > 0,
+            ", ".join(words),
+            paper=data in PAPER,
+        )
+    if "cifar100" in sets:
+        rival, lead, _ = _lead(found, "cifar100", 0.1, BEST)
+        mean = found["cifar100", BEST, 0.1].mean
+        yield Check(
+            "on CIFAR-100 at ε = 0.1 PILLAR has at least twice the accuracy of any rival",
+            mean >= 2 * (mean - lead),
+            f"{mean / (mean - lead):.2f} times that of {RIVALS[rival]}",
+        )
+        gains = [
+            found[data, "jl", epsilon].mean - found[data, "dpsgd", epsilon].mean
+            for data in ("cifar10", "cifar100")
+            for epsilon in epsilons
+        ]
+        yield Check(
+            "JL gains less than a point on DP-SGD, or loses, on both CIFAR sets",
+            max(gains) < 1,
+            f"{min(gains):+.1f} to {max(gains):+.1f} points",
+        )
+    if len(epsilons) > 1:
+        told = [data for data in sets if data in PAPER]
+        steps = {
+            data: [
+                found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
+                for epsilon in (epsilons[0], epsilons[-1])
+            ]
+            for data in told
+        }
+        yield Check(
+            "the tighter the budget, the more PILLAR gains on DP-SGD",
+            all(tight > loose for tight, loose in steps.values()),
+            "; ".join(
+                f"{NAMES[data]}: {a:+.1f} falls to {b:+.1f}" for data, (a, b) in steps.items()
+            ),
+        )
+    behind = {
+        data: min(_lead(found, data, epsilon, OURS)[1] for epsilon in epsilons) for data in sets
+    }
+    yield Check(
+        "without any search, Tacit's recipe is ahead of every rival that was searched",
+        min(behind.values()) > 0,
+        "at least " + ", ".join(f"{lead:+.1f} on {NAMES[data]}" for data, lead in behind.items()),
+        paper=False,
+    )
+
+
+def _lead(found: Found, data: str, epsilon: float, method: str) -> tuple[str, float, float]:
+    """The best rival, how far a method is ahead of it, and the standard error of that."""
+    rival = max(RIVALS, key=lambda name: found[data, name, epsilon].mean)
+    ours, theirs = found[data, method, epsilon], found[data, rival, epsilon]
+    error = (ours.spread**2 / ours.runs + theirs.spread**2 / theirs.runs) ** 0.5
+    return rival, ours.mean - theirs.mean, float(error)
+
+
+METHODS = Claim(
+    name="pinto-methods",
+    source="Pinto et al. 2024, Table II",
+    title="PILLAR and other ways to learn with public rows, or without",
+    says="PILLAR is ahead of DP-SGD, DP-PCA, JL, GEP and AdaDPS at ε = 0.1, 0.3 and 0.7 on every "
+    "set; on CIFAR-100 at ε = 0.1 by a factor of two (28.3 to 13.7). JL gains less than a point on "
+    "DP-SGD. The gain is larger for smaller ε.",
+    test=methods,
+    data=tuple(SETS),
+    differs="Features of CIFAR and chest X-rays are from EfficientNet-Lite0 (1,280 columns), the "
+    "paper's from a ResNet-50 (2,048): compare differences between methods. Fashion-MNIST and w8a "
+    "are not in the paper. Rivals are Tacit's, on one engine and one account.",
+)

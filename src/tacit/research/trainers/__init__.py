@@ -1,0 +1,26 @@
+"""Trainers that a paper has: variants to compare with, and rivals of PILLAR."""
+
+from tacit.plan.recipes import TRAINERS
+from tacit.research.trainers.flattest import FlattestDPGD
+from tacit.research.trainers.gamma import GammaSGD
+from tacit.research.trainers.iterated import IteratedSGD
+from tacit.research.trainers.local import LocalDPGD
+from tacit.research.trainers.noisy_sgd import NoisySGD
+from tacit.research.trainers.rivals import DPRAFT, GEP, AdaDPS
+
+__all__ = [
+    "DPRAFT",
+    "GEP",
+    "AdaDPS",
+    "FlattestDPGD",
+    "GammaSGD",
+    "IteratedSGD",
+    "LocalDPGD",
+    "NoisySGD",
+]
+
+TRAINERS.add("noisy-sgd", NoisySGD)
+TRAINERS.add("flattest", FlattestDPGD)
+TRAINERS.add("gamma", GammaSGD)
+TRAINERS.add("iterated", IteratedSGD)
+TRAINERS.add("local", LocalDPGD)

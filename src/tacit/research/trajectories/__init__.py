@@ -1,0 +1,21 @@
+"""In how few directions the gradients of a run lie (Li et al. 2022, section 4.2)."""
+
+from tacit.research.trajectories.module_trajectory import module_trajectory
+from tacit.research.trajectories.released import (
+    ReleasedTrajectory,
+    module_trajectory_privately,
+    trajectory_privately,
+)
+from tacit.research.trajectories.sketch import Directions, Sketch
+from tacit.research.trajectories.trajectory import Trajectory, trajectory
+
+__all__ = [
+    "Directions",
+    "ReleasedTrajectory",
+    "Sketch",
+    "Trajectory",
+    "module_trajectory",
+    "module_trajectory_privately",
+    "trajectory",
+    "trajectory_privately",
+]

@@ -1,0 +1,89 @@
+"""In how few directions the training of a PyTorch module moves: needs ``tacit[torch]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.exceptions import InputError
+from tacit.networks.fit import settled
+from tacit.networks.gradients import ModuleEngine
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.budget import Budget
+from tacit.progress import Progress, silent
+from tacit.research.trajectories.trajectory import (
+    COMPONENTS,
+    RETRAIN,
+    Run,
+    Trajectory,
+    follow,
+    noise_for,
+)
+from tacit.trainers import Facts, GradientTrainer
+
+__all__ = ["module_trajectory"]
+
+
+def module_trajectory(
+    module: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    loss: Callable[[Any, Any], Any],
+    trainer: GradientTrainer,
+    test: tuple[Any, Any],
+    epsilon: float | None = 8.0,
+    delta: float = 1e-5,
+    parameters: Callable[[str], bool] | Sequence[str] | None = None,
+    components: int = COMPONENTS,
+    retrain: Sequence[int] = RETRAIN,
+    passes: int = 1,
+    size: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Trajectory:
+    """Follow noisy descent on a module's parameters, and find the directions of its gradients.
+
+    The run is a rehearsal: fast arithmetic, seeded noise, no guarantee. `fit_module` trains.
+
+    Parameters
+    ----------
+    module, inputs, targets, loss, trainer, parameters
+        As for `fit_module`.
+    test : (inputs, targets)
+        Other rows, for the scores: accuracies, of the largest output.
+    epsilon, delta : float
+        Budget of the run; ``epsilon=None``: no noise.
+    components, retrain, passes
+        As for `trajectory`. Memory is some 8 bytes for each of ``components`` and each parameter.
+    size : int, optional
+        Number of rows that these stand for: noise is that of a run on so many.
+    """
+    if epsilon is not None:
+        Budget(epsilon, delta)
+    engine = ModuleEngine(module, inputs, targets, loss, parameters=parameters, arithmetic="fast")
+    if size is not None and size < engine.n:
+        raise InputError(f"size={size!r} must be at least the {engine.n} rows that are here")
+    mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
+    facts = Facts(size or engine.n, engine.d, 1, 1.0, mu)
+    settings = settled(trainer, facts)
+    noise = noise_for(settings, facts, (epsilon, delta))
+    here = Facts(engine.n, engine.d, 1, 1.0, mu)
+    settings.check(here)  # batches must last
+    noise *= settings.normaliser(here) / settings.normaliser(facts)
+    rows, truth = test
+
+    def score(weights: np.ndarray) -> float:
+        return float((engine.outputs(weights, rows).argmax(dim=1) == truth).double().mean())
+
+    return follow(
+        Run(engine, settings, here, noise, score, seed),
+        components=components,
+        retrain=retrain,
+        passes=passes,
+        measure="accuracy",
+        dtype=np.float32,
+        progress=progress,
+    )
