@@ -39,8 +39,9 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.theory import Risk, descent, halfspaces, projection
 
-__all__ = ["Advice", "Facts", "Option", "advise"]
+__all__ = ["TRAIN_DELTA", "TRAIN_EPSILON", "Advice", "Facts", "Option", "advise"]
 
+TRAIN_EPSILON, TRAIN_DELTA = 1.0, 1e-6  # what training may cost, unless it is said
 FAILURE = 0.05  # of statements about the noise of dp-pca
 
 
@@ -158,7 +159,11 @@ class Advice:
 
 
 def advise(
-    facts: Facts, *, epsilon: float = 1.0, delta: float = 1e-6, neighbors: str = "replace_special"
+    facts: Facts,
+    *,
+    epsilon: float = TRAIN_EPSILON,
+    delta: float = TRAIN_DELTA,
+    neighbors: str = "replace_special",
 ) -> Advice:
     """Weigh recipes for rows of which these facts are known.
 

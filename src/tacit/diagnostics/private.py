@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from tacit import __version__
 from tacit.data.rows import Rows, as_rows
-from tacit.diagnostics.advice import Advice, Facts, advise
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.mechanisms.additive import noisy_sum
@@ -105,7 +105,7 @@ def inspect_privately(
     bound: float | None = None,
     neighbors: str = "replace_special",
     size: int | None = None,
-    train: tuple[float, float] | None = None,
+    train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> PrivateInspection:
@@ -125,7 +125,7 @@ def inspect_privately(
     size : int, optional
         Public number that stands for the number of rows.
     train : (epsilon, delta), optional
-        Budget of the training that advice is wanted for; (1, 1e-6) if not given.
+        Budget of the training that advice is wanted for.
     ledger : Ledger, optional
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
@@ -183,8 +183,7 @@ def inspect_privately(
     )
     if entry is not None:
         entry.settle("summary", certificate.digest)
-    advice_for = train or (1.0, 1e-6)
-    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, advice_for)
+    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, train)
 
 
 def _read(
