@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit import Ledger, files
-from tacit.cli import tasks
 from tacit.cli.main import app
+from tacit.cli.tasks.outputs import CERTIFICATE, FILES, MODEL
+from tacit.cli.tasks.verify import verify
 from tacit.exceptions import FileError
 from tacit.ledger import DeferredLedger
 from tacit.persistence import load
@@ -35,7 +36,7 @@ columns:
   age: {kind: number, low: 0, high: 100}
   dose: {kind: number, low: 0, high: 10}
 """
-NAMES = (*tasks.FILES, files.MANIFEST)
+NAMES = (*FILES, files.MANIFEST)
 
 
 def prepare(folder: Path) -> Ledger:
@@ -165,9 +166,9 @@ def examine(ledger: Ledger, entries: int, out: Path, before: Path | None) -> str
         found = {}
     mine = None
     if found:
-        assert problems == [] and set(found) == set(tasks.FILES), "a part was accepted"
-        certificate = Certificate.load(found[tasks.CERTIFICATE])
-        assert load(found[tasks.MODEL]).certificate_ == certificate
+        assert problems == [] and set(found) == set(FILES), "a part was accepted"
+        certificate = Certificate.load(found[CERTIFICATE])
+        assert load(found[MODEL]).certificate_ == certificate
         mine = certificate.plan["ledger"]["id"]
         assert mine in charges, "a model has no entry"
         # Nobody finds files of two outputs side by side who does not read the manifest.
@@ -207,7 +208,7 @@ def tidied(folder: Path, ledger: Ledger, out: Path) -> None:
     fit(folder, out, 2)
     assert sorted(os.listdir(out)) == sorted(NAMES), "something is left behind"
     assert examine(ledger, entries, out, None) == "new"
-    assert tasks.verify(out).problems == ()
+    assert verify(out).problems == ()
 
 
 def each(folder: Path, stride: int) -> dict[str, int]:

@@ -184,7 +184,7 @@ def test_fit_gives_the_promised_json(here):
 
 
 def test_a_private_number_of_rows_is_not_told(here):
-    options = ["--neighbors", "add_or_remove_one", "--size", 500]
+    options = ["--neighbors", "add_or_remove_one", "--public-size", 500]
     assert parsed(*fitting(*options))["train_rows"] == 500
     assert not re.search(r"\b600\b", (here / "model/certificate.json").read_text())
     assert "size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
@@ -261,7 +261,7 @@ def test_bad_input_is_refused(here, more, words):
         (["--loss", "magic"], "Unknown loss"),
         (["--arithmetic", "vague"], "arithmetic='vague'"),
         (["--steps", 0], "steps=0"),
-        (["--size", 7], "size=7"),
+        (["--public-size", 7], "size=7"),
         (["--target", "ward"], "the schema's target is 'ill'"),
         (["--test", "none.csv"], "no such file"),
         (["--schema", "none.yaml"], "cannot read none.yaml"),
@@ -341,7 +341,7 @@ def test_a_mistake_of_ours_is_named_and_shows_no_values(here, monkeypatch):
 
     monkeypatch.setattr(DPLinearClassifier, "fit", fail)
     message = refused(*fitting(), code=4)
-    assert "ZeroDivisionError in tasks.py, line" in message and "please report" in message
+    assert "ZeroDivisionError in fit.py, line" in message and "please report" in message
     assert "SECRET" not in message
     assert not os.path.exists("model")
     monkeypatch.setenv("TACIT_TRACEBACK", "1")
@@ -474,7 +474,7 @@ def test_pillar_chooses_its_components_from_the_command_line(here):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--components", "many"), "components=many must be a whole number or auto"),
+        (("--components", "many"), "components=many must be an integer or auto"),
         (("--components", "0"), "components=0 must be at least 1"),
         (("--option", "n_components"), "is not a setting; write for instance n_components=20"),
         (("--components", "2", "--option", "n_components=3"), "n_components is given twice"),

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, DPSearch, Ledger
 from tacit import preprocessing as stages
-from tacit.cli import tasks
 from tacit.cli.main import app
-from tacit.cli.tasks import Settings
+from tacit.cli.settings import Settings
+from tacit.cli.tasks.plan import plan as plan_of
 from tacit.data import memory
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
@@ -217,27 +217,27 @@ def test_an_epsilon_that_is_too_large_is_told_which_would_do(recipe, epsilon):
     with pytest.raises(
         BudgetError, match=re.escape(f"epsilon={epsilon:g} is too large")
     ) as refused:
-        tasks.plan(Settings(epsilon, 1e-6, recipe), 1000, columns=5)
+        plan_of(Settings(epsilon, 1e-6, recipe), 1000, columns=5)
     words = str(refused.value)
     assert "full batches" not in words and "raise delta" not in words
     most = float(re.search(r"epsilon up to (\d+)", words)[1])
     assert most > 90
-    assert tasks.plan(Settings(most, 1e-6, recipe), 1000, columns=5).noise_multiplier > 0
+    assert plan_of(Settings(most, 1e-6, recipe), 1000, columns=5).noise_multiplier > 0
     fast = Settings(min(epsilon, 500.0), 1e-6, recipe, arithmetic="fast")
-    assert tasks.plan(fast, 1000, columns=5).noise_multiplier > 0  # the other way that it names
+    assert plan_of(fast, 1000, columns=5).noise_multiplier > 0  # the other way that it names
 
 
 def test_a_delta_that_is_too_small_is_told_so():
     with pytest.raises(BudgetError, match=r"raise delta$"):
-        tasks.plan(Settings(1.0, 1e-200), 1000, columns=5)
+        plan_of(Settings(1.0, 1e-200), 1000, columns=5)
     for arithmetic in ("exact", "fast"):
         with pytest.raises(BudgetError, match="raise delta, or train on full batches"):
             sampled = Settings(1.0, 1e-12, "dpsgd", arithmetic=arithmetic)
-            tasks.plan(sampled, 1000, columns=5)
+            plan_of(sampled, 1000, columns=5)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-13])
 def test_an_epsilon_that_is_too_small_does_not_blame_stages(epsilon):
     with pytest.raises(BudgetError, match="more than 10\\^9 times") as refused:
-        tasks.plan(Settings(epsilon, 1e-9, "dp-gd"), 1000, columns=5)
+        plan_of(Settings(epsilon, 1e-9, "dp-gd"), 1000, columns=5)
     assert "stages" not in str(refused.value)

@@ -14,8 +14,12 @@ import pytest
 from tests import killing
 
 from tacit import Ledger, files
-from tacit.cli import tasks
-from tacit.cli.tasks import FILES, Settings
+from tacit.cli.settings import Settings
+from tacit.cli.tasks.fit import fit as fit_table
+from tacit.cli.tasks.inspect import inspect_privately
+from tacit.cli.tasks.outputs import FILES
+from tacit.cli.tasks.predict import predict
+from tacit.cli.tasks.verify import verify
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import FileError, PrivateTestError
@@ -42,7 +46,7 @@ def ledger(tmp_path):
 
 
 def fit(out, settings=QUICK, **how):
-    return tasks.fit(rows(), settings, schema=Schema.from_dict(CLASSES), out=out, **how)
+    return fit_table(rows(), settings, schema=Schema.from_dict(CLASSES), out=out, **how)
 
 
 # --- killed ------------------------------------------------------------------------------------
@@ -97,7 +101,7 @@ def test_an_entry_says_model_only_when_the_files_are_there(tmp_path, monkeypatch
         steps.append(ledger.charges()[0].outcome)
 
     def recording(self):
-        assert tasks.verify(tmp_path / "m").problems == ()
+        assert verify(tmp_path / "m").problems == ()
         record(self)
         steps.append(ledger.charges()[0].outcome)
 
@@ -114,7 +118,7 @@ def test_an_entry_says_model_only_when_the_files_are_there(tmp_path, monkeypatch
 def test_summaries_are_recorded_when_their_files_are_there(tmp_path, monkeypatch, ledger, what):
     schema = Schema.from_dict({"columns": CLASSES["columns"], "ignore": ["ill"]})
     budget = {"epsilon": 1.0, "delta": 1e-4, "ledger": ledger}
-    run = {"median": median, "inspect": tasks.inspect_privately}[what]
+    run = {"median": median, "inspect": inspect_privately}[what]
     with monkeypatch.context() as patch:
         patch.setattr(files.Output, "commit", _full)
         with pytest.raises(FileError, match="No space left") as refused:
@@ -123,7 +127,7 @@ def test_summaries_are_recorded_when_their_files_are_there(tmp_path, monkeypatch
     assert not (tmp_path / "m").exists()
     run(rows(), schema, out=tmp_path / "m", **budget)
     assert [charge.outcome for charge in ledger.charges()] == ["not finished", "summary"]
-    assert tasks.verify(tmp_path / "m").problems == ()
+    assert verify(tmp_path / "m").problems == ()
     run(rows(), schema, out=tmp_path / "m", force=True, epsilon=1.0, delta=1e-4)
 
 
@@ -134,13 +138,13 @@ def test_a_test_that_fails_is_recorded_with_its_certificate(tmp_path, ledger):
     with pytest.raises(PrivateTestError):
         fit(tmp_path / "m", settings, ledger=account, force=True)
     (charge,) = account.charges()
-    verdict = tasks.verify(tmp_path / "m")
+    verdict = verify(tmp_path / "m")
     assert verdict.problems == () and verdict.certificate is not None
     assert (charge.outcome, charge.certificate) == ("test failed", verdict.certificate.digest)
     # The model that was there is none of this output, and gone.
     assert sorted(os.listdir(tmp_path / "m")) == ["certificate.json", "manifest.json"]
     with pytest.raises(FileError, match=r"holds no model\.safetensors"):
-        tasks.predict(tmp_path / "m", tmp_path / "x.csv", tmp_path / "p.csv")
+        predict(tmp_path / "m", tmp_path / "x.csv", tmp_path / "p.csv")
 
 
 def _full(*_args, **_options):
@@ -152,7 +156,7 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
     def stop(*_args, **_options):
         raise error
 
-    for place in ("tacit.plan.plan.Engine", "tacit.cli.tasks.dumps"):
+    for place in ("tacit.plan.plan.Engine", "tacit.cli.tasks.fit.dumps"):
         with monkeypatch.context() as patch:
             patch.setattr(place, stop)
             with pytest.raises(error) as raised:
@@ -179,7 +183,7 @@ def test_an_interruption_behind_the_commit_is_no_loss(tmp_path, monkeypatch, led
     with pytest.raises(KeyboardInterrupt) as raised:
         fit(tmp_path / "m", ledger=ledger)
     assert raised.value.__notes__ == [f"Files were written to {tmp_path / 'm'}"]
-    assert tasks.verify(tmp_path / "m").problems == ()
+    assert verify(tmp_path / "m").problems == ()
     assert sorted(os.listdir(tmp_path / "m")) == sorted([*FILES, files.MANIFEST])
     assert [charge.outcome for charge in ledger.charges()] == ["model"]
 
@@ -227,7 +231,7 @@ def test_a_file_system_of_any_size_gives_a_model_or_costs_nothing(tmp_path, ledg
             entries = len(ledger.charges())
             try:
                 fit(disk, ledger=ledger)  # a mount point, which cannot be renamed
-                assert tasks.verify(disk).problems == ()
+                assert verify(disk).problems == ()
                 outcomes.append(1)
             except FileError as refused:
                 assert "cannot set aside" in str(refused) and os.listdir(disk) == []
@@ -268,7 +272,7 @@ def test_files_are_no_larger_than_the_space_that_is_set_aside(
     if "test" in how:
         how["test"] = rows(50, classes=labels)
     given = Table.from_columns({name: list(values) for name, values in table.items()})
-    tasks.fit(given, settings, schema=Schema.from_dict(schema), out=tmp_path / "m", **how)
+    fit_table(given, settings, schema=Schema.from_dict(schema), out=tmp_path / "m", **how)
     ((room,),) = [rooms]
     for name in FILES:
         size = (tmp_path / "m" / name).stat().st_size
@@ -291,11 +295,11 @@ def test_any_directory_will_do(tmp_path, monkeypatch):
         monkeypatch.chdir(folder if name == "." else folder.parent)
         out = "." if name == "." else folder
         fit(out)
-        assert tasks.verify(out).problems == ()
+        assert verify(out).problems == ()
         with pytest.raises(FileError, match="already holds"):
             fit(out)
         fit(out, force=True)
-        assert tasks.verify(out).problems == ()
+        assert verify(out).problems == ()
     fit(tmp_path / "full")
     assert (tmp_path / "full" / "notes.txt").read_text() == "mine"
     assert sorted(os.listdir(tmp_path / "full")) == sorted([*FILES, files.MANIFEST, "notes.txt"])
@@ -307,15 +311,15 @@ def test_an_output_that_lacks_a_file_is_accepted_by_nothing(tmp_path, name):
     (tmp_path / "m" / name).unlink()
     if name == files.MANIFEST:
         with pytest.raises(FileError, match="holds no complete output"):
-            tasks.verify(tmp_path / "m")
+            verify(tmp_path / "m")
     else:
-        assert f"{name} is missing" in tasks.verify(tmp_path / "m").problems[0]
+        assert f"{name} is missing" in verify(tmp_path / "m").problems[0]
     with pytest.raises(FileError):
-        tasks.predict(tmp_path / "m", tmp_path / "x.csv", tmp_path / "p.csv")
+        predict(tmp_path / "m", tmp_path / "x.csv", tmp_path / "p.csv")
 
 
 def test_a_report_of_another_run_is_found_out(tmp_path):
     fit(tmp_path / "m")
     fit(tmp_path / "other")
     os.replace(tmp_path / "other" / "report.html", tmp_path / "m" / "report.html")
-    assert "report.html is not the file" in tasks.verify(tmp_path / "m").problems[0]
+    assert "report.html is not the file" in verify(tmp_path / "m").problems[0]

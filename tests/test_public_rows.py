@@ -317,7 +317,8 @@ def test_the_reason_and_the_cautions_survive_a_certificate():
 
 
 def test_a_link_to_the_private_file_is_the_private_file(tmp_path):
-    from tacit.cli import tasks
+    from tacit.cli.settings import Settings
+    from tacit.cli.tasks.fit import fit
 
     names = [f"x{i}" for i in range(D)]
     lines = [
@@ -329,9 +330,9 @@ def test_a_link_to_the_private_file_is_the_private_file(tmp_path):
     os.link(tmp_path / "rows.csv", tmp_path / "hard.csv")
     columns = {name: {"kind": "number", "low": -8, "high": 8} for name in names}
     schema = Schema.from_dict({"target": "y", "classes": [0, 1], "columns": columns})
-    settings = tasks.Settings(1.0, 1e-5, recipe="pillar", steps=2)
+    settings = Settings(1.0, 1e-5, recipe="pillar", steps=2)
     how = {"schema": schema, "out": tmp_path / "m"}
     for name in ("rows.csv", "link.csv", "hard.csv"):
         with pytest.raises(InputError, match="is the private table itself"):
-            tasks.fit(tmp_path / "rows.csv", settings, public=tmp_path / name, **how)
+            fit(tmp_path / "rows.csv", settings, public=tmp_path / name, **how)
     assert not (tmp_path / "m").exists()

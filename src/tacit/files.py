@@ -171,6 +171,14 @@ def new_file(path: Path, force: bool, suffixes: Sequence[str] = ()) -> Path:
     return path
 
 
+def svg_file(path: str | os.PathLike[str], what: str) -> Path:
+    """The path of a picture of ``what``, which is drawn as SVG."""
+    target = Path(path)
+    if target.suffix.lower() != ".svg":
+        raise FileError(f"{target}: {what} is drawn as SVG; the name must end in .svg")
+    return target
+
+
 # --- outputs: several files that appear together --------------------------------------------------
 
 

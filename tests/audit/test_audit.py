@@ -470,7 +470,7 @@ def test_the_command_says_what_was_found(run, tmp_path):
 
 
 def test_a_refuted_claim_is_exit_code_one(run):
-    done = run("--naive", "centring", "--epsilon", "1", "--runs", "300", "--jobs", "1")
+    done = run("--leaky", "centring", "--epsilon", "1", "--runs", "300", "--jobs", "1")
     assert done.exit_code == 1
     assert "REFUTED" in done.output
 
@@ -479,7 +479,7 @@ def test_a_refuted_claim_is_exit_code_one(run):
     ("words", "match"),
     [
         ([], "name a recipe"),
-        (["--naive", "pca", "--one-run"], "many runs"),
+        (["--leaky", "pca", "--one-run"], "many runs"),
         (["dp-gd", "--plot", "a.png"], "svg"),
         (["dp"], "no recipe"),
         (["--stage", "ClipNorm(1.0)", "--trainer", "dpsgd"], "is for recipes"),

@@ -548,7 +548,7 @@ def limited(source: str, *, megabytes: int, seconds: int = 60) -> str:
         "import resource, sys\n"
         "import numpy, scipy.signal, scipy.stats, yaml, sqlalchemy, safetensors.numpy\n"
         "import pyarrow.parquet\n"
-        "import tacit.persistence, tacit.cli.tasks, tacit.ledger.store\n"
+        "import tacit.persistence, tacit.cli.tasks.fit, tacit.ledger.store\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         f"limit = pages * resource.getpagesize() + ({megabytes} << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"

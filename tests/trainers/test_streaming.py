@@ -18,8 +18,10 @@ import scipy.sparse as sp
 import yaml
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
-from tacit.cli import tasks
-from tacit.cli.tasks import Settings
+from tacit.cli.settings import Settings
+from tacit.cli.tasks import tables
+from tacit.cli.tasks.fit import fit as fit_table
+from tacit.cli.tasks.predict import predict
 from tacit.data import as_rows, parquet, scan
 from tacit.data.rows import DenseSource, Rows
 from tacit.engine.engine import Engine
@@ -439,20 +441,20 @@ def people(tmp_path_factory):
 def test_the_command_scans_folders_and_large_files(people, monkeypatch, tmp_path):
     settings = Settings(2.0, 1e-4, steps=10)
     how = {"schema": people / "schema.yaml", "random_state": 0, "test": people / "people.csv"}
-    usual = tasks.fit(people / "people.csv", settings, out=tmp_path / "a", **how)
-    folder = tasks.fit(people / "people", settings, out=tmp_path / "b", **how, memory=10)
-    monkeypatch.setattr(tasks, "LARGE", 1000)
-    large = tasks.fit(people / "people.csv", settings, out=tmp_path / "c", **how)
+    usual = fit_table(people / "people.csv", settings, out=tmp_path / "a", **how)
+    folder = fit_table(people / "people", settings, out=tmp_path / "b", **how, memory=10)
+    monkeypatch.setattr(tables, "LARGE_FILE", 1000)
+    large = fit_table(people / "people.csv", settings, out=tmp_path / "c", **how)
     for other in (folder, large):
         assert np.array_equal(usual.estimator.coef_, other.estimator.coef_)
         assert usual.results == other.results
     for name in ("people", "people.csv"):
-        count = tasks.predict(tmp_path / "b", people / name, tmp_path / "p.csv", force=True)
+        count = predict(tmp_path / "b", people / name, tmp_path / "p.csv", force=True)
         assert count == 3000
     without = {k: v for k, v in SCHEMA.items() if k != "classes"}
     (tmp_path / "open.yaml").write_text(yaml.safe_dump(without))
     how |= {"schema": tmp_path / "open.yaml", "test": people / "people"}
-    read = tasks.fit(people / "people", settings, out=tmp_path / "d", **how)
+    read = fit_table(people / "people", settings, out=tmp_path / "d", **how)
     assert read.estimator.classes_.tolist() == ["no", "yes"]
     assert read.results == usual.results
 
@@ -461,19 +463,19 @@ def test_the_command_refuses_before_anything_is_written(people, tmp_path):
     settings = Settings(2.0, 1e-4, steps=10)
     how = {"schema": people / "schema.yaml", "out": tmp_path / "out"}
     with pytest.raises(SchemaError, match="lacks the target"):
-        tasks.fit(people / "people", settings, **how | {"schema": {**SCHEMA, "target": "poor"}})
+        fit_table(people / "people", settings, **how | {"schema": {**SCHEMA, "target": "poor"}})
     with pytest.raises(InputError, match="baseline"):
-        tasks.fit(people / "people", settings, **how, test=people / "people", baseline=True)
+        fit_table(people / "people", settings, **how, test=people / "people", baseline=True)
     with pytest.raises(InputError, match="private table itself"):
         inside = people / "people" / "1.parquet"
-        tasks.fit(people / "people", Settings(2.0, 1e-4, recipe="pillar"), **how, public=inside)
+        fit_table(people / "people", Settings(2.0, 1e-4, recipe="pillar"), **how, public=inside)
     with pytest.raises(InputError, match="not among its classes"):
-        tasks.fit(
+        fit_table(
             people / "people", settings, **how | {"schema": {**SCHEMA, "classes": ["no", "maybe"]}}
         )
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(FileError, match="is an array"):
-        tasks.fit(tmp_path / "rows.npy", settings, **how, memory=1e9)
+        fit_table(tmp_path / "rows.npy", settings, **how, memory=1e9)
     assert not (tmp_path / "out").exists()
 
 

@@ -261,7 +261,7 @@ def audit_naive(
     chosen = naive(name)
     plan, pair = chosen.plan(epsilon, delta), chosen.prepared()
     how: dict[str, Any] = {"runs": runs, "confidence": confidence, "observe": observe}
-    return _many(f"naive {name}", plan, pair, **how, jobs=jobs, seed=seed, progress=progress)
+    return _many(f"leaky {name}", plan, pair, **how, jobs=jobs, seed=seed, progress=progress)
 
 
 def _many(

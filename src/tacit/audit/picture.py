@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 
 from tacit.audit.audits import Audit
-from tacit.exceptions import FileError, InputError
-from tacit.files import write_bytes
+from tacit.exceptions import InputError
+from tacit.files import svg_file, write_bytes
 from tacit.report.show import clean, number
 
 __all__ = ["draw_audits", "plot_audits"]
@@ -32,9 +32,7 @@ text { fill: var(--ink); } .title { font-size: 17px; font-weight: 600; }
 
 def plot_audits(audits: Sequence[Audit], path: str | os.PathLike[str]) -> Path:
     """Write `draw_audits` to a file whose name ends in ``.svg``."""
-    target = Path(path)
-    if target.suffix.lower() != ".svg":
-        raise FileError(f"{target}: an audit is drawn as SVG; the name must end in .svg")
+    target = svg_file(path, "an audit")
     write_bytes(target, draw_audits(audits).encode())
     return target
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.console import Json, argument, dump, flag, say
+from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
+from tacit.cli.options import Quiet
 
 __all__ = ["attach"]
 
@@ -15,13 +16,15 @@ NAMED = """Recipes, or all: dpsgd-f, dpsgd-f-theory, dpsgd, dp-gd, pillar, jl, d
 ptr-pca and others."""
 STAGE = """Instead of a recipe: a step before full-batch training, such as
 'SoftPCA(strength=0.05)'; give it as often as there are steps, in their order."""
-NAIVE = """Instead: a pipeline that ignores its preprocessing, to see it caught; centring, dedup or
+LEAKY = """Instead: a pipeline that ignores its preprocessing, to see it caught; centring, dedup or
 pca."""
-OBSERVE = """What the adversary sees: steps (all noisy sums, as the account assumes) or model."""
+OBSERVE = """What the adversary sees: steps, unless given (all noisy sums, as the account assumes),
+or model."""
 TRAINER = """Instead of the recipes': dp-gd, dpsgd, noisy-sgd, or another that tacit fit names."""
-RUNS = """Runs for each plan, half of them on either table; or canaries, with --one-run."""
-NEIGHBORS = """replace_special, add_or_remove_one, replace_one; auto: replace_one if a stage looks
-at the rows without noise, replace_special otherwise."""
+RUNS = """Runs for each plan, half of them on either table; or canaries, with --one-run.
+2000 unless given."""
+NEIGHBORS = """replace_special, add_or_remove_one, replace_one; auto, unless given: replace_one if a
+stage looks at the rows without noise, replace_special otherwise."""
 
 
 def audit(
@@ -29,19 +32,19 @@ def audit(
     *,
     epsilon: Annotated[float, flag("The epsilon to be refuted.")],
     delta: Annotated[float, flag("Its delta.")],
-    runs: Annotated[int, flag(RUNS)] = 2000,
+    runs: Annotated[int | None, flag(RUNS)] = None,
     one_run: Annotated[bool, flag("One run with many canaries.", "--one-run")] = False,
-    observe: Annotated[str, flag(OBSERVE)] = "steps",
-    confidence: Annotated[float, flag("Of the lower bound.")] = 0.95,
-    neighbors: Annotated[str, flag(NEIGHBORS)] = "auto",
+    observe: Annotated[str | None, flag(OBSERVE)] = None,
+    confidence: Annotated[float | None, flag("Of the lower bound. 0.95 unless given.")] = None,
+    neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
     stage: Annotated[list[str] | None, flag(STAGE)] = None,
-    naive: Annotated[list[str] | None, flag(NAIVE)] = None,
+    leaky: Annotated[list[str] | None, flag(LEAKY)] = None,
     steps: Annotated[int | None, flag("Training steps.")] = None,
     trainer: Annotated[str | None, flag(TRAINER)] = None,
     jobs: Annotated[int, flag("Processes; -1 for one a core.")] = -1,
     seed: Annotated[int | None, flag("Makes the audit repeatable.")] = None,
     plot: Annotated[Path | None, flag("Draw bounds against claims: a file.svg.")] = None,
-    quiet: Annotated[bool, flag("No progress bar.", "--quiet")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Try to refute the epsilon of whole plans, preprocessing included.
@@ -54,41 +57,37 @@ def audit(
     Examples:
       tacit audit dpsgd-f --epsilon 4 --delta 1e-5
       tacit audit all --epsilon 4 --delta 1e-5 --plot audit.svg
-      tacit audit --naive centring --epsilon 1 --delta 1e-5 --runs 500
+      tacit audit --leaky centring --epsilon 1 --delta 1e-5 --runs 500
     """
-    from contextlib import nullcontext
-
     from tacit.audit import audit as refute
     from tacit.audit import audit_naive
     from tacit.audit.picture import plot_audits
-    from tacit.exceptions import FileError, InputError
+    from tacit.exceptions import InputError
+    from tacit.files import svg_file
     from tacit.plan.recipes import RECIPES, parse_stage
-    from tacit.progress import progress_bar, silent
 
     named = [name for given in recipes or () for name in (RECIPES if given == "all" else [given])]
-    if not (named or stage or naive):
-        raise InputError(f"name a recipe ({', '.join(RECIPES)}), all, --stage or --naive")
-    if naive and one_run:
-        raise InputError("--naive takes many runs; leave out --one-run")
-    if plot is not None and plot.suffix.lower() != ".svg":
-        raise FileError(f"{plot}: an audit is drawn as SVG; the name must end in .svg")
+    if not (named or stage or leaky):
+        raise InputError(f"name a recipe ({', '.join(RECIPES)}), all, --stage or --leaky")
+    if leaky and one_run:
+        raise InputError("--leaky takes many runs; leave out --one-run")
+    if plot is not None:
+        svg_file(plot, "an audit")
+    if trainer is not None and stage:
+        raise InputError("--trainer is for recipes; behind --stage it is full-batch descent")
     subjects: list[Any] = list(named)
     if stage:
         subjects.append([parse_stage(text) for text in stage])
-    shared: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "runs": runs}
-    shared |= {"confidence": confidence, "observe": observe, "seed": seed, "jobs": jobs}
-    more: dict[str, Any] = {"neighbors": neighbors}
-    more["method"] = "one-run" if one_run else "many-runs"
-    more |= {} if steps is None else {"steps": steps}
-    if trainer is not None and stage:
-        raise InputError("--trainer is for recipes; behind --stage it is full-batch descent")
-    more |= {} if trainer is None else {"trainer": trainer}
+    shared = given(epsilon=epsilon, delta=delta, runs=runs, confidence=confidence)
+    shared |= given(observe=observe, seed=seed, jobs=jobs)
+    more = given(neighbors=neighbors, steps=steps, trainer=trainer)
+    more |= {"method": "one-run"} if one_run else {}
     found = []
-    with nullcontext(silent) if quiet or as_json else progress_bar() as shown:
+    with shown_progress(not (quiet or as_json)) as shown:
         for what in subjects:
             label = what if isinstance(what, str) else "stages"
             found.append(refute(what, **shared, **more, progress=_named(label, shown)))
-        for name in naive or ():
+        for name in leaky or ():
             found.append(audit_naive(name, **shared, progress=_named(name, shown)))
     if plot is not None:
         plot_audits(found, plot)
@@ -100,7 +99,7 @@ def audit(
         for one in found:
             verdict = "not refuted" if one.holds else "REFUTED"
             say(f"{one.name:<28}{one.claimed:>9.4g}{one.lower:>10.3g}   {verdict}")
-        say(f"delta {delta:g}; each bound holds with {confidence:.0%} confidence.")
+        say(f"delta {delta:g}; each bound holds with {found[0].confidence:.0%} confidence.")
         if plot is not None:
             say(f"Drawn in {plot}")
     raise typer.Exit(1 if refuted else 0)

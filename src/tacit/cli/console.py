@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-__all__ = ["Json", "argument", "dump", "flag", "line", "say"]
+if TYPE_CHECKING:
+    from tacit.progress import Progress
+
+__all__ = ["Json", "argument", "dump", "flag", "given", "line", "say", "shown_progress"]
 
 LONGEST_LINE = 2000  # characters
 
@@ -21,6 +26,23 @@ def argument(name: str, text: str) -> Any:
 
 
 Json = Annotated[bool, flag("One JSON object on standard output.", "--json")]
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Those of the options that were given; Python has defaults for the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@contextmanager
+def shown_progress(wanted: bool) -> Iterator[Progress]:
+    """A progress bar, or none."""
+    from tacit.progress import progress_bar, silent
+
+    if not wanted:
+        yield silent
+        return
+    with progress_bar() as bar:
+        yield bar
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -8,9 +8,9 @@ import typer
 
 from tacit.cli.console import Json, argument, dump, say
 
-__all__ = ["app"]
+__all__ = ["attach"]
 
-app = typer.Typer(
+group = typer.Typer(
     help="Public data sets to try things on: which there are, and how to get them.\n\n"
     "Files are looked for in the folder that TACIT_DATA names, then in your cache folder. Their "
     "checksums are verified whenever they are read.",
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@group.command("list")
 def list_(as_json: Json = False) -> None:
     """The data sets: rows and features, source, licence, and where their files are.
 
@@ -40,7 +40,7 @@ def list_(as_json: Json = False) -> None:
         say(f"  {one['where']}")
 
 
-@app.command()
+@group.command()
 def fetch(
     names: Annotated[list[str], argument("NAME...", "Names as tacit data list shows them.")],
     as_json: Json = False,
@@ -88,3 +88,8 @@ def _facts(name: str) -> dict[str, object]:
         "missing": lost,
         "where": where,
     }
+
+
+def attach(app: typer.Typer) -> None:
+    """Add the group of commands to an application."""
+    app.add_typer(group, name="data")

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.console import Json, argument, dump, flag, say
+from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
+from tacit.cli.options import Force, Quiet
 
 __all__ = ["attach"]
 
@@ -40,8 +41,8 @@ def features(
     cache: Annotated[Path | None, flag(CACHE)] = None,
     no_cache: Annotated[bool, flag("Keep nothing but the result.", "--no-cache")] = False,
     jobs: Annotated[int | None, flag("Rows worked at at once; one a core unless given.")] = None,
-    quiet: Annotated[bool, flag("No progress bar.", "--quiet")] = False,
-    force: Annotated[bool, flag("Overwrite what is there.", "--force")] = False,
+    quiet: Quiet = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Features of images or texts from a pre-trained network.
@@ -59,32 +60,19 @@ def features(
       tacit features train-images-idx3-ubyte.gz --extractor net.onnx --mean 0.5 --std 0.5 \\
         --out train.npz
     """
-    from contextlib import nullcontext
-
     from tacit.exceptions import InputError
     from tacit.features import extract, save_features
     from tacit.files import new_file
-    from tacit.progress import progress_bar, silent
 
     if cache is not None and no_cache:
         raise InputError("--cache names a folder and --no-cache wants none; leave one out")
     new_file(out, force, (".npz",))
-    settings = {"size": size, "resize": resize, "mean": _numbers("--mean", mean)}
-    settings |= {"std": _numbers("--std", std), "output": output}
-    where: Any = False if no_cache else cache or True
+    settings = given(size=size, resize=resize, output=output, jobs=jobs)
+    settings |= given(mean=_numbers("--mean", mean), std=_numbers("--std", std))
+    settings |= given(column=column, key=key, labels=labels, cache=False if no_cache else cache)
     try:
-        with nullcontext(silent) if quiet or as_json else progress_bar() as shown:
-            found = extract(
-                source,
-                extractor,
-                column=column,
-                key=key,
-                labels=labels,
-                cache=where,
-                jobs=jobs,
-                progress=shown,
-                **settings,
-            )
+        with shown_progress(not (quiet or as_json)) as shown:
+            found = extract(source, extractor, progress=shown, **settings)
     except KeyboardInterrupt:
         if not no_cache:
             say("what was computed is kept: the same command goes on from there", err=True)

@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.console import Json, argument, dump, flag, line, say
+from tacit.cli.console import Json, argument, dump, flag, given, line, say
+from tacit.cli.options import DATASET, LEDGER
 
 if TYPE_CHECKING:
     from tacit.ledger import Charge, Ledger, Remaining
 
-__all__ = ["DATASET", "LEDGER", "account", "app", "left"]
+__all__ = ["account", "attach", "left"]
 
-LEDGER = """The ledger: a file such as ledger.db, or postgresql://user@host/database, with its
-password in ~/.pgpass or PGPASSWORD."""
-DATASET = "Name of the data set's account in the ledger."
-NEIGHBORS = """What differing in one row means, for all plans of the account. replace_one is
-needed for plans with a noiseless stage, such as SoftPCA."""
+NEIGHBORS = """What differing in one row means, for all plans of the account: replace_special unless
+given. replace_one is needed for plans with a noiseless stage, such as SoftPCA."""
 
 Place = Annotated[str, argument("LEDGER", LEDGER)]
 Dataset = Annotated[str, flag(DATASET)]
 
-app = typer.Typer(
+group = typer.Typer(
     help="Keep account of what is spent on a data set, over all fits and for good.\n\n"
     "A fit with --ledger reserves its budget before it draws any noise, and what would pass the "
     "account's limit is refused. Everything is composed jointly, so several fits cost less than "
@@ -57,14 +55,14 @@ def left(remaining: Remaining) -> str:
     return f"{remaining.dataset}: epsilon {remaining.spent:.4g} spent of {limit}; {rest}"
 
 
-@app.command()
+@group.command()
 def create(
     ledger: Place,
     *,
     dataset: Dataset,
     epsilon: Annotated[float, flag("What all plans together may ever spend on it.")],
     delta: Annotated[float, flag("The delta at which that is counted.")],
-    neighbors: Annotated[str, flag(NEIGHBORS)] = "replace_special",
+    neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
     as_json: Json = False,
 ) -> None:
     """Open an account for a data set, and the ledger if there is none.
@@ -78,7 +76,8 @@ def create(
     """
     from tacit.ledger import Ledger
 
-    made = Ledger(ledger).create(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors)
+    limits = given(epsilon=epsilon, delta=delta, neighbors=neighbors)
+    made = Ledger(ledger).create(dataset, **limits)
     if as_json:
         dump({"ledger": made.url, "head": made.head, **made.remaining().to_dict()})
         return
@@ -86,7 +85,7 @@ def create(
     say(f"Now: tacit fit TABLE --ledger {made.url} --dataset '{dataset}' ...")
 
 
-@app.command("list")
+@group.command("list")
 def list_(ledger: Place, as_json: Json = False) -> None:
     """The accounts of a ledger, and what is left of each.
 
@@ -107,7 +106,7 @@ def list_(ledger: Place, as_json: Json = False) -> None:
         say(line(f"{one.dataset:<24}{spent}{one.plans:>7}"))
 
 
-@app.command()
+@group.command()
 def show(ledger: Place, *, dataset: Dataset, as_json: Json = False) -> None:
     """Every plan that spent from an account, and what is left.
 
@@ -155,7 +154,7 @@ def _limits(facts: Any) -> dict[str, Any]:
     return {name: facts[name] for name in ("epsilon", "delta", "reason")}
 
 
-@app.command()
+@group.command()
 def check(
     ledger: Place,
     *,
@@ -196,7 +195,7 @@ def check(
 
 def _head(path: Path) -> str:
     """The hash of the entry that a certificate names."""
-    from tacit.cli.tasks import verify
+    from tacit.cli.tasks.verify import verify
     from tacit.exceptions import InputError
 
     claim = verify(path).certificate
@@ -206,7 +205,7 @@ def _head(path: Path) -> str:
     return str(entry["head"])
 
 
-@app.command()
+@group.command()
 def amend(
     ledger: Place,
     *,
@@ -230,3 +229,8 @@ def amend(
         dump({**book.remaining().to_dict(), "head": book.head})
     else:
         say(f"{left(book.remaining())}.")
+
+
+def attach(app: typer.Typer) -> None:
+    """Add the group of commands to an application."""
+    app.add_typer(group, name="ledger")

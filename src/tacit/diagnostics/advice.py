@@ -19,7 +19,18 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.registry import Registry
 
-__all__ = ["ADVISERS", "Advice", "Bound", "Facts", "Option", "advise"]
+__all__ = [
+    "ADVISERS",
+    "TRAIN_DELTA",
+    "TRAIN_EPSILON",
+    "Advice",
+    "Bound",
+    "Facts",
+    "Option",
+    "advise",
+]
+
+TRAIN_EPSILON, TRAIN_DELTA = 1.0, 1e-6  # what training may cost, unless it is said
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +170,11 @@ ADVISERS: Registry[Adviser] = Registry("adviser", "advice")
 
 
 def advise(
-    facts: Facts, *, epsilon: float = 1.0, delta: float = 1e-6, neighbors: str = "replace_special"
+    facts: Facts,
+    *,
+    epsilon: float = TRAIN_EPSILON,
+    delta: float = TRAIN_DELTA,
+    neighbors: str = "replace_special",
 ) -> Advice:
     """Weigh recipes for rows of which these facts are known.
 

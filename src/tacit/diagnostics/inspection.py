@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.diagnostics.advice import Advice, Facts, advise
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
 from tacit.diagnostics.base import DIAGNOSES, Diagnosis, NotReleasable, require_rows
 from tacit.diagnostics.clipping import Clipping, clipping
 from tacit.diagnostics.concentration import WORK, Concentration, concentration
@@ -72,8 +72,8 @@ def inspect(
     *,
     regression: bool = False,
     unit: bool = True,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
+    epsilon: float = TRAIN_EPSILON,
+    delta: float = TRAIN_DELTA,
     radii: Sequence[float] = (0.0,),
     work: float = WORK,
     trajectory: bool = False,

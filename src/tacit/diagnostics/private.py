@@ -22,21 +22,23 @@ import numpy as np
 from scipy.linalg import eigh
 
 from tacit import __version__
-from tacit.data.rows import Rows, as_rows
-from tacit.diagnostics.advice import Advice, Facts, advise
-from tacit.exceptions import InputError, MissingBound
-from tacit.ledger import Ledger
+from tacit.data.rows import as_rows
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
+from tacit.exceptions import MissingBound
+from tacit.ledger import Ledger, require_ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
 from tacit.preprocessing.base import block_rows
+from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
+from tacit.privacy.public_size import public_size
 
 __all__ = ["PrivateInspection", "inspect_privately"]
 
@@ -105,7 +107,7 @@ def inspect_privately(
     bound: float | None = None,
     neighbors: str = "replace_special",
     size: int | None = None,
-    train: tuple[float, float] | None = None,
+    train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> PrivateInspection:
@@ -125,7 +127,7 @@ def inspect_privately(
     size : int, optional
         Public number that stands for the number of rows.
     train : (epsilon, delta), optional
-        Budget of the training that advice is wanted for; (1, 1e-6) if not given.
+        Budget of the training that advice is wanted for.
     ledger : Ledger, optional
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
@@ -143,7 +145,7 @@ def inspect_privately(
     rows = as_rows(data, bound=bound)
     if rows.bound is None:
         raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
-    size = _public_size(rows, neighbors, size)
+    size = public_size(rows.n, neighbors, size)
     d, radius = rows.d, float(rows.bound)
     draws = d + d * (d + 1) // 2
     slack = require_precision(budget.epsilon, budget.delta, draws)
@@ -156,10 +158,7 @@ def inspect_privately(
     said = {"kind": "inspection", "rows": size, "columns": d, "bound": radius}
     entry = None
     if ledger is not None:
-        if key.seeded:
-            raise InputError("a seeded look is not private: leave out random_state, or the ledger")
-        if not isinstance(ledger, Ledger):
-            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
+        require_ledger(ledger, seeded=key.seeded)
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
     run = Releases(key, spent)
     mean_token = run.token("Mean").at("inspected mean")
@@ -173,9 +172,9 @@ def inspect_privately(
         neighbors=neighbors,
         spent=spent,
         releasable=not key.seeded,
-        reasons=("seeded: not for release",) if key.seeded else (),
+        reasons=sentences.reasons(key.seeded),
         assumptions=_assumptions(neighbors, size, d),
-        warnings=_cautions(budget, size),
+        warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
         plan={**said, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
         versions={"tacit": __version__, "numpy": np.__version__},
@@ -183,8 +182,7 @@ def inspect_privately(
     )
     if entry is not None:
         entry.settle("summary", certificate.digest)
-    advice_for = train or (1.0, 1e-6)
-    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, advice_for)
+    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, train)
 
 
 def _read(
@@ -232,37 +230,11 @@ def _read(
     )
 
 
-def _public_size(rows: Rows, neighbors: str, size: int | None) -> int:
-    sensitivity(neighbors)
-    if neighbors == "add_or_remove_one":
-        if size is None:
-            raise MissingBound(
-                "add_or_remove_one", "size=, a public stand-in for the number of rows"
-            )
-    elif size not in (None, rows.n):
-        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
-    else:
-        size = rows.n
-    if size < 1:
-        raise InputError("there are no rows to look at")
-    return int(size)
-
-
 def _assumptions(neighbors: str, size: int, d: int) -> tuple[str, ...]:
-    known = f"the number of rows, {size}, is public"
-    if neighbors == "add_or_remove_one":
-        known = f"the normaliser {size} was chosen without looking at the rows"
     return (
-        known,
+        sentences.rows_known(size, neighbors),
         f"the names and the number of the columns, {d}, are public",
-        "all settings were chosen without looking at the private rows",
-        "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
-        "mode keyed by the operating system: the guarantee is computational",
+        sentences.SETTINGS,
+        sentences.EXACT,
         "elementary functions give a row the same value wherever it stands",
     )
-
-
-def _cautions(budget: Budget, size: int) -> tuple[str, ...]:
-    if budget.delta <= 1 / size:
-        return ()
-    return (f"delta = {budget.delta:g} is larger than one over the number of rows, {1 / size:.3g}",)

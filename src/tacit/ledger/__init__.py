@@ -3,6 +3,7 @@
 from tacit.ledger.account import Charge, Remaining
 from tacit.ledger.deferred import DeferredLedger
 from tacit.ledger.ledger import Entry, Ledger, Reservation
+from tacit.ledger.required import require_ledger
 from tacit.ledger.tally import Limits, Spending
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "Remaining",
     "Reservation",
     "Spending",
+    "require_ledger",
 ]

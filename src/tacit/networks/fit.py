@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from tacit import __version__
-from tacit.exceptions import InputError, MissingBound
-from tacit.ledger import Ledger
+from tacit.exceptions import InputError
+from tacit.ledger import Ledger, require_ledger
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
 from tacit.networks.gradients import ModuleEngine, load_torch
+from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
+from tacit.privacy.public_size import public_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
 from tacit.trainers.gradient import is_auto
@@ -127,7 +129,7 @@ def fit_module(
     engine = ModuleEngine(
         module, inputs, targets, loss, parameters=parameters, arithmetic=arithmetic
     )
-    size = _public_size(engine.n, neighbors, size)
+    size = public_size(engine.n, neighbors, size)
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
     facts = Facts(size, engine.d, 1, 1.0, mu)
     settings = settled(trainer, facts)
@@ -141,10 +143,7 @@ def fit_module(
     said = {"kind": "module", "rows": size, "parameters": engine.d, "arithmetic": arithmetic}
     entry = None
     if ledger is not None:
-        if key.seeded:
-            raise InputError("a seeded run is not private: leave out random_state, or the ledger")
-        if not isinstance(ledger, Ledger):
-            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
+        require_ledger(ledger, seeded=key.seeded)
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
     run = Releases(key, spent)
     tokens = [run.token(settings.name)]
@@ -158,9 +157,9 @@ def fit_module(
         neighbors=neighbors,
         spent=spent,
         releasable=not key.seeded,
-        reasons=("seeded: not for release",) if key.seeded else (),
+        reasons=sentences.reasons(key.seeded),
         assumptions=_assumptions(neighbors, size, arithmetic),
-        warnings=_cautions(budget, size),
+        warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
         plan={**plan, **({"ledger": entry.to_dict()} if entry else {})},
         versions={
@@ -176,44 +175,18 @@ def fit_module(
     return ModuleFit(engine.parameters(weights), certificate, noise)
 
 
-def _public_size(n: int, neighbors: str, size: int | None) -> int:
-    sensitivity(neighbors)
-    if neighbors == "add_or_remove_one":
-        if size is None:
-            raise MissingBound(
-                "add_or_remove_one", "size=, a public stand-in for the number of rows"
-            )
-    elif size not in (None, n):
-        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
-    else:
-        size = n
-    if isinstance(size, bool) or int(size) != size or size < 1:
-        raise InputError(f"size={size!r} must be a whole number from 1")
-    return int(size)
-
-
 def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
-    known = f"the number of rows, {size}, is public"
-    if neighbors == "add_or_remove_one":
-        known = f"the normaliser {size} was chosen without looking at the rows"
     sums: tuple[str, ...] = (
-        "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
-        "mode keyed by the operating system: the guarantee is computational",
+        sentences.EXACT,
         "PyTorch gives the gradient of one row, by itself and on one thread, the same value each "
         "time, and fails for no row",
     )
     if arithmetic == "fast":
-        sums = ("ideal arithmetic assumed: sums and noise are in floating point",)
+        sums = (sentences.IDEAL,)
     return (
-        known,
+        sentences.rows_known(size, neighbors),
         "the module as it was given, its parameters and buffers included, is public, and so are "
         "the shape of a row and the classes",
-        "all settings were chosen without looking at the private rows",
+        sentences.SETTINGS,
         *sums,
     )
-
-
-def _cautions(budget: Budget, size: int) -> tuple[str, ...]:
-    if budget.delta <= 1 / size:
-        return ()
-    return (f"delta = {budget.delta:g} is larger than one over the number of rows, {1 / size:.3g}",)

@@ -28,7 +28,7 @@ from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import Engine
 from tacit.engine.sensitivity import TARGET, GradientSensitivity
 from tacit.exceptions import BudgetError, InputError, PrivateTestError, of_public_facts
-from tacit.ledger import Ledger, Reservation
+from tacit.ledger import Ledger, Reservation, require_ledger
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import require_precision
@@ -38,6 +38,7 @@ from tacit.plan import bounds as chain
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.preprocessing.private_center import PrivateCenter
 from tacit.preprocessing.public import PublicPrecondition
+from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
     accountant_for,
@@ -401,13 +402,7 @@ class CalibratedPlan:
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""
-        if not isinstance(ledger, Ledger):
-            raise InputError(f"ledger must be a tacit.Ledger with a data set, not {ledger!r:.80}")
-        if key.seeded:
-            raise InputError(
-                "a seeded run is not private, so no account of it can be kept: leave out "
-                "random_state, or the ledger"
-            )
+        require_ledger(ledger, seeded=key.seeded)
         plan = self.plan
         steps = [stage.name for stage in plan.stages] + [self.trainer.name]
         said: dict[str, Any] = {"steps": steps, "loss": plan.loss.name, "rows": self.facts.size}
@@ -632,13 +627,8 @@ class CalibratedPlan:
     ) -> Certificate:
         """The certificate of one run with these fitted stages, and its entry in a ledger."""
         plan, budget = self.plan, self.plan.budget
-        reasons = ["seeded: not for release"] if seeded else []
-        cautions = []
-        if budget.delta > 1 / self.facts.size:
-            cautions.append(
-                f"delta = {budget.delta:g} is larger than one over the number of rows, "
-                f"{1 / self.facts.size:.3g}: releasing a whole row would be within it"
-            )
+        reasons = sentences.reasons(seeded)
+        cautions = [*sentences.cautions(budget.delta, self.facts.size)]
         cautions += dict.fromkeys(text for stage in fitted for text in stage.cautions())
         return Certificate.issue(
             epsilon=budget.epsilon,
@@ -646,7 +636,7 @@ class CalibratedPlan:
             neighbors=plan.neighbors,
             spent=self.spent,
             releasable=not reasons,
-            reasons=tuple(reasons),
+            reasons=reasons,
             assumptions=(*self.assumptions(), *assumptions),
             warnings=tuple(cautions),
             numerical_delta=self.numerical_delta,
@@ -658,11 +648,7 @@ class CalibratedPlan:
     def assumptions(self) -> list[str]:
         """What the guarantee takes for granted, in words, besides that a person is one row."""
         size, plan = self.facts.size, self.plan
-        said: list[str] = []
-        if plan.neighbors == "add_or_remove_one":
-            said.append(f"the normaliser {size} was chosen without looking at the rows")
-        else:
-            said.append(f"the number of rows, {size}, is public")
+        said = [sentences.rows_known(size, plan.neighbors)]
         said.append(f"the names and the number of the columns, {self.columns}, are public")
         said.append(
             "all settings of the plan were chosen without looking at the private rows"
@@ -697,7 +683,7 @@ class CalibratedPlan:
                 f"{self.test.delta:.3g} at most, which delta covers"
             )
         if plan.arithmetic == "fast":
-            said.append("ideal arithmetic assumed: sums and noise are in floating point")
+            said.append(sentences.IDEAL)
         elif self.moves is not None:
             said.append(
                 "sums are in float64 with a proven bound on their rounding, which is part of the "
@@ -705,10 +691,7 @@ class CalibratedPlan:
                 "mode keyed by the operating system: the guarantee is computational"
             )
         else:
-            said.append(
-                "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
-                "in counter mode keyed by the operating system: the guarantee is computational"
-            )
+            said.append(sentences.EXACT)
             said.append(
                 "strict: every product behind a sum was checked, with probability 2^-30 at most "
                 "that an error passes, and gradients come from correctly rounded operations"

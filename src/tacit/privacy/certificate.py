@@ -83,8 +83,8 @@ class Verification:
     ----------
     holds : bool
         Whether no route contradicts the claim.
-    claimed : float
-        The certificate's ε.
+    claimed : float or None
+        The certificate's ε, if one could be read.
     recomputed : mapping of str to float
         ε by route: ``dp-accounting`` is an upper bound, ``recheck`` an estimate.
     problems : tuple of str
@@ -96,7 +96,7 @@ class Verification:
     """
 
     holds: bool
-    claimed: float
+    claimed: float | None
     recomputed: Mapping[str, float]
     problems: tuple[str, ...] = ()
     groups: Mapping[str, float | None] = field(default_factory=dict)

@@ -30,7 +30,7 @@ def clean(value: object) -> str:
 
 
 def number(value: SupportsFloat, *, digits: int = 4, up: bool = False) -> str:
-    """A number to ``digits`` significant digits, whole numbers in full.
+    """A number to ``digits`` significant digits, integers in full.
 
     >>> number(32561), number(64.8123), number(1e-5), number(-0.25)
     ('32,561', '64.81', '10⁻⁵', '−0.25')

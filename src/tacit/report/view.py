@@ -308,5 +308,5 @@ def _moved(drift: Mapping[str, Any]) -> str:
     total, each, bound = (number(float(drift[key])) for key in ("total", "each", "bound"))
     return (
         f" Swapping one row moves all others by at most {total} together from here on, none by "
-        f"more than {each}; rows have length {bound} at most."
+        f"more than {each}; rows have norm {bound} at most."
     )

@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
 from tacit.exceptions import InputError, MissingBound
-from tacit.ledger import Ledger, Reservation
+from tacit.ledger import Ledger, Reservation, require_ledger
 from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
+from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
@@ -196,12 +197,8 @@ class DPGeometricMedian(BaseEstimator):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
         if not (_number(self.anchor) and 0 <= self.anchor < math.inf):
             raise InputError(f"anchor={self.anchor!r} must be 0 or a positive number")
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise InputError(
-                f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
-            )
-        if self.ledger is not None and self.random_state is not None:
-            raise InputError("a seeded run is not private: leave out random_state, or the ledger")
+        if self.ledger is not None:
+            require_ledger(self.ledger, seeded=self.random_state is not None)
         if self.neighbors not in ("replace_special", "replace_one"):
             raise InputError(
                 f"neighbors={self.neighbors!r} must be 'replace_special' or 'replace_one'"
@@ -236,12 +233,11 @@ class DPGeometricMedian(BaseEstimator):
             neighbors=self.neighbors,
             spent=spent,
             releasable=not seeded,
-            reasons=("seeded: not for release",) if seeded else (),
+            reasons=sentences.reasons(seeded),
             assumptions=(
                 f"the number of rows, {n}, is public, and so is that of columns, {d}",
                 "radius, weights and all settings were chosen without looking at the rows",
-                "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 "
-                "in counter mode keyed by the operating system: the guarantee is computational",
+                sentences.EXACT,
             ),
             warnings=(),
             numerical_delta=slack,

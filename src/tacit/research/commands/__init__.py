@@ -1,12 +1,14 @@
 """Commands of research, added to those of the command line."""
 
-from tacit.cli.main import app
-from tacit.research.commands.median import attach as attach_median
-from tacit.research.commands.price import attach as attach_price
-from tacit.research.commands.reproduce import attach as attach_reproduce
-from tacit.research.commands.theory import attach as attach_theory
+from tacit.cli.commands import COMMANDS
+from tacit.research.commands import median, price, reproduce, theory
 
 __all__: list[str] = []
 
-for attach in (attach_price, attach_theory, attach_median, attach_reproduce):
-    attach(app)
+for name, module in (
+    ("price", price),
+    ("median", median),
+    ("theory", theory),
+    ("reproduce", reproduce),
+):
+    COMMANDS.add(name, module.attach)

@@ -7,29 +7,31 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.console import Json, argument, dump, flag, say
-from tacit.cli.ledger import DATASET, LEDGER, account, left
+from tacit.cli.console import Json, dump, flag, given, say
+from tacit.cli.ledger import account, left
+from tacit.cli.options import Dataset, Force, LedgerPlace, PrivateTable, SchemaFile, Seed
 
 __all__ = ["attach"]
 
-NEIGHBORS = """What differing in one row means: replace_special (a row blanked out) or replace_one
-(a row swapped for another)."""
+NEIGHBORS = """What differing in one row means: replace_special unless given (a row blanked out), or
+replace_one (a row swapped for another)."""
+ANCHOR = """Strength of the pull towards the middle of all bounds. 0 unless given."""
 
 
 def median(
-    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV or Parquet.")],
+    table: PrivateTable,
     *,
-    schema: Annotated[Path, flag("Public facts about the columns: see tacit schema.")],
+    schema: SchemaFile,
     epsilon: Annotated[float, flag("Privacy budget.")],
     delta: Annotated[float, flag("Its delta.")],
     out: Annotated[Path, flag("Directory for the median and its certificate.")],
-    steps: Annotated[int, flag("Noisy steps.")] = 100,
-    anchor: Annotated[float, flag("Strength of the pull towards the middle of all bounds.")] = 0.0,
-    neighbors: Annotated[str, flag(NEIGHBORS)] = "replace_special",
-    ledger: Annotated[str | None, flag(LEDGER)] = None,
-    dataset: Annotated[str | None, flag(DATASET)] = None,
-    seed: Annotated[int | None, flag("Repeatable noise: for tests, NOT FOR RELEASE.")] = None,
-    force: Annotated[bool, flag("Overwrite what is there.", "--force")] = False,
+    steps: Annotated[int | None, flag("Noisy steps. 100 unless given.")] = None,
+    anchor: Annotated[float | None, flag(ANCHOR)] = None,
+    neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
+    ledger: LedgerPlace = None,
+    dataset: Dataset = None,
+    seed: Seed = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Find the geometric median of a table: the point of least mean distance to its rows.
@@ -42,23 +44,13 @@ def median(
     Example:
       tacit median patients.csv --schema patients.yaml --epsilon 0.5 --delta 1e-6 --out middle
     """
-    from tacit.cli.tasks import CERTIFICATE
-    from tacit.research.tasks.median import MEDIAN
-    from tacit.research.tasks.median import median as find
+    from tacit.cli.tasks.outputs import CERTIFICATE
+    from tacit.research.tasks import median as tasks
 
     book = account(ledger, dataset)
-    found = find(
-        table,
-        schema,
-        out=out,
-        epsilon=epsilon,
-        delta=delta,
-        force=force,
-        steps=steps,
-        anchor=anchor,
-        neighbors=neighbors,
-        ledger=book,
-        random_state=seed,
+    options = given(steps=steps, anchor=anchor, neighbors=neighbors, ledger=book, random_state=seed)
+    found = tasks.median(
+        table, schema, out=out, epsilon=epsilon, delta=delta, force=force, **options
     )
     if as_json:
         dump({**found.to_dict(), "out": str(out)})
@@ -70,7 +62,7 @@ def median(
         say(f"  {name:<{wide}}  {value:.4g}")
     if book is not None:
         say(f"\nLedger: {left(book.remaining())}.")
-    say(f"\nWrote {out / MEDIAN} and {out / CERTIFICATE}")
+    say(f"\nWrote {out / tasks.MEDIAN} and {out / CERTIFICATE}")
 
 
 def attach(app: typer.Typer) -> None:

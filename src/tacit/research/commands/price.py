@@ -1,35 +1,40 @@
-"""``tacit price``: what a stage without noise costs."""
+"""``tacit price``: what a step without noise costs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tacit.cli.console import Json, argument, dump, flag, say
+from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.options import Delta
 
 __all__ = ["attach"]
 
-PRICED = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
+STAGES = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
+
+Number = float | None
 
 
 def price(
-    stage: Annotated[str, argument("STAGE", PRICED)],
+    stage: Annotated[str, argument("STAGE", STAGES)],
     *,
     n: Annotated[int, flag("Number of rows.", "--n")],
-    delta: Annotated[float, flag("Delta of either.")],
-    base_epsilon: Annotated[float | None, flag("What training alone costs;")] = None,
-    epsilon: Annotated[float | None, flag("or what all of it may cost together.")] = None,
-    gap: Annotated[float | None, flag("pca: the eigengap.")] = None,
+    delta: Delta,
+    base_epsilon: Annotated[Number, flag("What training alone costs;")] = None,
+    epsilon: Annotated[Number, flag("or what all of it may cost together.")] = None,
+    gap: Annotated[Number, flag("pca: the eigengap.")] = None,
     centered: Annotated[bool, flag("pca: of the covariance.", "--centered")] = False,
-    strength: Annotated[float | None, flag("soft-pca, scale, shrunk-mean, ridge.")] = None,
-    deviation: Annotated[float | None, flag("scale: least deviation of a column.")] = None,
-    missing: Annotated[int | None, flag("mean-imputation: rows with missing cells.")] = None,
-    radius: Annotated[float | None, flag("quantize: reach of a cluster.")] = None,
+    strength: Annotated[Number, flag("soft-pca, scale, shrunk-mean, ridge.")] = None,
+    deviation: Annotated[Number, flag("scale: least deviation of a column.")] = None,
+    missing: Annotated[int | None, flag("mean-imputation: rows with missing values.")] = None,
+    radius: Annotated[Number, flag("quantize: reach of a cluster.")] = None,
     crowd: Annotated[int | None, flag("quantize, dedup: most rows in four reaches.")] = None,
-    clip: Annotated[float, flag("Bound on a row's contribution.")] = 1.0,
-    constant: Annotated[float, flag("How much it moves when its row does.")] = 1.0,
+    clip: Annotated[Number, flag("Bound on a row's contribution. 1 unless given.")] = None,
+    constant: Annotated[Number, flag("How much it moves when its row does. 1 unless given.")] = (
+        None
+    ),
     plot: Annotated[Path | None, flag("Draw it for many budgets: a file.svg.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -46,12 +51,12 @@ def price(
       tacit price pca --n 10000 --gap 0.1 --base-epsilon 1 --delta 1e-5
       tacit price soft-pca --n 10000 --strength 0.05 --epsilon 1 --delta 1e-5 --plot price.svg
     """
-    from tacit.research.tasks.price import price as find
+    from tacit.research.tasks.price import price as price_of
 
-    given = {"gap": gap, "centered": centered or None, "strength": strength}
-    given |= {"deviation": deviation, "missing": missing, "radius": radius, "crowd": crowd}
-    asked: dict[str, Any] = {"n": n, "delta": delta, "clip": clip, "constant": constant, **given}
-    found = find(stage, base_epsilon=base_epsilon, epsilon=epsilon, plot=plot, **asked)
+    asked = given(n=n, delta=delta, base_epsilon=base_epsilon, epsilon=epsilon, gap=gap)
+    asked |= given(centered=centered or None, strength=strength, deviation=deviation)
+    asked |= given(missing=missing, radius=radius, crowd=crowd, clip=clip, constant=constant)
+    found = price_of(stage, plot=plot, **asked)
     if as_json:
         dump(found.to_dict())
         return

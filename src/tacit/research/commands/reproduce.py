@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.console import Json, dump, flag, say
+from tacit.cli.console import Json, dump, flag, say, shown_progress
+from tacit.cli.options import Quiet
 
 __all__ = ["attach"]
 
@@ -28,7 +29,7 @@ def reproduce(
     ),
     jobs: Annotated[int | None, flag(JOBS)] = None,
     fresh: Annotated[bool, flag("Compute anew what an earlier run left.", "--fresh")] = False,
-    quiet: Annotated[bool, flag("No progress bar.", "--quiet")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Test the tables and figures of the five papers that Tacit is built on.
@@ -44,9 +45,6 @@ def reproduce(
       tacit reproduce song-clipping
       tacit reproduce --quick --out first-look
     """
-    from contextlib import nullcontext
-
-    from tacit.progress import progress_bar, silent
     from tacit.research.reproduce import CLAIMS, Outcome
     from tacit.research.reproduce import reproduce as test
 
@@ -74,7 +72,7 @@ def reproduce(
             )
 
     try:
-        with nullcontext(silent) if quiet or as_json else progress_bar() as progress:
+        with shown_progress(not (quiet or as_json)) as progress:
             outcomes = test(
                 names or (),
                 out=out,
@@ -95,5 +93,5 @@ def reproduce(
 
 
 def attach(app: typer.Typer) -> None:
-    """Add the command to the others."""
+    """Add the command to an application."""
     app.command()(reproduce)

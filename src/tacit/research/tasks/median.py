@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.cli.tasks import BASE, CERTIFICATE, PathLike, _features, _output, _read, _written
+from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, written
+from tacit.cli.tasks.tables import features_of, read
 from tacit.data.schema import NumberColumn, Schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
@@ -60,17 +61,17 @@ def median(
     encode = Encode(Schema.of(schema))
     if encode.makes_gaps:
         raise InputError("the schema says missing: gap; a median needs another way to fill gaps")
-    with _output(out, (MEDIAN, CERTIFICATE), force, options) as output:
+    with output_in(out, (MEDIAN, CERTIFICATE), force, options) as output:
         output.set_aside(
             {MEDIAN: 2 * len(json.dumps(encode.schema.to_dict())) + BASE, CERTIFICATE: BASE}
         )
-        features = _features(_read(table), encode.schema)
+        features = features_of(read(table), encode.schema)
         rows = encode.fit(features).transform(features)
         # The schema bounds the norm of every row, whatever the table holds.
         found = DPGeometricMedian(epsilon, delta, radius=encode.bound(), **options).fit(rows)
         middle = Middle(_decoded(encode.schema, found.location_), found.certificate_)
         text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
-        output.commit({MEDIAN: text, CERTIFICATE: _written(found.certificate_)})
+        output.commit({MEDIAN: text, CERTIFICATE: written(found.certificate_)})
     return middle
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.cli.tasks import PathLike
+from tacit.cli.tasks.outputs import PathLike
 from tacit.research.price import Price
 from tacit.research.price import price as price_of
 from tacit.research.price.show import plot_price

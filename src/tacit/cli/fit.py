@@ -1,0 +1,101 @@
+"""``tacit fit``: a private model of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.ledger import account, left
+from tacit.cli.settings import Settings, with_settings
+
+__all__ = ["attach", "report"]
+
+SEEDED = """WARNING: with --seed the noise can be foretold.
+This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
+SCORES = {
+    "noisy_score": "its score there, through noise",
+    "test_accuracy": "test accuracy, with privacy",
+    "nonprivate_accuracy": "the same without privacy",
+    "majority_accuracy": "always the most common class",
+    "test_r2": "test R2",
+    "test_rmse": "test error (root mean square)",
+}
+
+
+@with_settings
+def fit(
+    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV, Parquet or a folder of it.")],
+    *,
+    schema: options.SchemaFile,
+    settings: Settings,
+    out: options.Out,
+    target: options.Target = None,
+    public: options.Public = None,
+    public_size: options.PublicSize = None,
+    test: Annotated[Path | None, flag("Rows to test on; they are not protected.")] = None,
+    ledger: options.LedgerPlace = None,
+    dataset: options.Dataset = None,
+    memory: Annotated[float | None, flag("GB that rows may take; more is read again.")] = None,
+    seed: options.Seed = None,
+    quiet: options.Quiet = False,
+    force: options.Force = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a private model to a table.
+
+    Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
+    needed since bounds and categories that are read from the rows would leak. The directory
+    gets model.safetensors, certificate.json and report.html, all of them or none, and
+    manifest.json, which says which files belong together.
+
+    A folder of Parquet files, or a file of more than 256 MB, stays on disk and may be larger than
+    memory.
+
+    \b
+    Examples:
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
+      tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
+        --recipe pillar --public volunteers.parquet --test test.parquet
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
+        --ledger ledger.db --dataset patients
+      tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
+        --tune clip=0.01,0.1,1 --tune learning_rate=1,10
+    """
+    files = given(schema=schema, test=test, public=public, out=out, target=target)
+    more = given(ledger=account(ledger, dataset), size=public_size)
+    more |= {} if memory is None else {"memory": memory * 1e9}
+    report(seed, quiet, as_json, table, settings, force=force, **files, **more)
+
+
+def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any) -> None:
+    """Run a fit and say what came of it."""
+    from tacit.cli.tasks.fit import fit as fit_table
+    from tacit.cli.tasks.outputs import FILES
+
+    if seed is not None:
+        say(SEEDED, err=True)
+    fitted = fit_table(*what, random_state=seed, verbose=not quiet, **how)
+    facts, out = fitted.to_dict(), fitted.out
+    if as_json:
+        dump(facts)
+        return
+    claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
+    say(f"Fitted to {facts['train_rows']:,} rows with {claim}.")
+    if "chosen" in facts:
+        words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
+        say(f"  {'chosen by private trials':<33}{words}")
+    for key, label in SCORES.items():
+        if key in facts:
+            say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")
+    if "ledger" in how:
+        say(f"Ledger: {left(how['ledger'].remaining())}.")
+    say(f"In {out}: {', '.join(FILES)}.\nCheck the claim: tacit verify {out}")
+
+
+def attach(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command()(fit)

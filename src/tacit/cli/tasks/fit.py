@@ -1,0 +1,171 @@
+"""A model fitted to a table: model, certificate and report, in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from tacit.cli.settings import Settings, takers
+from tacit.cli.tasks import outputs, tables
+from tacit.cli.tasks.outputs import PathLike
+from tacit.cli.tasks.plan import Estimator, public_facts
+from tacit.cli.tasks.scores import nonprivate_accuracy, rows_to_test_on, score
+from tacit.data.scans import Scan
+from tacit.data.schema import Schema
+from tacit.data.tables import Table
+from tacit.exceptions import InputError, PrivateTestError
+from tacit.model_selection.dp_search import choose
+from tacit.model_selection.search import Trials
+from tacit.persistence import LIMIT, dumps
+from tacit.preprocessing import Encode, Stage
+from tacit.report import render_html
+
+__all__ = ["Fitted", "fit"]
+
+MANY_CLASSES = 100  # where nobody has said how many
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, where its files are, and how it did on the test table, if there was one."""
+
+    estimator: Estimator
+    out: Path
+    results: Mapping[str, Any] = field(default_factory=dict)
+    best: Mapping[str, Any] = field(default_factory=dict)  # of private trials, if there were any
+
+    def to_dict(self) -> dict[str, Any]:
+        claim = self.estimator.certificate_
+        scores = {k: v for k, v in self.results.items() if k.endswith(("accuracy", "r2", "rmse"))}
+        facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
+        # The number of rows that the certificate states: public, whatever the relation.
+        entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
+        facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        return {**facts, **scores, **entry, "out": str(self.out)}
+
+
+def fit(
+    table: Table | PathLike,
+    settings: Settings,
+    *,
+    schema: Schema | PathLike,
+    out: PathLike,
+    target: str | None = None,
+    test: Table | PathLike | None = None,
+    public: Table | PathLike | None = None,
+    baseline: bool = False,
+    force: bool = False,
+    memory: float | None = None,
+    **options: Any,
+) -> Fitted:
+    """Fit a model to a table and write model, certificate and report into ``out``.
+
+    A folder of Parquet files, or a large file, is not read into memory but scanned on every pass;
+    ``memory`` is what rows may take in bytes.
+    ``baseline`` also fits a model without privacy, for comparison: only for rows
+    that are public anyway. ``options`` go to the estimator as they are.
+    """
+    schema = tables.with_target(Schema.of(schema), target)
+    if public is None and settings.recipe in takers("public"):
+        raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
+    tables.require_other_file(table, public)
+    with outputs.output_in(out, outputs.FILES, force, options) as output:
+        seen = tables.public_features(public, schema)
+        listed, words = settings.candidates(seen)
+        parts = listed[0]
+        train = tables.open_table(table, memory)
+        rows: Any = tables.features_of(train, schema)
+        if isinstance(train, Scan):
+            target = tables.require_target(train.column_names, schema)
+            rows, labels = rows.aim(target), None  # read by the estimator
+            if baseline:
+                raise InputError("a baseline needs all rows in memory, and these are too many")
+        else:
+            labels = tables.labels_of(train, schema, schema.classes)
+        given, tests = None if test is None else tables.read(test), None
+        if given is not None:
+            known: Any = schema.classes
+            if not known and schema.target_bounds is None:
+                known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
+            tests = rows_to_test_on(given, schema, known, parts["stages"])
+        many = schema.classes or (range(MANY_CLASSES) if labels is None else np.unique(labels))
+        scores = 1 if schema.target_bounds else len(many)
+        output.set_aside(_room(schema, scores, listed, seen, given))
+        estimator = public_facts(schema).estimator(settings, parts, **options)
+        best: dict[str, Any] = {}
+        try:
+            if settings.tune:
+                how = settings.how_often
+                estimator, best = _tuned(estimator, listed, words, how, (rows, labels))
+            else:
+                estimator.fit(rows, labels)
+        except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
+            output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
+            raise
+        results = {} if tests is None else score(estimator, *tests)
+        if tests is not None and baseline and labels is not None:
+            results["nonprivate_accuracy"] = nonprivate_accuracy(
+                Encode(schema), rows, labels, *tests
+            )
+        certificate = estimator.certificate_
+        shown = {**results, "files": list(outputs.FILES)} if results else None
+        page = render_html(certificate.to_dict(), results=shown).encode()
+        contents = (dumps(estimator), outputs.written(certificate), page)
+        output.commit(dict(zip(outputs.FILES, contents, strict=True)))
+    return Fitted(estimator, Path(out), results, best)
+
+
+def _room(
+    schema: Schema,
+    scores: int,
+    parts: Sequence[Mapping[str, Any]],
+    public: Any,
+    test: Table | None,
+) -> dict[str, int]:
+    """At most so many bytes have the files of a fit, as far as public facts tell."""
+    wide = Encode(schema).width()
+    text = len(json.dumps(json.dumps(schema.to_dict(), indent=2)))
+    kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
+    for part in parts:
+        affine = [stage.affine for stage in part["stages"]]
+        last = max((i for i, folds in enumerate(affine) if not folds), default=0)
+        components = [getattr(stage, "n_components", 0) for stage in part["stages"][:last]]
+        most = wide if public is None else min(wide, public.n)
+        sizes = [n if isinstance(n, int) else most for n in components]
+        kept = max(kept, wide * (sum(sizes) + 8 * len(sizes)))
+    if 8 * (scores * wide + kept) > LIMIT:
+        raise InputError(
+            f"a model of {wide} columns, {scores} classes and its stages would have more than "
+            f"{LIMIT >> 20} MB, and could not be read again: project to fewer components"
+        )
+    tables = 0 if test is None else 64 * scores**2
+    return {
+        outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
+        outputs.CERTIFICATE: 2 * text + outputs.BASE,
+        outputs.REPORT: 2 * text + tables + outputs.BASE,
+    }
+
+
+def _tuned(
+    estimator: Estimator,
+    parts: Sequence[Mapping[str, Any]],
+    words: Sequence[dict[str, str]],
+    trials: Trials,
+    table: tuple[Any, Any],
+) -> tuple[Estimator, dict[str, Any]]:
+    """The best of private trials, and what it sets."""
+    encode = estimator.stages[0]
+    found: dict[int, list[Stage]] = {}  # the same list wherever the stages are the same
+    candidates = []
+    for part in parts:
+        stages = found.setdefault(id(part["stages"]), [encode, *part["stages"]])
+        candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
+    chosen = choose(candidates, words, trials, *table)
+    best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
+    return chosen.estimator, best

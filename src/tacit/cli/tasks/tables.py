@@ -1,0 +1,146 @@
+"""Tables as commands are given them: read or scanned, with the columns that a schema names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.cli.tasks.outputs import PathLike
+from tacit.data.readers import read_table
+from tacit.data.rows import Rows, as_rows
+from tacit.data.scans import Scan, scan
+from tacit.data.schema import Schema, did_you_mean
+from tacit.data.tables import ABSENT, UNSEEN, Table
+from tacit.exceptions import FileError, InputError, SchemaError, of_rows
+from tacit.preprocessing import Encode, Normalize
+
+__all__ = [
+    "features_of",
+    "labels_of",
+    "open_table",
+    "public_features",
+    "read",
+    "require_other_file",
+    "require_target",
+    "unit_rows",
+    "with_target",
+]
+
+LARGE_FILE = 1 << 28  # bytes from which on a table is not read into memory
+
+
+def read(table: Table | PathLike) -> Table:
+    """A table in memory."""
+    if isinstance(table, Table):
+        return table
+    if not os.path.isdir(table):
+        return read_table(table)
+    whole = scan(table)
+    return whole.read(whole.column_names or ())
+
+
+def open_table(table: Table | PathLike, memory: float | None = None) -> Table | Scan:
+    """A table in memory, or a scan of one that is large."""
+    if isinstance(table, Table):
+        return table
+    large = os.path.isdir(table) or memory is not None
+    if large or (os.path.isfile(table) and os.path.getsize(table) > LARGE_FILE):
+        found = scan(table, memory=memory)
+        if found.column_names is None:
+            raise FileError(f"{table} is an array; this needs a table with named columns")
+        return found
+    return read_table(table)
+
+
+def require_other_file(table: Table | PathLike, public: Table | PathLike | None) -> None:
+    """Refuse a table that is to be private and public at once; its values are not compared."""
+    if public is None or isinstance(table, Table) or isinstance(public, Table):
+        return
+    try:
+        same = os.path.samefile(table, public)
+    except OSError:  # which of them cannot be read, reading will say
+        return
+    if same or Path(os.path.realpath(table)) in Path(os.path.realpath(public)).parents:
+        raise InputError(
+            f"{public} is the private table itself: public rows must be rows that everybody may "
+            "see, in a file of their own"
+        )
+
+
+def with_target(schema: Schema, target: str | None) -> Schema:
+    """The schema with its target, or with the one that is named."""
+    if schema.target is None and target is None:
+        raise InputError(
+            "which column is to be predicted? Name it as target, here or in the schema"
+        )
+    if schema.target is None:
+        return replace(schema, target=target)
+    if target not in (None, schema.target):
+        raise SchemaError(f"target {target!r}, but the schema's target is {schema.target!r}")
+    return schema
+
+
+def features_of(table: Any, schema: Schema) -> Any:
+    """A table or scan without what is not learned from; a column unknown to the schema stays."""
+    unused = {schema.target, *schema.ignore}
+    return table.drop([name for name in table.column_names if name in unused])
+
+
+def public_features(public: Table | PathLike | None, schema: Schema | None) -> Any:
+    """Public rows as a stage takes them: by the schema, or numbers if there is none."""
+    if public is None:
+        return None
+    table = read(public)
+    if schema is not None:
+        return features_of(table, schema)
+    words = [name for name in table.column_names if table.kind(name) != "number"]
+    if words:
+        raise InputError(f"the public rows hold text in {words[0]!r}; give a schema")
+    return np.column_stack([table.column(name) for name in table.column_names])
+
+
+def unit_rows(table: Table, schema: Schema) -> Rows:
+    """Rows as recipes have them: encoded, and scaled to norm one."""
+    features = features_of(table, schema)
+    encode = Encode(schema).fit(features)
+    return Normalize().through(encode.through(as_rows(features)))
+
+
+def require_target(names: Sequence[str] | None, schema: Schema) -> str:
+    """The name of the target, which must be among those of the columns."""
+    name = str(schema.target)
+    if name not in (names or ()):
+        near = did_you_mean(name, names or ())
+        raise SchemaError(f"the table lacks the target {name!r}{near}")
+    return name
+
+
+def labels_of(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.ndarray:
+    """The target column; messages name the column, never a value, a row or a count."""
+    name = require_target(table.column_names, schema)
+
+    def refusal(words: str) -> Exception:
+        return of_rows(InputError(f"the target {name!r} {words}"))
+
+    values, is_text = table.column(name), table.kind(name) == "text"
+    if (table.match(name, ()) == ABSENT).any():
+        raise refusal("has a missing value; leave such rows out")
+    if schema.target_bounds is not None:
+        if is_text:
+            raise refusal("has target_bounds, but holds text")
+        return values
+    if classes:
+        codes = table.match(name, classes)
+        if (codes == UNSEEN).any():
+            raise refusal("holds a label that is not among its classes")
+        return np.asarray(classes)[codes]
+    if is_text:
+        return values.astype(str)
+    if not (np.isfinite(values) & (values == np.round(values))).all():
+        raise refusal("holds fractions; the schema must say its target_bounds or classes")
+    return values.astype(np.int64)
