@@ -27,7 +27,7 @@ from growth_picture import picture
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 LIMITS = {"exact full": 1.8, "fast full": 1.2, "exact batch": 2.2, "fast batch": 1.7}
-FIELD = HERE.parent / "docs" / "field.md"
+FIELD = HERE.parent / "docs" / "comparison.md"
 CACHE = HERE / ".cache"
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"  # bench_time.py says what is in it
 VERDICTS = ("ahead", "level", "behind", "not judged")

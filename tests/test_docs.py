@@ -28,9 +28,9 @@ TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = [
     "README.md",
-    "docs/accelerators.md",
+    "docs/gpu.md",
     "docs/audit.md",
-    "docs/cluster.md",
+    "docs/dask.md",
     "docs/datasets.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
@@ -38,15 +38,15 @@ RUNNABLE = [
     "docs/large-data.md",
     "docs/ledger.md",
     "docs/noiseless-stages.md",
-    "docs/price.md",
+    "docs/preprocessing-cost.md",
     "docs/private-statistics.md",
-    "docs/privatize.md",
-    "docs/public-rows.md",
+    "docs/pipelines.md",
+    "docs/public-data.md",
     "docs/reproduction.md",
-    "docs/rivals.md",
-    "docs/theory.md",
+    "docs/baselines.md",
+    "docs/excess-risk.md",
     "docs/trainers.md",
-    "docs/trajectory.md",
+    "docs/spectral-analysis.md",
     "docs/tuning.md",
     "docs/tutorial.md",
 ]
@@ -358,12 +358,12 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         lambda: numbers(section("Data larger than memory").rpartition("million rows cost")[2]),
     ),
     (
-        "docs/accelerators.md",
+        "docs/gpu.md",
         r"exact sums of a step take ([\d.]+ to [\d.]+) times",
         lambda: sorted(measured("Other array libraries", "PyTorch, processor")),
     ),
     (
-        "docs/cluster.md",
+        "docs/dask.md",
         r"\[(\d+ to \d+) ms a step\]",
         lambda: [
             measured("Steps on a cluster", rows)[2] for rows in ("2,000 × 20", "60,000 × 784")
@@ -452,7 +452,7 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
     ),
     *(
         (
-            "docs/trajectory.md",
+            "docs/spectral-analysis.md",
             cells(label),
             lambda name=name: recorded("li-spectrum", name, "test accuracy, %"),
         )
@@ -465,24 +465,28 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         )
     ),
     (
-        "docs/trajectory.md",
+        "docs/spectral-analysis.md",
         r"values fall as k\^-([\d.]+) by .* fall as k\^-([\d.]+): .* carry (\d+)% of the square,"
         r" the first alone (\d+)%",
         spectrum,
     ),
     (
-        "docs/trajectory.md",
+        "docs/spectral-analysis.md",
         r"(\d+) s of processor time",
         lambda: [record("li-spectrum")["seconds"]],
     ),
     ("docs/reproduction.md", r"(\d+) minutes of processor time", minutes),
     *(
-        ("docs/rivals.md", cells(label), lambda name=name: methods(name, "CIFAR-10", "CIFAR-100"))
+        (
+            "docs/baselines.md",
+            cells(label),
+            lambda name=name: methods(name, "CIFAR-10", "CIFAR-100"),
+        )
         for label, name in RIVALS.items()
     ),
     *(
         (
-            "docs/rivals.md",
+            "docs/baselines.md",
             cells(label, "–", "–"),
             lambda name=name: recorded("pinto-raft", name, "ε = 0.1, here", "ε = 0.7, here"),
         )
@@ -490,7 +494,7 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
     ),
     *(
         (
-            "docs/public-rows.md",
+            "docs/public-data.md",
             cells(label, epsilon),
             lambda name=name, epsilon=epsilon: public_rows(name, epsilon),
         )
@@ -520,7 +524,7 @@ def test_figures_that_a_page_repeats_are_those_of_the_record(page, where, source
     [("field", "Accuracy beside others"), ("regression", "Regression beside others")],
 )
 def test_comparisons_with_others_are_those_of_the_results(name, title):
-    text = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- end", text, re.DOTALL)
     assert shown.strip() == section(title).strip()
 

@@ -16,7 +16,7 @@ from tacit.privacy.price import price
 from tacit.report.price import NAMES, draw_price, plot_price, show_price
 
 SVG = "{http://www.w3.org/2000/svg}"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "price.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "preprocessing-cost.md"
 SCALE = {"stage": "scale", "n": 10_000, "deviation": 0.3, "delta": 1e-5}
 
 
