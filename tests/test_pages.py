@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import shlex
 import sys
 
 import numpy as np
 import pytest
+import typer
 from tests import pages
+from tests.test_docs import FENCE, PAGES, SHOWN, SPAN, named
 
 from tacit import DPLinearClassifier, Ledger
+from tacit.cli.main import app
 
 ROOT = pages.ROOT
 AGAIN = "run python -m tests.pages"
@@ -18,6 +23,60 @@ AGAIN = "run python -m tests.pages"
 
 def read(path):
     return path.read_text(encoding="utf-8")
+
+
+# Blocks that are not run
+
+
+def blocks(page, tag):
+    return [match[2] for match in FENCE.finditer(read(page)) if match[1] == tag]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_block_is_run_or_parsed_or_made_or_compared(page):
+    """Python is run if it is tagged so and parsed as "py"; the rest is commands, or output."""
+    assert {match[1] for match in FENCE.finditer(read(page))} <= {"", "python", "py", "yaml"}
+    for block in blocks(page, "py"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("tacit"):
+                for alias in node.names:
+                    pages.resolve(f"{node.module}.{alias.name}")
+    known = [first for first, _ in SHOWN.get(named(page), [])]
+    made = pages.PICTURE.findall(read(page))
+    for block in [*blocks(page, ""), *blocks(page, "yaml")]:
+        if not block.startswith(tuple(known)) and block not in made:
+            assert commands(block), block
+
+
+def commands(block):
+    """The lines of a block of commands, without remarks; none if it is something else."""
+    lines = block.replace("\\\n", " ").splitlines()
+    if not all(re.match(r"(tacit|pip|make) ", line) for line in lines):
+        return []
+    return [re.split(r"\s+# |\s{3,}", line)[0] for line in lines]
+
+
+def shown_commands():
+    """All commands of tacit that pages show, in blocks and between words."""
+    for page in PAGES:
+        text = read(page)
+        lines = [line for block in blocks(page, "") for line in commands(block)]
+        lines += [span for span in SPAN.findall(FENCE.sub("", text)) if span.startswith("tacit ")]
+        yield from ((named(page), line) for line in lines if line.startswith("tacit "))
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(shown_commands())))
+def test_a_command_that_a_page_shows_is_there_with_its_options(page, line):
+    command, words = typer.main.get_command(app), shlex.split(line)[1:]
+    if words[0].endswith(","):  # a list of commands
+        assert {word.rstrip(",") for word in words} <= command.commands.keys()
+        return
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert not hasattr(command, "commands") or not words or words[0].startswith(("-", "…"))
+    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    asked = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert asked <= known | {"--help"}
 
 
 # The index
