@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -20,8 +21,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, DPSearch
+from tacit.audit.leaky_pipelines import NAIVE
 from tacit.cli.main import app
 from tacit.diagnostics import power_law_fit
+from tacit.model_selection.search import SCORE_SHARE
+from tacit.plan.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -258,15 +262,25 @@ def spectrum() -> list[float]:
     return [slope, power_law_fit(values).decay, ten, ten * values[0] ** 2 / sum(values[:10] ** 2)]
 
 
-def slowdowns(trials: int) -> list[float]:
-    """What a trial's noise is in that of a single fit, by how the number of trials is drawn."""
+def searches(trials: int) -> list[Any]:
+    """Plans of a search, by how the number of trials is drawn."""
     grid = {"trainer__clip": [0.01, 0.1, 1.0]}
     base = DPLinearClassifier(1.0, 1e-5)
-    searches = [
-        DPSearch(base, grid, trials=trials, distribution=law)
-        for law in ("logarithmic", "geometric", "poisson")
-    ]
-    return [search.plan(size=32_561, columns=88).slowdown for search in searches]
+    laws = ("logarithmic", "geometric", "poisson")
+    found = [DPSearch(base, grid, trials=trials, distribution=law) for law in laws]
+    return [search.plan(size=32_561, columns=88) for search in found]
+
+
+def slowdowns(trials: int) -> list[float]:
+    """What a trial's noise is in that of a single fit; at last, if all trials are counted."""
+    fixed = math.sqrt(trials / (1 - SCORE_SHARE**2))
+    return [*(search.slowdown for search in searches(trials)), fixed]
+
+
+def quantiles(which: str) -> list[float]:
+    """Errors in rank by search and selection, or rows left outside where those are measured."""
+    rows = [measured(STATISTICS, which, way) for way in ("search", "selection")]
+    return [row[2] for row in rows] if len(rows[0]) > 2 else [*rows[0], *rows[1]]
 
 
 def minutes() -> list[float]:
@@ -311,7 +325,7 @@ def cells(*first: str, then: int = 0) -> str:
     """The numbers of a page's row that begins so; no more than ``then`` cells, if given."""
     start = "".join(re.escape(f"| {cell} ") for cell in first)
     rest = r"[^|]*\|" * then or ".*"
-    return rf"^{start}\| (?=\d)({rest})"
+    return rf"^{start}\| (?=\**\d)({rest})"
 
 
 #: What pages repeat: the page, where (the numbers in the groups count), and what they must be.
@@ -387,8 +401,13 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         ],
     ),
     *(
-        ("docs/tuning.md", cells(str(trials), then=3), lambda trials=trials: slowdowns(trials))
+        ("docs/tuning.md", cells(str(trials)), lambda trials=trials: slowdowns(trials))
         for trials in (3, 10, 30)
+    ),
+    (
+        "docs/tuning.md",
+        cells("chance that 10 expected trials are a single one"),
+        lambda: [100 * search.chances(1)[0][1] for search in searches(10)],
     ),
     *(
         ("docs/tuning.md", cells(label), lambda name=name: measured(TUNING, name)[:6])
@@ -445,6 +464,27 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
             ],
         )
         for i, label in enumerate(("Gaussian", "instance-optimal"))
+    ),
+    *(
+        ("docs/private-statistics.md", cells(label), lambda name=name: quantiles(name))
+        for label, name in (
+            ("median, 2²⁴ cells: error in rank, mean (99 %)", "median, 2^24 cells of one width"),
+            ("0.9-quantile, 2²⁴ cells", "0.9-quantile, 2^24 cells of one width"),
+            (
+                "near the largest, 2¹⁰ cells: rows left outside",
+                "near the largest, 2^10 cells of one ratio",
+            ),
+        )
+    ),
+    (
+        "docs/noiseless-stages.md",
+        cells("a model that always says ½"),
+        lambda: numbers(section(LOWRANK).partition("Always saying ½ has ")[2])[:1] * 3,
+    ),
+    (
+        "docs/audit.md",
+        r"de-duplication and PCA to k coordinates are all caught at ([\d.]+),",
+        lambda: sorted({measured("Audits", f"`{name}`")[0] for name in NAIVE}),
     ),
     (
         "docs/diagnostics.md",
@@ -544,6 +584,13 @@ def test_comparisons_with_others_are_those_of_the_results(name, title):
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- end", text, re.DOTALL)
     assert shown.strip() == section(title).strip()
+
+
+def test_audits_are_those_of_the_results():
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    head, _, *rows = section("Audits").split("\n\n")[1].splitlines()
+    assert len(rows) == len(RECIPES)
+    assert "\n".join([head, "|---" * head.count(" | ") + "|---|", *rows]) in text
 
 
 def test_a_count_of_verdicts_says_beside_it_what_it_rests_on():
