@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer
 from tests import pages
-from tests.test_docs import FENCE, PAGES, SHOWN, SPAN, named
+from tests.test_docs import FENCE, LINK, PAGES, SHOWN, SPAN, named
 
 from tacit import DPLinearClassifier, Ledger
 from tacit.cli.main import app
@@ -77,6 +77,41 @@ def test_a_command_that_a_page_shows_is_there_with_its_options(page, line):
     known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     asked = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert asked <= known | {"--help"}
+
+
+# Words
+
+#: What the field calls otherwise: integers, noiseless stages, authors and year.
+DIALECT = re.compile(
+    r"whole number|plain(?:\*\*|\*)? stage|[Pp]aper 00\d|\b00[0-4], (?:[A-Z]|section)"
+)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "docs" in p.parts[-2:-1] or p.parent == ROOT], ids=named
+)
+def test_a_page_speaks_the_words_of_the_field(page):
+    assert not DIALECT.findall(read(page))
+
+
+# Links
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_to_a_heading_find_it(page):
+    text = SPAN.sub("", FENCE.sub("", read(page)))
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        if anchor and "://" not in link:
+            assert anchor in anchors(page.parent / path if path else page), link
+
+
+def anchors(page):
+    """Headings as GitHub makes them into anchors, and anchors that are set by hand."""
+    text = read(page)
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    plain = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return {*plain, *re.findall(r'<a id="([^"]+)"', text)}
 
 
 # The index
