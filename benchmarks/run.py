@@ -642,12 +642,12 @@ def insert(name: str, lines: list[str]) -> None:
 
 def audits() -> list[str]:
     found = run("bench_audit.py")
-    accounts = {"gaussian-dp": "Gaussian", "pld": "sampled"}
+    accounts = {"gaussian-dp": "Gaussian", "pld": "loss distribution", "rdp": "Rényi"}
     rows = [
         (
             f"`{row['recipe']}`",
             row["neighbors"],
-            accounts.get(row["account"], row["account"]),
+            accounts[row["account"]],
             f"{row['runs']:,}",
             f"{row['held']} of {row['repetitions']}",
             f"{row['least']:.2f} to {row['largest']:.2f}",
@@ -662,6 +662,22 @@ def audits() -> list[str]:
         *table(
             ("recipe", "relation", "account", "runs", "below the claim", "lower bounds", "median"),
             *rows,
+        ),
+        "",
+        "Plans that no recipe has, one audit of 600 runs each, at 95% by itself.",
+        "",
+        *table(
+            ("", "relation", "account", "separation, of the account's", "lower bound"),
+            *(
+                (
+                    row["plan"],
+                    row["neighbors"],
+                    accounts[row["account"]],
+                    "" if row["separation"] is None else f"{row['separation']:.0%}",
+                    f"{row['lower']:.2f} ({row['lower'] / row['claimed']:.0%})",
+                )
+                for row in found["others"]
+            ),
         ),
         "",
         "Pipelines that ignore their preprocessing, with the same claim, one audit of 800 runs at",

@@ -636,9 +636,11 @@ def test_comparisons_with_others_are_those_of_the_results(name, title):
 
 def test_audits_are_those_of_the_results():
     text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
-    head, _, *rows = section("Audits").split("\n\n")[1].splitlines()
-    assert len(rows) == len(RECIPES)
-    assert "\n".join([head, "|---" * head.count(" | ") + "|---|", *rows]) in text
+    recipes, others, naive = re.findall(r"(?:^\|.*\n)+", section("Audits") + "\n", re.MULTILINE)
+    assert recipes.count("\n") == 2 + len(RECIPES)
+    assert naive.count("\n") == 2 + len(NAIVE)
+    for table in (recipes, others):
+        assert re.sub(" ?--- ?", "---", table) in text
 
 
 def test_a_count_of_verdicts_says_beside_it_what_it_rests_on():
