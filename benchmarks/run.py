@@ -685,7 +685,7 @@ def audits() -> list[str]:
         "",
         *table(
             ("pipeline", "lower bound"),
-            *((f"`{row['pipeline']}`", f"{row['lower']:.1f}") for row in found["naive"]),
+            *((f"`{row['pipeline']}`", f"{row['lower']:.2f}") for row in found["naive"]),
         ),
     ]
 
