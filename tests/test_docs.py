@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -20,17 +21,27 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, DPSearch
+from tacit.audit.leaky_pipelines import NAIVE
 from tacit.cli.main import app
 from tacit.diagnostics import power_law_fit
+from tacit.losses import get_loss
+from tacit.model_selection.search import SCORE_SHARE
+from tacit.plan import Plan
+from tacit.plan.recipes import RECIPES
+from tacit.preprocessing import Normalize, PrivateCenter
+from tacit.privacy import Budget, Gaussian
+from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
+from tacit.privacy.accounting.group import group_epsilon
+from tacit.trainers import DPGD
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = [
     "README.md",
-    "docs/accelerators.md",
+    "docs/gpu.md",
     "docs/audit.md",
-    "docs/cluster.md",
+    "docs/dask.md",
     "docs/datasets.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
@@ -38,19 +49,20 @@ RUNNABLE = [
     "docs/large-data.md",
     "docs/ledger.md",
     "docs/noiseless-stages.md",
-    "docs/price.md",
+    "docs/preprocessing-cost.md",
     "docs/private-statistics.md",
-    "docs/privatize.md",
-    "docs/public-rows.md",
+    "docs/pipelines.md",
+    "docs/public-data.md",
     "docs/reproduction.md",
-    "docs/rivals.md",
-    "docs/theory.md",
+    "docs/baselines.md",
+    "docs/excess-risk.md",
     "docs/trainers.md",
-    "docs/trajectory.md",
+    "docs/spectral-analysis.md",
     "docs/tuning.md",
     "docs/tutorial.md",
 ]
 
+NUMBER = re.compile(r"(?<![\w.^])\d(?:[\d,]*\d)?(?:\.\d+)?")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -80,8 +92,9 @@ SHOWN = {
         ),
     ],
 }
-#: A number in a comment behind an expression: ``print(score)  # about 0.84, of all rows``.
-REMARK = re.compile(r"  # (about )?(\d+(?:\.\d+)?)(?:[,;]| %|$)")
+#: What a comment says of a value: ``print(score)  # about 0.84, of all rows``. Up to a colon, the
+#: numbers are those of the value: ``far.bound, far.facts["diameter"]  # 50.01; 2: of all rows``.
+REMARK = re.compile(r"  # (?:(about|more than) )?([(\d][^:]*)")
 
 
 class Remarked(ast.NodeTransformer):
@@ -116,9 +129,7 @@ def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, c
         exec(compile(ast.fix_missing_locations(tree), name, "exec"), scope)
     lines = text.splitlines()
     for line, value in values.items():
-        remark = REMARK.search(lines[line - 1])
-        if remark is not None and isinstance(value, int | float | np.number):
-            assert agree(remark[2], value, units=2.5 if remark[1] else 0.5), lines[line - 1]
+        assert as_remarked(lines[line - 1], value), (lines[line - 1], value)
     printed = capsys.readouterr().out
     for first, command in SHOWN.get(name, []):
         (fence,) = (f[2] for f in FENCE.finditer(text) if f[2].startswith(first))
@@ -130,6 +141,24 @@ def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, c
             printed = "".join([done.output, *written])
         for part in fence.split("..."):
             assert part.strip("\n") in printed
+
+
+def as_remarked(line: str, value: Any) -> bool:
+    """Whether the comment of a line, if it tells of a value, tells of this one."""
+    remark = REMARK.search(line)
+    if remark is None:
+        word = line.partition("  # ")[2].partition(":")[0]
+        return not (isinstance(value, str) and word and len(value) < 20) or word == value
+    parts = value if isinstance(value, tuple | list) else [value]
+    shown = NUMBER.findall(remark[2])
+    found = [float(number) for part in parts for number in np.ravel(part)]
+    if remark[1] == "more than" or " or more" in remark[2]:
+        return found[0] > float(shown[0]) * (1 - 1e-9)
+    units = 2.5 if remark[1] else 0.5
+    shown = shown[: len(found)] if len(found) == 1 else shown
+    return len(shown) == len(found) and all(
+        agree(one, other, units=units) for one, other in zip(shown, found, strict=True)
+    )
 
 
 def agree(shown: str, value: float, units: float = 0.5) -> bool:
@@ -175,7 +204,6 @@ def test_public_names_are_documented(module):
     assert not set(import_module(module).__all__) - words
 
 
-NUMBER = re.compile(r"(?<![\w.^])\d[\d,]*(?:\.\d+)?")
 RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
 
 
@@ -246,15 +274,34 @@ def spectrum() -> list[float]:
     return [slope, power_law_fit(values).decay, ten, ten * values[0] ** 2 / sum(values[:10] ** 2)]
 
 
-def slowdowns(trials: int) -> list[float]:
-    """What a trial's noise is in that of a single fit, by how the number of trials is drawn."""
+def searches(trials: int) -> list[Any]:
+    """Plans of a search, by how the number of trials is drawn."""
     grid = {"trainer__clip": [0.01, 0.1, 1.0]}
     base = DPLinearClassifier(1.0, 1e-5)
-    searches = [
-        DPSearch(base, grid, trials=trials, distribution=law)
-        for law in ("logarithmic", "geometric", "poisson")
-    ]
-    return [search.plan(size=32_561, columns=88).slowdown for search in searches]
+    laws = ("logarithmic", "geometric", "poisson")
+    found = [DPSearch(base, grid, trials=trials, distribution=law) for law in laws]
+    return [search.plan(size=32_561, columns=88) for search in found]
+
+
+def slowdowns(trials: int) -> list[float]:
+    """What a trial's noise is in that of a single fit; at last, if all trials are counted."""
+    fixed = math.sqrt(trials / (1 - SCORE_SHARE**2))
+    return [*(search.slowdown for search in searches(trials)), fixed]
+
+
+def quantiles(which: str) -> list[float]:
+    """Errors in rank by search and selection, or rows left outside where those are measured."""
+    rows = [measured(STATISTICS, which, way) for way in ("search", "selection")]
+    return [row[2] for row in rows] if len(rows[0]) > 2 else [*rows[0], *rows[1]]
+
+
+def several_rows(*rows: int) -> list[float]:
+    """ε of so many rows of one person, in the default plan at ε = 1."""
+    stages = [Normalize(), PrivateCenter()]
+    plan = Plan(Budget(1.0, 1e-5), tuple(stages), DPGD(), get_loss("logistic"))
+    events = [event for _, event in plan.calibrate(size=32_561, columns=88, classes=2).spent]
+    found = [group_epsilon(events, 1e-5, plan.neighbors, many) for many in rows]
+    return [math.ceil(10 * value) / 10 for value in found]  # to the safe side
 
 
 def minutes() -> list[float]:
@@ -299,7 +346,7 @@ def cells(*first: str, then: int = 0) -> str:
     """The numbers of a page's row that begins so; no more than ``then`` cells, if given."""
     start = "".join(re.escape(f"| {cell} ") for cell in first)
     rest = r"[^|]*\|" * then or ".*"
-    return rf"^{start}\| (?=\d)({rest})"
+    return rf"^{start}\| (?=\**\d)({rest})"
 
 
 #: What pages repeat: the page, where (the numbers in the groups count), and what they must be.
@@ -321,6 +368,38 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         "docs/index.md",
         r"checks every sum while it trains, takes ([\d.]+ to [\d.]+) times",
         lambda: sorted(measured(STRICT, "784", "10")),
+    ),
+    (
+        "docs/index.md",
+        r"five rows have ε = ([\d.]+) at the same δ, ten have ([\d.]+)\.",
+        lambda: several_rows(5, 10),
+    ),
+    (
+        "docs/ledger.md",
+        r"Two fits with ε = 1 cost about ([\d.]+) together",
+        lambda: [epsilon([Gaussian(1 / gaussian_mu(1.0, 1e-6), count=2)], 1e-6, "replace_special")],
+    ),
+    (
+        "docs/large-data.md",
+        r"takes ([\d.]+) times as long as reading and decoding the files, in (\d+) MB",
+        lambda: measured("Data larger than memory", "10,000,000")[2::4],
+    ),
+    (
+        "docs/exact-noise.md",
+        r"a draw takes (\d+) ns, against (\d+) ns .*: \[([\d.]+ to [\d.]+) of its speed",
+        lambda: [
+            *measured("Time of noise", "7,850", "2^30")[1::-1],
+            *sorted(
+                measured("Time of noise", draws, size)[2]
+                for draws in ("7,850", "1,000,000", "10,000,000")
+                for size in ("2^30", "2^40")
+            )[::5],
+        ],
+    ),
+    (
+        "docs/speed.md",
+        r"a default fit takes (\d+ to \d+) times as long as scikit-learn's",
+        lambda: sorted(1 / ratio for ratio in measured(TIME, "LogisticRegression")),
     ),
     (
         "docs/exact-noise.md",
@@ -363,20 +442,25 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         lambda: numbers(section("Data larger than memory").rpartition("million rows cost")[2]),
     ),
     (
-        "docs/accelerators.md",
+        "docs/gpu.md",
         r"exact sums of a step take ([\d.]+ to [\d.]+) times",
         lambda: sorted(measured("Other array libraries", "PyTorch, processor")),
     ),
     (
-        "docs/cluster.md",
+        "docs/dask.md",
         r"\[(\d+ to \d+) ms a step\]",
         lambda: [
             measured("Steps on a cluster", rows)[2] for rows in ("2,000 × 20", "60,000 × 784")
         ],
     ),
     *(
-        ("docs/tuning.md", cells(str(trials), then=3), lambda trials=trials: slowdowns(trials))
+        ("docs/tuning.md", cells(str(trials)), lambda trials=trials: slowdowns(trials))
         for trials in (3, 10, 30)
+    ),
+    (
+        "docs/tuning.md",
+        cells("chance that 10 expected trials are a single one"),
+        lambda: [100 * search.chances(1)[0][1] for search in searches(10)],
     ),
     *(
         ("docs/tuning.md", cells(label), lambda name=name: measured(TUNING, name)[:6])
@@ -434,6 +518,27 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         )
         for i, label in enumerate(("Gaussian", "instance-optimal"))
     ),
+    *(
+        ("docs/private-statistics.md", cells(label), lambda name=name: quantiles(name))
+        for label, name in (
+            ("median, 2²⁴ cells: error in rank, mean (99 %)", "median, 2^24 cells of one width"),
+            ("0.9-quantile, 2²⁴ cells", "0.9-quantile, 2^24 cells of one width"),
+            (
+                "near the largest, 2¹⁰ cells: rows left outside",
+                "near the largest, 2^10 cells of one ratio",
+            ),
+        )
+    ),
+    (
+        "docs/noiseless-stages.md",
+        cells("a model that always says ½"),
+        lambda: numbers(section(LOWRANK).partition("Always saying ½ has ")[2])[:1] * 3,
+    ),
+    (
+        "docs/audit.md",
+        r"PCA to k coordinates are caught at ([\d.]+, [\d.]+) and ([\d.]+),",
+        lambda: [measured("Audits", f"`{name}`")[0] for name in ("centring", "dedup", "pca")],
+    ),
     (
         "docs/diagnostics.md",
         r"with 100 classes took (\d+) s on two cores and ([\d.]+) GB",
@@ -457,7 +562,7 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
     ),
     *(
         (
-            "docs/trajectory.md",
+            "docs/spectral-analysis.md",
             cells(label),
             lambda name=name: recorded("li-spectrum", name, "test accuracy, %"),
         )
@@ -470,24 +575,28 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
         )
     ),
     (
-        "docs/trajectory.md",
+        "docs/spectral-analysis.md",
         r"values fall as k\^-([\d.]+) by .* fall as k\^-([\d.]+): .* carry (\d+)% of the square,"
         r" the first alone (\d+)%",
         spectrum,
     ),
     (
-        "docs/trajectory.md",
+        "docs/spectral-analysis.md",
         r"(\d+) s of processor time",
         lambda: [record("li-spectrum")["seconds"]],
     ),
     ("docs/reproduction.md", r"(\d+) minutes of processor time", minutes),
     *(
-        ("docs/rivals.md", cells(label), lambda name=name: methods(name, "CIFAR-10", "CIFAR-100"))
+        (
+            "docs/baselines.md",
+            cells(label),
+            lambda name=name: methods(name, "CIFAR-10", "CIFAR-100"),
+        )
         for label, name in RIVALS.items()
     ),
     *(
         (
-            "docs/rivals.md",
+            "docs/baselines.md",
             cells(label, "–", "–"),
             lambda name=name: recorded("pinto-raft", name, "ε = 0.1, here", "ε = 0.7, here"),
         )
@@ -495,7 +604,7 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
     ),
     *(
         (
-            "docs/public-rows.md",
+            "docs/public-data.md",
             cells(label, epsilon),
             lambda name=name, epsilon=epsilon: public_rows(name, epsilon),
         )
@@ -525,9 +634,18 @@ def test_figures_that_a_page_repeats_are_those_of_the_record(page, where, source
     [("field", "Accuracy beside others"), ("regression", "Regression beside others")],
 )
 def test_comparisons_with_others_are_those_of_the_results(name, title):
-    text = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- end", text, re.DOTALL)
     assert shown.strip() == section(title).strip()
+
+
+def test_audits_are_those_of_the_results():
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    recipes, others, naive = re.findall(r"(?:^\|.*\n)+", section("Audits") + "\n", re.MULTILINE)
+    assert recipes.count("\n") == 2 + len(RECIPES)
+    assert naive.count("\n") == 2 + len(NAIVE)
+    for table in (recipes, others):
+        assert re.sub(" ?--- ?", "---", table) in text
 
 
 def test_a_count_of_verdicts_says_beside_it_what_it_rests_on():

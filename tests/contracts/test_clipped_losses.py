@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, optimize
+from tests.examples.log_cosh import LogCosh
 
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, Clipped, Huber, HuberHinge, Tempered, clipped, get_loss
 from tacit.losses.base import ScalarLoss
 
 ALL = [*map(get_loss, LOSSES), HuberHinge(0.1), Huber(2.5), Tempered(0.0), Tempered(0.9)]
+ALL += [LogCosh()]  # of CONTRIBUTING.md
 SCALAR = [loss for loss in ALL if isinstance(loss, ScalarLoss)]
 every_scalar_loss = pytest.mark.parametrize("loss", SCALAR, ids=repr)
 

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, asdict
 import numpy as np
 import pytest
 from scipy import special
+from tests.examples.log_cosh import LogCosh
 
 from tacit.exceptions import InputError
 from tacit.losses import FEW_OUTPUTS, LOSSES, Huber, HuberHinge, Tempered, get_loss
@@ -18,6 +19,7 @@ ALL = [
     Huber(threshold=2.5),
     Tempered(temperature=0.0),
     Tempered(temperature=0.9),
+    LogCosh(),  # of CONTRIBUTING.md
 ]
 every_loss = pytest.mark.parametrize("loss", ALL, ids=repr)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -72,6 +74,7 @@ def definition(loss, s, y):
         "squared": lambda: r**2 / 2,
         "absolute": lambda: np.abs(r),
         "huber": lambda: special.huber(loss.threshold, r),
+        "log-cosh": lambda: np.log(np.cosh(r)),
     }
     return terms[loss.name]().sum(axis=-1)
 
@@ -349,7 +352,9 @@ def test_other_losses_define_no_probabilities(loss):
 @every_loss
 def test_losses_are_values(loss):
     assert get_loss(loss) is loss
-    twin = get_loss(loss.name, **asdict(loss))
+    make = LOSSES.get(loss.name, type(loss))
+    assert make is type(loss)
+    twin = make(**asdict(loss))
     assert twin == loss
     assert hash(twin) == hash(loss)
     with pytest.raises(FrozenInstanceError):

@@ -17,7 +17,7 @@ from tacit.research.price.price import price
 from tacit.research.price.show import NAMES, draw_price, plot_price, show_price
 
 SVG = "{http://www.w3.org/2000/svg}"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "price.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "preprocessing-cost.md"
 SCALE = {"stage": "scale", "n": 10_000, "deviation": 0.3, "delta": 1e-5}
 
 
