@@ -56,11 +56,30 @@ def theory(
       tacit theory --n 10000 --d 2048 --rank 400 --epsilon 0.1 --delta 1e-6 --margin 0.1 \\
         --components 40 --diameter 0.8 --decay 0.7
     """
-    given = {name: value for name, value in locals().items() if name != "as_json"}
-
     from tacit.research.theory import Setting, compare
 
-    found = compare(Setting(**given))
+    found = compare(
+        Setting(
+            n=n,
+            d=d,
+            epsilon=epsilon,
+            delta=delta,
+            rank=rank,
+            norm=norm,
+            lipschitz=lipschitz,
+            bound=bound,
+            neighbors=neighbors,
+            clip=clip,
+            smoothness=smoothness,
+            diameter=diameter,
+            margin=margin,
+            components=components,
+            xi=xi,
+            decay=decay,
+            tail=tail,
+            inflation=inflation,
+        )
+    )
     if as_json:
         dump(found.to_dict())
         return
