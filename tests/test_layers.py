@@ -23,7 +23,7 @@ MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items(
 # each other, except within one package. The package itself only loads names when asked.
 LAYERS = [
     {"exceptions", "progress"},
-    {"files", "losses"},
+    {"files", "losses", "params"},
     {"instances", "privacy"},
     {"mechanisms", "theory"},
     {"data", "ledger", "report"},

@@ -18,7 +18,7 @@ from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import BudgetError, FileError, InputError, SchemaError
 from tacit.files import MANIFEST
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.persistence import load, save
 from tacit.privacy import Certificate
 

@@ -2,7 +2,7 @@
 
 >>> from tacit import DPLinearClassifier
 >>> DPLinearClassifier(epsilon=1.0, delta=1e-5)
-DPLinearClassifier()
+DPLinearClassifier(epsilon=1.0, delta=1e-05)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
-    from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+    from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
     from tacit.median import DPGeometricMedian
     from tacit.model_selection.dp_search import DPSearch
     from tacit.persistence import load, save
@@ -27,8 +27,8 @@ _HOMES = {
     "Budget": "tacit.privacy",
     "Certificate": "tacit.privacy",
     "DPGeometricMedian": "tacit.median",
-    "DPLinearClassifier": "tacit.linear_model.estimators",
-    "DPLinearRegressor": "tacit.linear_model.estimators",
+    "DPLinearClassifier": "tacit.linear_model",
+    "DPLinearRegressor": "tacit.linear_model",
     "DPSearch": "tacit.model_selection.dp_search",
     "Ledger": "tacit.ledger",
     "load": "tacit.persistence",

@@ -19,6 +19,7 @@ from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
+from tacit.params import ShowsBudget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
@@ -31,7 +32,7 @@ CHUNK = 1 << 18  # numbers held at a time: what a cache holds
 STEPS = 100
 
 
-class DPGeometricMedian(BaseEstimator):
+class DPGeometricMedian(ShowsBudget, BaseEstimator):
     """The point of least mean distance to private rows, ‖x − xᵢ‖_A (Li et al. 2022, section 4.1).
 
     Noisy descent from zero with a pull towards it (Li et al. 2022, Algorithm 1, on all rows), in

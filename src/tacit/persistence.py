@@ -24,7 +24,7 @@ from tacit.data.schema import Column, NumberColumn
 from tacit.data.tables import Table
 from tacit.exceptions import FileError, InputError
 from tacit.files import parse_json, write_bytes
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.plan.plan import apply_stages
 from tacit.preprocessing import Encode, PublicFeatures, Stage
 from tacit.privacy.certificate import Certificate

@@ -42,7 +42,7 @@ from tacit.exceptions import (
 )
 from tacit.files import find_output, first_bytes, new_file, new_output, write_bytes
 from tacit.ledger import DeferredLedger, Ledger
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
 from tacit.median import DPGeometricMedian
 from tacit.model_selection.dp_search import choose, planned

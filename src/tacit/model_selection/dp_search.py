@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.data.rows import Rows
 from tacit.data.schema import did_you_mean
 from tacit.exceptions import InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
 from tacit.privacy.budget import Budget
-from tacit.trainers import DPGD, GradientTrainer
 
 __all__ = ["Choice", "DPSearch", "choose", "planned"]
 
@@ -61,9 +60,10 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
     estimator : DPLinearClassifier or DPLinearRegressor
         What is tuned. Its ledger and its random_state are the search's.
     param_grid : dict or list of dicts
-        Lists of values for ``trainer``, ``stages``, ``loss``, ``fit_intercept`` and, as
-        ``trainer__learning_rate`` and the like, for settings of the trainer. If only the trainer
-        is tuned, stages are fitted once, before the trials.
+        Lists of values for ``trainer``, ``stages``, ``loss``, ``fit_intercept``, and for settings
+        of the trainer and of stages as ``set_params`` names them: ``trainer__learning_rate``,
+        ``stages__clipnorm__radius``. If only the trainer is tuned, stages are fitted once, before
+        the trials.
     epsilon, delta : float, optional
         The budget of the whole search; the estimator's unless given.
     trials : float
@@ -178,24 +178,12 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
         if name in FIXED:
             raise InputError(f"{name} cannot be tuned: {FIXED[name]}")
         head, _, setting = name.partition("__")
-        known = list(TUNED)
-        if head == "trainer" and setting:
-            trainer = self.estimator.trainer
-            own = trainer if isinstance(trainer, GradientTrainer) else DPGD()
-            names = [f"trainer__{field.name}" for field in dataclasses.fields(own)]
-            if name in names or "trainer" in self._grid_names():
-                return
-            known += names
-        elif name in TUNED:
-            return
-        more = ", ".join(TUNED) + ", or a setting of the trainer such as trainer__learning_rate"
-        raise InputError(
-            f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, known)} "
-            f"Settings are {more}"
-        )
-
-    def _grid_names(self) -> set[str]:
-        return {name for setting in _settings(self.param_grid) for name in setting}
+        if head not in TUNED or (setting and head not in ("stages", "trainer")):
+            raise InputError(
+                f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, TUNED)} "
+                f"Settings are {', '.join(TUNED)}, or one of the trainer or of a stage, such as "
+                "trainer__learning_rate or stages__clipnorm__radius"
+            )
 
     # --- the model that was found -----------------------------------------------------------------
 
@@ -346,20 +334,8 @@ def _settings(grid: Any) -> list[dict[str, Any]]:
 
 def _configured(base: Any, setting: Mapping[str, Any]) -> Any:
     """The estimator with a setting."""
-    own = {name: value for name, value in setting.items() if "__" not in name}
-    inner = {name.partition("__")[2]: v for name, v in setting.items() if "__" in name}
-    candidate = clone(base).set_params(**own)
-    if inner:
-        trainer = candidate.trainer
-        trainer = DPGD() if isinstance(trainer, str) and trainer == "auto" else trainer
-        if not isinstance(trainer, GradientTrainer):
-            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        values = {n: v.item() if isinstance(v, np.generic) else v for n, v in inner.items()}
-        try:
-            candidate.set_params(trainer=dataclasses.replace(trainer, **values))
-        except TypeError:
-            names = ", ".join(f"trainer__{name}" for name in inner)
-            raise InputError(f"{trainer.name} does not have all of {names}") from None
-    if "stages" not in setting:
+    values = {n: v.item() if isinstance(v, np.generic) else v for n, v in setting.items()}
+    candidate = clone(base).set_params(**values)
+    if not any(name.startswith("stages") for name in setting):
         candidate.stages = base.stages  # the same objects, so that they are fitted once
     return candidate

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.exceptions import InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
+from tacit.params import ShowsBudget
 from tacit.pipeline.choosing import Problem
 from tacit.pipeline.parts import Given, Last, Part
 from tacit.pipeline.reading import read
@@ -23,7 +24,7 @@ from tacit.privacy.budget import Budget
 __all__ = ["Privatized"]
 
 
-class Privatized(BaseEstimator):
+class Privatized(ShowsBudget, BaseEstimator):
     """A pipeline, a budget, and what is declared about the rows."""
 
     task: ClassVar[str]

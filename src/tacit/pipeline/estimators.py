@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.exceptions import InputError, of_rows
 from tacit.ledger import Ledger
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.pipeline.base import Privatized
 from tacit.pipeline.models import LAST, regression
 from tacit.pipeline.reading import last_step

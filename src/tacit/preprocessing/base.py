@@ -22,6 +22,7 @@ from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
+from tacit.params import Params
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
@@ -99,7 +100,7 @@ class Context:
 
 
 @dataclass
-class Stage:
+class Stage(Params):
     """A step before training. Subclasses say how they pay, and map rows.
 
     `fit` sets attributes that end in an underscore and returns the stage; a

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from tacit.data.rows import as_rows
 from tacit.datasets import load_cod_rna
 from tacit.instances import clipping_bias, fingerprinting
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.losses import clipped, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.preprocessing import ClipNorm

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.rows import as_rows
 from tacit.diagnostics import concentration
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan.plan import CalibratedPlan, Plan, apply_stages

@@ -23,6 +23,7 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
+from tacit.params import Params
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.theory import descent
@@ -48,7 +49,7 @@ SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
 
 @dataclass
-class GradientTrainer:
+class GradientTrainer(Params):
     """Settings that full-batch and sampled descent share; ``"auto"`` is filled by `resolve`.
 
     Parameters
