@@ -43,7 +43,8 @@ from tacit.preprocessing import (
     RandomProjection,
     SoftPCA,
 )
-from tacit.trainers import DPGD, DPSGD, Facts, NoisySGD
+from tacit.trainers import DPGD, DPSGD, NoisySGD
+from tacit.trainers.defaults import Facts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

@@ -10,13 +10,14 @@ import pytest
 from tacit import Ledger
 from tacit.data.rows import as_rows
 from tacit.diagnostics import NotReleasable, module_trajectory, module_trajectory_privately
+from tacit.engine.engine import Engine
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
 from tacit.networks.fit import fit_module
 from tacit.networks.gradients import ModuleEngine
 from tacit.privacy.accounting.accountants import epsilon
-from tacit.trainers import DPGD, DPSGD, Engine, GammaSGD
+from tacit.trainers import DPGD, DPSGD, GammaSGD
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

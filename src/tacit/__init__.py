@@ -88,4 +88,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*_HOMES, *_SUBMODULES, *(name for name in globals() if name.startswith("__"))})

@@ -95,10 +95,11 @@ class ShowsBudget:
         changed_only = get_config()["print_changed_only"]
         shown = []
         for name, parameter in signature(type(self)).parameters.items():
-            text = repr(getattr(self, name))
+            value = getattr(self, name)
+            text = repr(value)
             if len(text) > N_CHAR_MAX:
                 text = f"{text[: N_CHAR_MAX // 2]}...{text[-N_CHAR_MAX // 2 :]}"
-            budget = name in ("epsilon", "delta")
+            budget = name in ("epsilon", "delta") and value is not None
             if budget or not changed_only or text != repr(parameter.default):
                 shown.append(f"{name}={text}")
         return f"{type(self).__name__}({', '.join(shown)})"

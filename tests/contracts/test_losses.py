@@ -10,7 +10,8 @@ import pytest
 from scipy import special
 
 from tacit.exceptions import InputError
-from tacit.losses import FEW_OUTPUTS, LOSSES, Huber, HuberHinge, Tempered, get_loss
+from tacit.losses import LOSSES, Huber, HuberHinge, Tempered, get_loss
+from tacit.losses.base import FEW_OUTPUTS
 
 ALL = [
     *map(get_loss, LOSSES),

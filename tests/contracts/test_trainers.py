@@ -13,6 +13,7 @@ from tests.seam import run_of
 
 from tacit import trainers
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -26,8 +27,6 @@ from tacit.trainers import (
     DPSGD,
     GEP,
     AdaDPS,
-    Engine,
-    Facts,
     FlattestDPGD,
     GammaSGD,
     GradientTrainer,
@@ -36,6 +35,7 @@ from tacit.trainers import (
     NoisySGD,
     SufficientStatistics,
 )
+from tacit.trainers.defaults import Facts
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]

@@ -11,6 +11,7 @@ from tests.seam import run_of
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -19,7 +20,8 @@ from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
 from tacit.privacy.accounting import accountants as acc
 from tacit.privacy.verification import recheck
-from tacit.trainers import Engine, Facts, IteratedSGD
+from tacit.trainers import IteratedSGD
+from tacit.trainers.defaults import Facts
 
 # The account
 

@@ -15,7 +15,7 @@ from tests.seam import run_of
 from tacit import DPLinearClassifier, Ledger
 from tacit.audit import audit, prepare
 from tacit.data.rows import as_rows
-from tacit.engine.engine import LOSS_UNIT
+from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -27,7 +27,9 @@ from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
-from tacit.trainers import Engine, Facts, NoisySGD, gradient, noisy_sgd, rehearsal
+from tacit.trainers import NoisySGD, gradient, noisy_sgd
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)

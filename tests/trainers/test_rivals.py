@@ -17,6 +17,7 @@ from tacit.audit import prepare
 from tacit.audit.distinguish import Subject, worst
 from tacit.audit.neighbouring_tables import pairs
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
@@ -35,7 +36,9 @@ from tacit.preprocessing import (
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
-from tacit.trainers import DPGD, DPRAFT, GEP, AdaDPS, Engine, Facts, rehearsal, train_together
+from tacit.trainers import DPGD, DPRAFT, GEP, AdaDPS
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 from tacit.trainers.rivals import PROBE
 
 EVERY_LOSS = sorted(LOSSES)

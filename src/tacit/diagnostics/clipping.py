@@ -12,7 +12,8 @@ from tacit.diagnostics.base import NotReleasable
 from tacit.diagnostics.rehearsal import MOST_VALUES, rehearse
 from tacit.exceptions import InputError
 from tacit.losses import Loss
-from tacit.trainers import DPGD, Facts
+from tacit.trainers import DPGD
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Clipping", "clipping"]

@@ -14,7 +14,8 @@ from tacit.networks.gradients import ModuleEngine
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.trainers import Facts, GradientTrainer
+from tacit.trainers import GradientTrainer
+from tacit.trainers.defaults import Facts
 
 __all__ = ["module_trajectory"]
 

@@ -23,7 +23,7 @@ from tacit.diagnostics.base import NotReleasable
 from tacit.diagnostics.lipschitz import PowerLaw, power_law_fit
 from tacit.diagnostics.rehearsal import MOST_VALUES, Rehearsal, rehearse
 from tacit.diagnostics.sketch import Directions, Pass, Sketch
-from tacit.engine.engine import GradientSource, LatticeSum
+from tacit.engine.engine import Engine, GradientSource, LatticeSum
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key, Stream
@@ -32,7 +32,9 @@ from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
 

@@ -3,7 +3,7 @@
 from tacit.ledger.account import Charge, Remaining
 from tacit.ledger.deferred import DeferredLedger
 from tacit.ledger.ledger import Entry, Ledger, Reservation
-from tacit.ledger.tally import Limits, Spending
+from tacit.ledger.tally import Limits
 
 __all__ = [
     "Charge",
@@ -13,5 +13,4 @@ __all__ = [
     "Limits",
     "Remaining",
     "Reservation",
-    "Spending",
 ]

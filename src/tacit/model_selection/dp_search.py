@@ -17,6 +17,7 @@ from tacit.data.schema import did_you_mean
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
+from tacit.params import ShowsBudget
 from tacit.privacy.budget import Budget
 
 __all__ = ["Choice", "DPSearch", "choose", "planned"]
@@ -47,7 +48,7 @@ def _offers(name: str) -> Any:
     return available_if(has)
 
 
-class DPSearch(MetaEstimatorMixin, BaseEstimator):
+class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
     """Settings chosen by private trials; the whole search is (ε, δ)-differentially private.
 
     A random number of trials is made. Each draws one of the settings of the grid, trains with it,

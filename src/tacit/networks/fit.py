@@ -22,8 +22,9 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
 from tacit.progress import Progress, silent
-from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
-from tacit.trainers.gradient import is_auto
+from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import is_auto, train_together
 
 __all__ = ["ModuleFit", "fit_module", "settled"]
 

@@ -25,7 +25,8 @@ from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.reproduce.pinto_sets import Split, Turned, split, turned
-from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer, rehearsal, train_together
+from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["ours", "private", "public_descent", "xi"]
 

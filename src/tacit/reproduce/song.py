@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import as_rows
 from tacit.datasets import load_cod_rna
+from tacit.engine.engine import Engine
 from tacit.instances import clipping_bias, fingerprinting
 from tacit.linear_model import DPLinearClassifier
 from tacit.losses import clipped, get_loss
@@ -24,7 +25,9 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
 from tacit.theory import lower
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GammaSGD, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD, GammaSGD
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["CLAIMS"]
 

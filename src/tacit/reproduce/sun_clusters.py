@@ -18,7 +18,8 @@ from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
 from tacit.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
-from tacit.trainers import GradientTrainer, rehearsal, train_together
+from tacit.trainers import GradientTrainer
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["counterexample"]
 

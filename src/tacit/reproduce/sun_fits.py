@@ -18,7 +18,8 @@ from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.reproduce.sun_data import images
-from tacit.trainers import DPSGD, rehearsal, train_together
+from tacit.trainers import DPSGD
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
 

@@ -1,10 +1,8 @@
 """Trainers: rows and labels into weights, with the event that says what it cost."""
 
-from tacit.engine.engine import Engine
-from tacit.trainers.defaults import Facts
 from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gamma import GammaSGD
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, rehearsal, train_together
+from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
@@ -17,8 +15,6 @@ __all__ = [
     "DPSGD",
     "GEP",
     "AdaDPS",
-    "Engine",
-    "Facts",
     "FlattestDPGD",
     "GammaSGD",
     "GradientTrainer",
@@ -26,6 +22,4 @@ __all__ = [
     "LocalDPGD",
     "NoisySGD",
     "SufficientStatistics",
-    "rehearsal",
-    "train_together",
 ]
