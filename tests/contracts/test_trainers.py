@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from tests.seam import run_of
 
 from tacit import trainers
@@ -78,6 +79,14 @@ def test_every_public_trainer_is_under_this_contract():
 
 
 # Settings
+
+
+@pytest.mark.parametrize("cls", [*EVERY_TRAINER, SufficientStatistics])
+def test_settings_can_be_read_and_set_and_clones_have_them(cls):
+    trainer = cls(steps=7) if cls.descends else cls()
+    assert clone(trainer) == trainer and clone(trainer) is not trainer
+    assert trainer.get_params() == asdict(trainer)
+    assert cls().set_params(**trainer.get_params()) == trainer
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)
