@@ -7,10 +7,11 @@ Trainers and stages are dataclasses with `Params`; estimators that hold them are
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
-from inspect import signature
+from inspect import cleandoc, signature
 from typing import Any, Self
 
 from tacit.exceptions import InputError
@@ -18,7 +19,48 @@ from tacit.exceptions import InputError
 __all__ = ["Composed", "Params", "ShowsBudget", "named"]
 
 
-class Params:
+HEAD = re.compile(r"^([A-Z]\w+)\n-+\n", re.MULTILINE)
+ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
+
+
+class Documented:
+    """A class whose docstring also lists the parameters and attributes of its bases.
+
+    What a base says of a parameter is written once, and read in every class that has it.
+    """
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for base in cls.__bases__:
+            if cls.__doc__ and base.__doc__ and issubclass(base, Documented):
+                cls.__doc__ = _merged(cls.__doc__, base.__doc__)
+
+
+def _merged(text: str, base: str) -> str:
+    """A docstring with what another lists and it does not, in front of its own."""
+    parts, given = _sections(text), _sections(base)
+    for head in ("Attributes", "Parameters"):
+        own, more = parts.pop(head, ""), given.get(head, "")
+        known = {name for entry in ENTRY.split(own) for name in _names(entry)}
+        lacks = [entry for entry in ENTRY.split(more) if not known & _names(entry)]
+        if listed := "\n".join(entry.rstrip() for entry in [*lacks, own] if entry.strip()):
+            parts = {"": parts.pop(""), head: listed, **parts}
+    return "\n\n".join(
+        f"{head}\n{'-' * len(head)}\n{body.rstrip()}" if head else body.strip()
+        for head, body in parts.items()
+    )
+
+
+def _sections(text: str) -> dict[str, str]:
+    preface, *rest = HEAD.split(cleandoc(text))
+    return {"": preface, **dict(zip(rest[::2], rest[1::2], strict=True))}
+
+
+def _names(entry: str) -> set[str]:
+    return set(entry.partition("\n")[0].partition(" : ")[0].split(", ")) - {""}
+
+
+class Params(Documented):
     """A dataclass whose fields scikit-learn can read and set."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -86,7 +128,7 @@ def named(parts: Sequence[Any]) -> dict[str, int]:
     return places
 
 
-class ShowsBudget:
+class ShowsBudget(Documented):
     """An estimator whose ``repr`` always has epsilon and delta, also where they are defaults."""
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
