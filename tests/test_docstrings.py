@@ -63,7 +63,7 @@ def owners():
 def methods(cls):
     """Public methods and properties that a class itself defines, as functions."""
     for name, raw in vars(cls).items():
-        if name.startswith("_"):
+        if name.startswith("_") or name in vars(cls).get("__annotations__", {}):
             continue
         if isinstance(raw, property):
             yield name, raw.fget, "property"

@@ -43,10 +43,8 @@ EXPORTED = {
         trajectory_privately
     """,
     "tacit.exceptions": """
-        add_consequence BudgetError carried CertificateError ClusterError consequences
-        FileError FOR_CURATORS InputError LedgerError MachineError MissingBound NotNumbers
-        of_public_facts of_rows PrivateTestError raise_alone ReleaseError SchemaError shown
-        TacitError
+        BudgetError CertificateError ClusterError FileError InputError LedgerError MachineError
+        MissingBound NotNumbers PrivateTestError ReleaseError SchemaError TacitError
     """,
     "tacit.features": """
         extract Extractor FeatureSet load_features open_extractor save_features
@@ -79,7 +77,7 @@ EXPORTED = {
         fit_module ModuleFit
     """,
     "tacit.persistence": """
-        dumps load save
+        load save
     """,
     "tacit.pipeline": """
         Choice privatize PrivatizedClassifier PrivatizedRegressor

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from tacit.exceptions import InputError
 
-__all__ = ["Composed", "Params", "ShowsBudget", "named"]
+__all__ = ["Composed", "Documented", "Params", "ShowsBudget", "named"]
 
 
 HEAD = re.compile(r"^([A-Z]\w+)\n-+\n", re.MULTILINE)

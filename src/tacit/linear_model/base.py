@@ -68,7 +68,56 @@ class Problem(NamedTuple):
 
 
 class DPLinearModel(Composed, BaseEstimator):
-    """What classifier and regressor share."""
+    """What classifier and regressor share.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget for everything that touches the rows.
+    stages : "auto" or list of stages
+        What happens to the rows before training; see `tacit.preprocessing`.
+    trainer : "auto" or trainer
+        See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
+    neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
+        What it means for two data sets to differ in one row. ``"auto"`` is
+        ``"replace_special"``: one row is blanked out, their number is public; with
+        a noiseless stage it is ``"replace_one"``, for which those are analysed.
+    fit_intercept : bool
+        Whether to fit an intercept.
+    size : int, optional
+        Public stand-in for the number of rows, needed with
+        ``"add_or_remove_one"``.
+    arithmetic : {"exact", "strict", "fast"}
+        ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
+        step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
+        times the time; ``"fast"`` uses float32 and writes "ideal arithmetic assumed"
+        into the certificate.
+    random_state : int, optional
+        Makes a run repeatable *and not private*: for tests. The certificate
+        then says "seeded: not for release".
+    ledger : Ledger, optional
+        The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
+        before any noise is drawn, and a fit that would pass the account's limit is refused.
+    start : fitted linear model or (coef, intercept), optional
+        A *public* model to begin at, on the same columns behind the same stages, as far as those
+        are not affine: what another model released, or one fitted to public rows.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    stages_ : tuple of Stage
+        What rows go through before the coefficients meet them: what is not affine, and what
+        comes before it; affine stages behind that are folded into the coefficients. Behind
+        `Normalize`, as by default, coefficients are for rows of norm one and not for rows as
+        passed: the effect of a column then depends on the rest of its row.
+    certificate_ : Certificate
+        What was spent, on what, under which assumptions.
+    plan_ : CalibratedPlan
+        What was run; ``plan_.explain()`` says it in words.
+    n_features_in_ : int
+        Columns of the rows that were fitted.
+    """
 
     intercept_: Any
 
@@ -330,7 +379,18 @@ class DPLinearModel(Composed, BaseEstimator):
         )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of ``coef_``."""
+        """Names of the columns of ``coef_``.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names of the columns of the rows, if those that were fitted had none.
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            A name for every coefficient; ``x0, x1, ...`` where columns were mixed.
+        """
         check_is_fitted(self, "coef_")
         count = np.atleast_2d(self.coef_).shape[1]
         names = getattr(self, "feature_names_in_", input_features)

@@ -33,59 +33,28 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
 
     Parameters
     ----------
-    epsilon, delta : float
-        The budget for everything that touches the rows.
-    stages : "auto" or list of stages
-        What happens to the rows before training; see `tacit.preprocessing`.
     loss : "auto", str or Loss
         ``"auto"`` is logistic for two classes and softmax for more. Also ``"hinge"``,
         ``"huber-hinge"``, and the bounded ``"savage"``, ``"tangent"`` and ``"tempered"``,
         which are not convex and forgive wrong labels.
-    trainer : "auto" or trainer
-        See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
-    neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
-        What it means for two data sets to differ in one row. ``"auto"`` is
-        ``"replace_special"``: one row is blanked out, their number is public; with
-        a noiseless stage it is ``"replace_one"``, for which those are analysed.
     classes : sequence, optional
         The labels that may occur. If None they are read from ``y`` and taken as
         public, which the certificate says.
-    fit_intercept : bool
-        Whether to fit an intercept.
-    size : int, optional
-        Public stand-in for the number of rows, needed with
-        ``"add_or_remove_one"``.
-    arithmetic : {"exact", "strict", "fast"}
-        ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
-        step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
-        times the time; ``"fast"`` uses float32 and writes "ideal arithmetic assumed"
-        into the certificate.
-    random_state : int, optional
-        Makes a run repeatable *and not private*: for tests. The certificate
-        then says "seeded: not for release".
-    ledger : Ledger, optional
-        The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
-        before any noise is drawn, and a fit that would pass the account's limit is refused.
-    start : fitted linear model or (coef, intercept), optional
-        A *public* model to begin at, on the same columns behind the same stages, as far as those
-        are not affine: what another model released, or one fitted to public rows.
-    verbose : bool
-        Show progress.
 
     Attributes
     ----------
-    coef_, intercept_ : ndarray
-        Scores are ``stages_(row) @ coef_.T + intercept_``, where ``stages_`` holds what
-        is not affine and what comes before it; affine stages behind that are folded in.
-        Behind `Normalize`, as by default, coefficients are for rows of norm one and not
-        for rows as passed: the effect of a column then depends on the rest of its row.
-        Shapes as in scikit-learn.
-    classes_ : ndarray
+    coef_ : ndarray of shape (1, d) or (classes, d)
+        Coefficients of the d columns behind ``stages_``: one row for two classes.
+    intercept_ : ndarray of shape (1,) or (classes,)
+        Scores are ``stages_(row) @ coef_.T + intercept_``.
+    classes_ : ndarray of shape (classes,)
         Labels.
-    certificate_ : Certificate
-        What was spent, on what, under which assumptions.
-    plan_ : CalibratedPlan
-        What was run; ``plan_.explain()`` says it in words.
+
+    Notes
+    -----
+    With gᵢ the gradient of row i, clipped to a norm of C, every step takes the weights θ to
+    θ − η·(Σᵢ gᵢ + z·C·N(0, I))/n, for a noise multiplier z (Song, Steinke, Thakkar & Thakurta 2021,
+    Algorithm 1). The private mean in front is that of Sun, Suresh & Menon 2024, Algorithm 3.
 
     Examples
     --------
@@ -138,7 +107,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
 
         Parameters
         ----------
-        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files; n rows
+        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files, of shape (n, d)
             A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
             see ``docs/accelerators.md``.
             A Dask array or data frame is fitted on the cluster of the current client: see
@@ -146,6 +115,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             names the network.
         y : sequence of n labels
             May be left out if X is a scan that names its target, or features with labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         return self._go(self._budget(), self._problem(X, y, self.classes))
 
@@ -165,12 +139,19 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
 
         Parameters
         ----------
-        X, y
-            Private rows and labels: the same people, or others.
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Private rows: of the same people, or of others.
+        y : sequence of n labels
+            Their labels.
         classes : sequence, optional
             The labels that may occur, at the first call.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         if not hasattr(self, "certificate_"):
             known = self.classes if classes is None else classes
@@ -239,18 +220,55 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         return loss
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: (n,) for two classes, (n, classes) for more."""
+        """Scores of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            One score for two classes, positive for the second of them; one for each of more.
+        """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label with the highest score."""
+        """The label with the highest score.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels, out of ``classes_``.
+        """
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[index]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Part of these rows whose label is predicted, without noise."""
+        """Part of these rows whose label is predicted, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        y : sequence of n labels
+            Their labels.
+        sample_weight : sequence of n numbers, optional
+            How much every row counts.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
         from sklearn.metrics import accuracy_score
 
         return self._scored(accuracy_score, X, y, sample_weight)
@@ -264,7 +282,18 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of every class, where the loss defines one."""
+        """Probability of every class, where the loss defines one.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of ``classes_``.
+        """
         scores, loss = self._scores(X), self._loss(len(self.classes_))
         if isinstance(loss, Softmax) and scores.shape[1] == 1:
             loss = get_loss("logistic")  # of two classes, softmax leaves one difference

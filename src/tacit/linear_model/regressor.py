@@ -24,26 +24,30 @@ __all__ = ["DPLinearRegressor"]
 class DPLinearRegressor(RegressorMixin, DPLinearModel):
     """A linear regressor whose whole pipeline is (ε, δ)-differentially private.
 
+    By default every row is scaled to unit norm and a private mean is subtracted; then least
+    squares are solved from a noisy second moment, or noisy gradient descent is run, whichever
+    public facts speak for.
+
     Parameters
     ----------
-    epsilon, delta : float
-        The budget for everything that touches the rows.
     target_bounds : (float, float)
         Public limits of the target. They set its scale: targets are mapped to
         [-1, 1] and clamped there. They are needed; reading them from ``y``
         would leak the smallest and the largest value.
     loss : {"squared", "huber", "absolute"} or Loss
         On the mapped target.
-    stages, trainer, neighbors, fit_intercept, size, arithmetic, random_state, ledger, start,
-    verbose
-        As for `DPLinearClassifier`.
 
     Attributes
     ----------
     coef_ : ndarray of shape (d,)
+        Coefficients of the d columns behind ``stages_``, in units of the target.
     intercept_ : float
-    certificate_, plan_
-        As for `DPLinearClassifier`.
+        Predictions are ``stages_(row) @ coef_ + intercept_``.
+
+    Notes
+    -----
+    The target y is mapped to (y − m)/h for the middle m and the half-width h of its limits.
+    Descent is that of Song, Steinke, Thakkar & Thakurta 2021, Algorithm 1.
 
     Examples
     --------
@@ -106,13 +110,46 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         return middle, half
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit on private rows and targets, spending the budget; X and y as for the classifier."""
+        """Fit on private rows and targets, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files, of shape (n, d)
+            A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
+            see ``docs/accelerators.md``. A Dask array or data frame is fitted on the cluster of the
+            current client: see ``docs/cluster.md``.
+        y : sequence of n numbers
+            May be left out if X is a scan that names its target, or features with targets.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         return self._go(self._budget(), self._problem(X, y))
 
     def partial_fit(
         self, X: Any, y: Any = None, *, epsilon: float | None = None, delta: float | None = None
     ) -> Self:
-        """Go on for a budget more, as `DPLinearClassifier.partial_fit` does."""
+        """Go on from where the model is, for a budget more; at first, the same as `fit`.
+
+        Stages stay as they were fitted, training begins at the present weights, and the
+        certificate covers everything spent so far, composed jointly.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Private rows: of the same people, or of others.
+        y : sequence of n numbers
+            Their targets.
+        epsilon, delta : float
+            What is spent *in addition*; the model's own budget, with a warning, if not given.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         if not hasattr(self, "certificate_"):
             return self._go(self._budget(epsilon, delta), self._problem(X, y))
         before, problem = self._before(), self._problem(X, y, reset=False)
@@ -150,11 +187,37 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.intercept_ = float(fit.intercept[0] * half + middle)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The predicted target."""
+        """The predicted target.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Numbers, in units of the target.
+        """
         return self._scores(X)[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions of these rows, without noise."""
+        """R² of the predictions of these rows, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        y : sequence of n numbers
+            Their targets.
+        sample_weight : sequence of n numbers, optional
+            How much every row counts.
+
+        Returns
+        -------
+        float
+            At most 1.
+        """
         from sklearn.metrics import r2_score
 
         return self._scored(r2_score, X, y, sample_weight)

@@ -89,7 +89,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    It is no cross-validation, in spite of its name: models are scored on the rows that they were
+    It is no cross-validation: models are scored on the rows that they were
     trained on. Linear models that are trained through noise hardly overfit, and rows that are
     held out would be missed.
 
@@ -130,8 +130,15 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of n rows, or rows of Dask on a cluster
-        y : sequence of n labels, or numbers
+        X : array, sparse matrix or table of shape (n, d), or rows of Dask on a cluster
+            Private rows.
+        y : sequence of n labels or numbers
+            What they should be predicted to be.
+
+        Returns
+        -------
+        Self
+            The fitted search.
         """
         candidates, settings = self._candidates()
         chosen = choose(candidates, _words(settings), self._trials(), X, y)
@@ -151,6 +158,11 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
             Of the table.
         classes : int
             Number of classes; 0 for a regressor.
+
+        Returns
+        -------
+        CalibratedSearch
+            What would be run; ``explain()`` says it in words.
         """
         candidates, settings = self._candidates()
         count = classes if isinstance(candidates[0], DPLinearClassifier) else 0
@@ -209,24 +221,70 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.feature_names_in_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """What the best model predicts."""
+        """What the best model predicts.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels or numbers.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
     @_offers("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of the best model."""
+        """Scores of the best model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            One score for two classes, one for each of more.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.decision_function(X))
 
     @_offers("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of every class, where the best model has them."""
+        """Probability of every class, where the best model has them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict_proba(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Accuracy or R² of the best model on these rows, without noise."""
+        """Accuracy or R² of the best model on these rows, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+        y : sequence of n labels or numbers
+            What they should be predicted to be.
+
+        Returns
+        -------
+        float
+            Accuracy, or R².
+        """
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))
 

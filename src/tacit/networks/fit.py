@@ -123,6 +123,26 @@ def fit_module(
         Repeatable noise: for tests, not for release.
     watch : callable, optional
         Shown the noisy mean gradient of every step, which the certificate covers.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    ModuleFit
+        The trained parameters, and their certificate.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> fit = fit_module(
+    ...     torch.nn.Linear(3, 2),
+    ...     torch.randn(500, 3),
+    ...     torch.arange(500) % 2,
+    ...     loss=torch.nn.functional.cross_entropy,
+    ...     trainer=DPGD(steps=10, learning_rate=1.0, clip=1.0),
+    ...     epsilon=1.0,
+    ...     delta=1e-5,
+    ... )  # doctest: +SKIP
     """
     budget = Budget(epsilon, delta)
     engine = ModuleEngine(

@@ -125,7 +125,13 @@ class PublicFeatures(Stage):
         return self.column is not None
 
     def opened(self) -> Extractor:
-        """The network, which must be the one that the stage was fitted with, if it was."""
+        """The network, which must be the one that the stage was fitted with, if it was.
+
+        Returns
+        -------
+        Extractor
+            Open, and the same each time.
+        """
         found = self._slot.network
         if found is None:
             found = self._slot.network = self._open()
@@ -158,7 +164,13 @@ class PublicFeatures(Stage):
         return found
 
     def supply(self, extractor: Any) -> None:
-        """Give a stage that comes from a file its network; another one is refused."""
+        """Give a stage that comes from a file its network; another one is refused.
+
+        Parameters
+        ----------
+        extractor : str, path or Extractor
+            The network, whose digest must be the one that was saved.
+        """
         self.extractor, self._slot = extractor, _Slot()
         self.opened()
 
