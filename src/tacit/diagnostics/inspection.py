@@ -89,7 +89,7 @@ def inspect(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
         Array, sparse matrix or `tacit.data.Rows`.
     labels : sequence, optional
         Classes, or numbers with ``regression``.
@@ -105,6 +105,13 @@ def inspect(
         Multiplications to spend on the diameter.
     trajectory : bool
         Follow a run as well, and find the directions of its gradients: `trajectory`.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Inspection
+        Not releasable.
 
     Examples
     --------

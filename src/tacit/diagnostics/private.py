@@ -46,7 +46,7 @@ FAILURE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class PrivateInspection:
-    """What was released about rows, and advice. It may go out if its certificate says so.
+    """What was released about rows, and advice: it may go out if its certificate says so.
 
     Attributes
     ----------
@@ -76,9 +76,17 @@ class PrivateInspection:
 
     @property
     def releasable(self) -> bool:
+        """Whether it may go out."""
         return self.certificate.releasable
 
     def to_dict(self) -> dict[str, Any]:
+        """What was found, with the certificate, as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         claim = self.certificate
         return {
             "releasable": self.releasable,
@@ -113,7 +121,7 @@ def inspect_privately(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
         Of bounded norm: behind `Normalize` or `ClipNorm`, or with ``bound``. Longer rows are
         shortened, never trusted.
     epsilon, delta : float
@@ -130,6 +138,11 @@ def inspect_privately(
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
         Repeatable noise: for tests, not for release.
+
+    Returns
+    -------
+    PrivateInspection
+        With its certificate.
 
     Examples
     --------

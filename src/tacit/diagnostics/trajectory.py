@@ -204,7 +204,8 @@ def trajectory(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     labels : sequence
         Classes, or numbers for a loss of numbers.
     loss : str or Loss, optional
@@ -223,6 +224,15 @@ def trajectory(
         Whether the mean is subtracted first, as the recipe dpsgd-f does.
     most_values : int
         Numbers in the rows that are used; of more rows, evenly spaced ones are taken.
+    seed : int
+        Of the noise of the rehearsal.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Trajectory
+        Not releasable.
 
     Examples
     --------

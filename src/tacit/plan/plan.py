@@ -767,7 +767,13 @@ class CalibratedPlan:
 
     @of_public_facts
     def explain(self) -> str:
-        """What was chosen and why, in words."""
+        """What was chosen and why, in words.
+
+        Returns
+        -------
+        str
+            Sentences, a line each.
+        """
         plan, facts, trainer = self.plan, self.facts, self.trainer
         budget = plan.budget
         lines = [
