@@ -116,7 +116,20 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         self.ledger = ledger
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the median of private rows, spending the budget."""
+        """Find the median of private rows, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Private rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         budget = Budget(self.epsilon, self.delta)
         self._check()
         X = self._read(X, reset=True)
@@ -162,7 +175,18 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Distance of every row to the median, negated; it looks at nothing but these rows."""
+        """Distance of every row to the median, negated; it looks at nothing but these rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            At most 0.
+        """
         check_is_fitted(self)
         X = self._read(X, reset=False)
         with np.errstate(over="ignore"):
@@ -177,7 +201,20 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         return np.concatenate([chunk for _, chunk in rows.chunks()])
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`: the larger, the nearer."""
+        """Mean of `score_samples`: the larger, the nearer.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         return float(self.score_samples(X).mean())
 
     def _check(self) -> None:

@@ -60,7 +60,7 @@ class Clipped(Loss):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """"clipped", and the name of the loss."""
+        """ "clipped", and the name of the loss."""
         return f"clipped {self.loss.name}"
 
     @property

@@ -22,6 +22,15 @@ __all__ = ["Cell", "Check", "Claim", "Figure", "Finding", "Measured", "Table"]
 class Measured:
     """A mean over runs that differ in their seed, and their standard deviation.
 
+    Attributes
+    ----------
+    mean, spread : float
+        Mean and standard deviation.
+    runs : int
+        How many.
+    digits : int
+        Behind the point, when shown.
+
     Examples
     --------
     >>> str(Measured.of([91.2, 91.4, 91.6], digits=1))
@@ -53,7 +62,17 @@ Cell: TypeAlias = str | float | Measured | None
 
 @dataclass(frozen=True)
 class Table:
-    """Paper and ours side by side; the first column names the row."""
+    """Paper and ours side by side; the first column names the row.
+
+    Attributes
+    ----------
+    columns : sequence of str
+        Their heads.
+    rows : sequence of sequences
+        Cells.
+    title : str
+        What is shown.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -62,7 +81,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten."""
+    """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
+
+    Attributes
+    ----------
+    title, across : str
+        What is shown, and what the horizontal axis is.
+    curves : mapping of str to (sequence, sequence)
+        x and y by name.
+    log : bool
+        Whether axes are logarithmic.
+    """
 
     title: str
     across: str
@@ -98,7 +127,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What testing a claim gave."""
+    """What testing a claim gave.
+
+    Attributes
+    ----------
+    tables : sequence of Table
+        Numbers, ours beside the paper's.
+    checks : sequence of Check
+        What the claim comes down to.
+    figures : sequence of Figure
+        Pictures.
+    notes : sequence of str
+        What readers should know.
+    runs : int or None
+        Runs with different noise.
+    """
 
     tables: Sequence[Table]
     checks: Sequence[Check]

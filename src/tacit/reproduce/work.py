@@ -47,6 +47,10 @@ class Work:
         Whether what is remembered is computed anew.
     progress : callable
         Shown while experiments run.
+    label : str
+        What progress is told to be of.
+    seconds : float
+        Time that experiments took.
 
     Examples
     --------
