@@ -46,7 +46,20 @@ class Measured:
 
     @classmethod
     def of(cls, values: Sequence[float] | np.ndarray, digits: int = 1) -> Measured:
-        """From the runs' results; ``digits`` behind the point are shown."""
+        """From the runs' results; ``digits`` behind the point are shown.
+
+        Parameters
+        ----------
+        values : sequence of float
+            The runs' results.
+        digits : int
+            Behind the point, when shown.
+
+        Returns
+        -------
+        Measured
+            Their mean and spread.
+        """
         found = np.asarray(values, dtype=float)
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         return cls(float(found.mean()), spread, len(found), digits)
@@ -164,7 +177,13 @@ class Finding:
         return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; numbers that are not finite become words."""
+        """For JSON; numbers that are not finite become words.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         plain: dict[str, Any] = _plain(asdict(self))
         del plain["runs"]
         return {"verdict": self.verdict, **plain}
@@ -177,7 +196,7 @@ class Claim:
     Attributes
     ----------
     name : str
-        As in ``tacit reproduce NAME``.
+        What ``tacit reproduce NAME`` takes.
     source : str
         "Sun et al. 2024, Table 1".
     title, says : str

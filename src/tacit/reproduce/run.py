@@ -60,7 +60,13 @@ class Outcome:
         return "not tested" if self.finding is None else self.finding.verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """What the claim's JSON file holds."""
+        """What the claim's JSON file holds.
+
+        Returns
+        -------
+        dict
+            Plain JSON values.
+        """
         claim = self.claim
         return {
             "claim": claim.name,
