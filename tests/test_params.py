@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import sklearn
@@ -156,3 +158,25 @@ def test_what_is_shown_of_an_estimator_has_its_budget():
     with sklearn.config_context(print_changed_only=False):
         assert "trainer='auto'" in repr(DPLinearClassifier())
     assert len(repr(DPLinearClassifier(classes=list(range(10_000))))) < 1000
+
+
+def test_docstrings_list_inherited_parameters_too_and_say_each_once():
+    for cls in (DPLinearClassifier, DPLinearRegressor, PrivateCenter, DPSGD):
+        lines = inspect.getdoc(cls).splitlines()
+        heads = [line.partition(" : ")[0] for line in lines if " : " in line and line[0] != " "]
+        named = [name for head in heads for name in head.split(", ")]
+        assert len(set(named)) == len(named)
+        assert set(inspect.signature(cls).parameters) <= set(named)
+    text = inspect.getdoc(DPLinearRegressor)
+    order = ["Parameters\n---", "Attributes\n---", "Notes\n---", "Examples\n---"]
+    assert sorted(order, key=text.index) == order
+
+
+def test_a_class_may_have_no_docstring():
+    """As under ``python -OO``."""
+
+    class Silent(ClipNorm):
+        pass
+
+    assert Silent.__doc__ is None or "radius" in Silent.__doc__
+    assert Silent(2.0).get_params() == {"radius": 2.0}
