@@ -176,9 +176,6 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         assert problem.classes is not None
         return starting.for_classes(self.start, problem.classes, problem.outputs(loss))
 
-    def _loss_of(self, classes: int) -> Loss:
-        return self._loss(classes)
-
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)
         self.classes_ = np.asarray(problem.classes)
@@ -210,7 +207,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         classes, index = X.labels(given)
         return classes, index, _require_two(classes, given)
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss_of(self, classes: int) -> Loss:
         name = self.loss
         if isinstance(name, str) and name == "auto":
             name = "logistic" if classes == 2 else "softmax"
@@ -275,7 +272,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
 
     def _has_probabilities(self) -> bool:
         try:
-            loss = self._loss(len(getattr(self, "classes_", (0, 1))))
+            loss = self._loss_of(len(getattr(self, "classes_", (0, 1))))
         except InputError:
             return False
         return type(loss).probabilities is not Loss.probabilities
@@ -294,7 +291,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ndarray of shape (n, classes)
             Probabilities, in the order of ``classes_``.
         """
-        scores, loss = self._scores(X), self._loss(len(self.classes_))
+        scores, loss = self._scores(X), self._loss_of(len(self.classes_))
         if isinstance(loss, Softmax) and scores.shape[1] == 1:
             loss = get_loss("logistic")  # of two classes, softmax leaves one difference
         return loss.probabilities(scores)
