@@ -86,7 +86,7 @@ def load_cifar10(*, codes: bool = False, download: bool = True) -> Arrays:
     codes : bool
         Features as they are stored, a byte each, which `decode_features` turns into numbers.
     download : bool
-        Of no effect: no public file holds these features.
+        Whether to look for a public source, though none holds these features.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def load_cifar100(*, codes: bool = False, download: bool = True) -> Arrays:
     codes : bool
         Features as they are stored, a byte each, which `decode_features` turns into numbers.
     download : bool
-        Of no effect: no public file holds these features.
+        Whether to look for a public source, though none holds these features.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def load_chest_xray(
     Parameters
     ----------
     download : bool
-        Of no effect: no public file holds these features.
+        Whether to look for a public source, though none holds these features.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def load_sst2(*, download: bool = True) -> tuple[Texts, Texts, Texts]:
     Parameters
     ----------
     download : bool
-        Of no effect: this split is not published by itself.
+        Whether to look for a public source, though this split is not published by itself.
 
     Returns
     -------

@@ -129,8 +129,13 @@ def extract(
         in the user's cache folder. They tell as much as the rows.
     jobs : int, optional
         Rows worked at at once; one a core unless given.
-    column, key, labels : str, optional
-        Columns of a table: of its texts, of names of rows, and of labels.
+    column : str, optional
+        The column of a table that holds the text.
+    key : str, optional
+        The array of an ``.npz``, if it has more than one.
+    labels : str, optional
+        ``"folders"`` for the first folder below the path; the name of a column, or of an array of
+        the ``.npz``; or a file with a label per row: text, ``.npy`` or idx.
     progress : callable
         Told how far it is.
     **settings

@@ -48,8 +48,8 @@ class Entry:
         Its place in the ledger.
     dataset : str
         The account.
-    kind : str
-        What was written: an account, a reservation, an outcome, new limits.
+    kind : {"open", "amend", "reserve", "commit"}
+        A new account, new limits, a reservation, or what came of one.
     id : str
         What it belongs to.
     at : str
@@ -97,7 +97,7 @@ class Reservation:
 
         Parameters
         ----------
-        outcome : {"model", "summary", "failed test"}
+        outcome : {"model", "summary", "test failed"}
             What came of the plan.
         certificate : str, optional
             Identifier of its certificate.
@@ -111,7 +111,7 @@ class Reservation:
 
         Parameters
         ----------
-        outcome : {"model", "summary", "failed test"}
+        outcome : {"model", "summary", "test failed"}
             What came of the plan.
         certificate : str, optional
             Identifier of its certificate.

@@ -79,7 +79,7 @@ def private_mean(
     method : {"instance-optimal", "gaussian"}
         What is described above.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
@@ -142,7 +142,7 @@ def private_quantile(
     method : {"exponential", "gaussian"}
         Selection, or noisy search. Away from the ends selection has the smaller error in rank.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
@@ -199,7 +199,7 @@ def private_radius(
     method : {"gaussian", "exponential"}
         Noisy search, or selection.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
@@ -241,7 +241,7 @@ def private_bounds(
     method : {"gaussian", "exponential"}
         Noisy search, or selection.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
@@ -287,7 +287,7 @@ def private_scale(
     noise_multiplier : float
         Standard deviation of the noise, in contributions of one row.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
@@ -330,7 +330,7 @@ def private_second_moment(
     noise_multiplier : float
         Standard deviation of the noise, in contributions of one row.
     size : int, optional
-        Public number to divide by, where the number of rows is private.
+        A public guess of the number of rows, where that is private; else it is their number.
     key : Key, optional
         Where randomness comes from; a fresh one unless given.
 
