@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from tacit.data.rows import as_rows
 from tacit.engine.array_api import ArrayEngine
+from tacit.engine.engine import Engine
 from tacit.losses import get_loss
-from tacit.trainers import Engine
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit import Ledger
-from tacit.ledger import Spending, store
+from tacit.ledger import store
 from tacit.ledger.ledger import _SEEN
+from tacit.ledger.tally import Spending
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import epsilon
 

@@ -53,7 +53,8 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan.plan import CalibratedPlan, apply_stages
 from tacit.preprocessing import Encode
-from tacit.trainers import DPGD, rehearsal, train_together
+from tacit.trainers import DPGD
+from tacit.trainers.gradient import rehearsal, train_together
 
 Halves: TypeAlias = tuple[Any, np.ndarray, Any, np.ndarray]  # rows may be sparse
 

@@ -58,8 +58,8 @@ def shortest(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
 def measure(folder: Path, rounds: int, threads: int | None) -> dict[str, float]:
     """Times of a pass, and the memory of this process."""
     from tacit.data import as_rows, scan
+    from tacit.engine.engine import Engine
     from tacit.losses import get_loss
-    from tacit.trainers import Engine
 
     data = scan(folder, target="y", memory=1)
     columns = list(data.column_names or ())
@@ -89,8 +89,8 @@ def measure(folder: Path, rounds: int, threads: int | None) -> dict[str, float]:
 
 def together(rows: Any, index: np.ndarray, threads: int | None) -> dict[str, float]:
     """Times of a pass for one setting and for sixteen, of two classes and of ten."""
+    from tacit.engine.engine import Engine
     from tacit.losses import get_loss
-    from tacit.trainers import Engine
 
     found: dict[str, float] = {}
     for classes in (2, 10):

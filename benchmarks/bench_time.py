@@ -24,10 +24,12 @@ from threadpoolctl import threadpool_limits
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
-from tacit.trainers import DPSGD, Engine, Facts
+from tacit.trainers import DPSGD
+from tacit.trainers.defaults import Facts
 
 Run = Callable[[], object]
 THREADS = {"each": 1}

@@ -10,7 +10,8 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
 from tacit.preprocessing.base import Context, Stage
 from tacit.privacy.events import Event, Gaussian
-from tacit.trainers import Facts, GradientTrainer
+from tacit.trainers import GradientTrainer
+from tacit.trainers.defaults import Facts
 
 
 def token(

@@ -20,7 +20,7 @@ from tacit.cli.main import app
 from tacit.data.readers import read_table
 from tacit.engine.storage import DenseStore
 from tacit.ledger import Ledger
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.persistence import load
 from tacit.privacy import Certificate
 

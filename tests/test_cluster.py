@@ -44,7 +44,8 @@ from tacit.preprocessing import (
     SoftPCA,
 )
 from tacit.research.trainers import NoisySGD
-from tacit.trainers import DPGD, DPSGD, Facts
+from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.defaults import Facts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

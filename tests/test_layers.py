@@ -26,7 +26,7 @@ BY_NAME = (SOURCE / "__init__.py", SOURCE / "registry.py")
 # each other, except within one package. The package itself only loads names when asked.
 LAYERS = [
     {"exceptions", "progress"},
-    {"files", "losses", "registry"},
+    {"files", "losses", "params", "registry"},
     {"privacy"},
     {"mechanisms"},
     {"data", "ledger", "report"},

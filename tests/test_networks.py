@@ -10,6 +10,7 @@ import pytest
 from tacit import Ledger
 from tacit.data.rows import as_rows
 from tacit.diagnostics import NotReleasable
+from tacit.engine.engine import Engine
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
@@ -18,7 +19,7 @@ from tacit.networks.gradients import ModuleEngine
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.research.trainers import GammaSGD
 from tacit.research.trajectories import module_trajectory, module_trajectory_privately
-from tacit.trainers import DPGD, DPSGD, Engine
+from tacit.trainers import DPGD, DPSGD
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -39,7 +39,7 @@ SOURCES = {
     "ledger/ledger.py": "names of entries",
     "ledger/store.py": "how long to wait before a transaction is tried again",
     "preprocessing/good_clusters.py": "fixed numbers (a constant seed) to hash and sort rows by",
-    "linear_model/estimators.py": "a seed out of a caller's generator, for random_state",
+    "linear_model/base.py": "a seed out of a caller's generator, for random_state",
     "audit/": "canaries and keys of audited runs, drawn by whoever audits",
     "diagnostics/clipping.py": "a rehearsal that looks at private rows and releases nothing",
     "features/cache.py": "names of temporary files",

@@ -2,7 +2,7 @@
 
 >>> from tacit import DPLinearClassifier
 >>> DPLinearClassifier(epsilon=1.0, delta=1e-5)
-DPLinearClassifier()
+DPLinearClassifier(epsilon=1.0, delta=1e-05)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
-    from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+    from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
     from tacit.model_selection.dp_search import DPSearch
     from tacit.persistence import load, save
     from tacit.pipeline import privatize
@@ -25,8 +25,8 @@ __version__ = "0.2.0"
 _HOMES = {
     "Budget": "tacit.privacy",
     "Certificate": "tacit.privacy",
-    "DPLinearClassifier": "tacit.linear_model.estimators",
-    "DPLinearRegressor": "tacit.linear_model.estimators",
+    "DPLinearClassifier": "tacit.linear_model",
+    "DPLinearRegressor": "tacit.linear_model",
     "DPSearch": "tacit.model_selection.dp_search",
     "Ledger": "tacit.ledger",
     "load": "tacit.persistence",
@@ -82,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*_HOMES, *_SUBMODULES, *(name for name in globals() if name.startswith("__"))})

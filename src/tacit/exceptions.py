@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 __all__ = [
-    "FOR_CURATORS",
     "BudgetError",
     "CertificateError",
     "ClusterError",
@@ -22,13 +21,6 @@ __all__ = [
     "ReleaseError",
     "SchemaError",
     "TacitError",
-    "add_consequence",
-    "carried",
-    "consequences",
-    "of_public_facts",
-    "of_rows",
-    "raise_alone",
-    "shown",
 ]
 
 P = ParamSpec("P")
@@ -141,6 +133,15 @@ class MissingBound(InputError):
 
     Reading it from the private rows would leak it, so the message names the
     parameter to pass and, where there is one, the private alternative.
+
+    Parameters
+    ----------
+    what : str
+        What needs the bound.
+    parameter : str
+        What to pass.
+    alternative : str, optional
+        A private way to do without.
     """
 
     def __init__(self, what: str, parameter: str, alternative: str | None = None) -> None:
@@ -160,7 +161,15 @@ class FileError(InputError):
 
 
 class BudgetError(TacitError):
-    """A budget that does not allow what was asked of it."""
+    """A budget that does not allow what was asked of it.
+
+    Parameters
+    ----------
+    message : str
+        What does not fit.
+    remaining : float, optional
+        The ε that would.
+    """
 
     def __init__(self, message: str, *, remaining: float | None = None) -> None:
         self.remaining = remaining
@@ -196,6 +205,13 @@ class PrivateTestError(TacitError):
 
     That it failed is all that may be known. The budget is spent all the same:
     ``certificate`` says on what.
+
+    Parameters
+    ----------
+    message : str
+        Which conditions were tested.
+    certificate : Certificate, optional
+        Of what was spent.
     """
 
     __test__ = False  # not a test case, whatever its name

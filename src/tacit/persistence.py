@@ -24,12 +24,12 @@ from tacit.data.schema import Column, NumberColumn
 from tacit.data.tables import Table
 from tacit.exceptions import FileError, InputError
 from tacit.files import parse_json, write_bytes
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.plan.plan import apply_stages
 from tacit.preprocessing import Encode, PublicFeatures, Stage
 from tacit.privacy.certificate import Certificate
 
-__all__ = ["dumps", "load", "save"]
+__all__ = ["load", "save"]
 
 FORMAT = "tacit-model/1"
 LIMIT = 1 << 30  # bytes of a file: 100 million coefficients
@@ -50,6 +50,24 @@ def save(estimator: DPLinearClassifier | DPLinearRegressor, path: str | os.PathL
 
     What is written was released by the certificate: coefficients, the stages
     that prediction needs (free and public ones), and the certificate itself.
+
+    Parameters
+    ----------
+    estimator : DPLinearClassifier or DPLinearRegressor
+        Fitted.
+    path : path
+        The file to write, or to replace.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tacit.trainers import DPGD
+    >>> clf = DPLinearClassifier(trainer=DPGD(steps=2)).fit(np.eye(100), [0, 1] * 50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(clf, f"{folder}/model.safetensors")
+    ...     again = load(f"{folder}/model.safetensors")
+    >>> bool((again.coef_ == clf.coef_).all())
+    True
     """
     write_bytes(path, dumps(estimator))
 
@@ -102,10 +120,26 @@ def load(
     Parameters
     ----------
     path : path
+        The file to read.
     extractor : str, path or Extractor, optional
         The pre-trained network of a model that begins with `PublicFeatures`. Its file
         holds the network's digest, and another network is refused. Those with a name
         (``"efficientnet-lite0"``, ``"minilm"``) are found without it.
+
+    Returns
+    -------
+    DPLinearClassifier or DPLinearRegressor
+        With coefficients, stages and certificate.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tacit.trainers import DPGD
+    >>> clf = DPLinearClassifier(trainer=DPGD(steps=2)).fit(np.eye(100), [0, 1] * 50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(clf, f"{folder}/model.safetensors")
+    ...     load(f"{folder}/model.safetensors").certificate_.epsilon
+    1.0
     """
     estimator = _load(path)
     if extractor is not None:

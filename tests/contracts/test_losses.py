@@ -11,7 +11,8 @@ from scipy import special
 from tests.examples.log_cosh import LogCosh
 
 from tacit.exceptions import InputError
-from tacit.losses import FEW_OUTPUTS, LOSSES, Huber, HuberHinge, Tempered, get_loss
+from tacit.losses import LOSSES, Huber, HuberHinge, Tempered, get_loss
+from tacit.losses.base import FEW_OUTPUTS
 
 ALL = [
     *map(get_loss, LOSSES),

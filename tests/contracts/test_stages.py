@@ -6,7 +6,7 @@ import copy
 import json
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from tests.examples.private_rescale import PrivateRescale
 from tests.features import nets
 from tests.seam import paid, paid_for
@@ -138,6 +139,18 @@ def fitted(name, d=D, rows=None, seed=0):
     rows = as_rows(private_rows(d=d) if rows is None else rows, bound=RADIUS)
     shown = rows if stage.kind in ("private", "noiseless") else rows.hidden()
     return stage.fit(shown, paid_for(stage, rows.n, Key.from_seed(seed), 3.0))
+
+
+@pytest.mark.parametrize("name", EVERY_STAGE)
+def test_settings_can_be_read_and_set_and_clones_have_them(name):
+    stage = fitted(name) if name not in TOGETHER else MAKERS[name](D)
+    same = clone(stage)
+    assert type(same) is type(stage)
+    assert same.parameters() == stage.parameters()
+    assert stage.set_params(**same.get_params()) is stage
+    assert [*same.get_params()] == [item.name for item in fields(stage)]
+    with pytest.raises(InputError, match="has no setting 'nothing'"):
+        stage.set_params(nothing=1)
 
 
 def dense(chunk):

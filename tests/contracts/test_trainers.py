@@ -9,10 +9,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from tests.seam import run_of
 
 from tacit import trainers
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -31,7 +33,8 @@ from tacit.research.trainers import (
     LocalDPGD,
     NoisySGD,
 )
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, SufficientStatistics
+from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics
+from tacit.trainers.defaults import Facts
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
@@ -74,6 +77,14 @@ def test_every_public_trainer_is_under_this_contract():
 
 
 # Settings
+
+
+@pytest.mark.parametrize("cls", [*EVERY_TRAINER, SufficientStatistics])
+def test_settings_can_be_read_and_set_and_clones_have_them(cls):
+    trainer = cls(steps=7) if cls.descends else cls()
+    assert clone(trainer) == trainer and clone(trainer) is not trainer
+    assert trainer.get_params() == asdict(trainer)
+    assert cls().set_params(**trainer.get_params()) == trainer
 
 
 @pytest.mark.parametrize("cls", EVERY_TRAINER)

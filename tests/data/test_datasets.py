@@ -18,7 +18,6 @@ from tacit.data.readers import parse_table
 from tacit.data.schema import Schema
 from tacit.datasets import (
     SOURCES,
-    File,
     decode_features,
     load_adult,
     load_bank,
@@ -33,8 +32,9 @@ from tacit.datasets import (
     load_mnist,
     load_sst2,
     load_w8a,
-    read_idx,
 )
+from tacit.datasets.loaders import read_idx
+from tacit.datasets.sources import File
 from tacit.datasets.store import arrays_digest
 from tacit.exceptions import FileError
 

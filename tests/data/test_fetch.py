@@ -18,7 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli.main import app
-from tacit.datasets import SOURCES, File, archives, fetch, find, load_w8a
+from tacit.datasets import SOURCES, archives, fetch, find, load_w8a
+from tacit.datasets.sources import File
 from tacit.exceptions import FileError, InputError
 
 ROWS = b"-1 1:1 300:1\n1 7:1\n-1 \n"

@@ -14,11 +14,11 @@ from tests.ledger import racing
 
 from tacit import Ledger
 from tacit.exceptions import BudgetError
-from tacit.ledger import Spending, composed, store, tally
+from tacit.ledger import composed, store, tally
 from tacit.ledger.composed import Composed, composed_event, grid_for
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import canonical, digest
-from tacit.ledger.tally import Limits, Tally
+from tacit.ledger.tally import Limits, Spending, Tally
 from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
 from tacit.privacy.accounting import loss_pmf
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta

@@ -15,9 +15,10 @@ from sklearn.base import clone
 
 from tacit import Budget, DPLinearClassifier, Ledger
 from tacit.exceptions import BudgetError, InputError, LedgerError
-from tacit.ledger import Spending, store
+from tacit.ledger import store
 from tacit.ledger.ledger import _SEEN
 from tacit.ledger.links import ORIGIN
+from tacit.ledger.tally import Spending
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 

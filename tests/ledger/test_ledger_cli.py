@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tacit import Certificate, Ledger
 from tacit.cli.main import app
 from tacit.ledger.ledger import _SEEN
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 
 SCHEMA = """\
 target: ill

@@ -12,7 +12,7 @@ import pytest
 
 import tacit
 from tacit.exceptions import FileError
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.preprocessing import Dedup, Normalize, SoftPCA
 from tacit.privacy import Certificate, advisories
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from tacit.diagnostics import inspect_privately
 from tacit.exceptions import CertificateError, InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.dp_search import DPSearch
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, SoftPCA
 from tacit.privacy import (

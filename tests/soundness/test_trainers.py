@@ -13,6 +13,7 @@ from tests.soundness import attack
 
 from tacit.data.rows import as_rows
 from tacit.engine import sensitivity as movement
+from tacit.engine.engine import Engine
 from tacit.engine.quantization import SHRINK, rounding_error
 from tacit.engine.sensitivity import GradientSensitivity, data_lipschitz
 from tacit.exceptions import InputError
@@ -21,7 +22,8 @@ from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.sensitivity.sampling import bernstein, flat
-from tacit.trainers import DPGD, DPSGD, Engine, Facts
+from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.defaults import Facts
 
 # How fast a clipped gradient changes with its row
 

@@ -14,7 +14,7 @@ from tacit.cli.main import app
 from tacit.cli.settings import Settings
 from tacit.diagnostics import inspect, inspect_privately
 from tacit.ledger import Ledger
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import Trials
 from tacit.plan.recipes import RECIPES
 from tacit.research.median import DPGeometricMedian

@@ -16,7 +16,7 @@ from tacit.cli.tasks.outputs import FILES
 from tacit.data.schema import Schema
 from tacit.exceptions import FileError, InputError, SchemaError
 from tacit.files import MANIFEST
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.persistence import load
 from tacit.privacy import Certificate
 

@@ -12,7 +12,7 @@ from tacit.cli.tasks.plan import events, tuning
 from tacit.cli.tasks.plan import plan as plan_of
 from tacit.data.schema import Schema
 from tacit.exceptions import BudgetError, InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 
 
 @pytest.mark.parametrize(

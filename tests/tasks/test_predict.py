@@ -14,7 +14,7 @@ from tacit.cli.tasks.schema import draft
 from tacit.data.readers import read_table
 from tacit.data.schema import Schema
 from tacit.exceptions import FileError, InputError, SchemaError
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.persistence import save
 
 

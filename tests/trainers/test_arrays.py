@@ -19,12 +19,13 @@ from tacit.data.arrays import is_array
 from tacit.data.rows import as_rows, shares_memory
 from tacit.engine.array_api import ArrayEngine
 from tacit.engine.array_losses import rounds_roots
+from tacit.engine.engine import Engine
 from tacit.engine.quantization import LATTICE_ROWS
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Logistic, get_loss
 from tacit.preprocessing import ClipNorm, Encode, PublicPCA, PublicRotation, SoftPCA
 from tacit.research.trainers import GEP, NoisySGD
-from tacit.trainers import DPGD, DPSGD, Engine
+from tacit.trainers import DPGD, DPSGD
 
 # All that an engine asks of a namespace. Each is in the array API standard, version 2023.12.
 STANDARD = re.findall(

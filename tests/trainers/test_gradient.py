@@ -13,16 +13,18 @@ from scipy.stats import chisquare, kstest
 from tests.seam import Quiet, run_of
 
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma, inclusion_threshold
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD
 from tacit.trainers import gradient as module
 from tacit.trainers.averaging import AVERAGES
-from tacit.trainers.gradient import SCHEDULES
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import SCHEDULES, rehearsal, train_together
 
 EVERY_TRAINER = [DPGD, DPSGD]
 EVERY_LOSS = sorted(LOSSES)

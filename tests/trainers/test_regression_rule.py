@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tacit import DPLinearRegressor
-from tacit.trainers import DPGD, Facts
+from tacit.trainers import DPGD
+from tacit.trainers.defaults import Facts
 
 FACTS = Facts(10_000, 20, 1, 1.0, 0.1, task="regression")
 

@@ -31,7 +31,8 @@ from tacit.preprocessing import (
     SoftPCA,
 )
 from tacit.preprocessing import projection as linear
-from tacit.trainers import DPGD, DPSGD, Facts
+from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.defaults import Facts
 
 N, D, K = 300, 12, 4
 

@@ -12,6 +12,7 @@ from tests.seam import run_of, token
 
 from tacit import DPLinearRegressor, DPSearch
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
@@ -21,7 +22,8 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
-from tacit.trainers import DPGD, Engine, Facts, SufficientStatistics
+from tacit.trainers import DPGD, SufficientStatistics
+from tacit.trainers.defaults import Facts
 from tacit.trainers.sufficient_statistics import AutoRegression, Moments, few_columns
 
 SQUARED = get_loss("squared")

@@ -90,7 +90,13 @@ class Audit:
         return self.lower <= self.claimed
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain JSON values."""
+        """Everything as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {**asdict(self), "holds": self.holds}
 
 
@@ -107,6 +113,32 @@ def prepare(
     """A name and a calibrated plan, of the size at which it is put to the hardest test.
 
     As `audit` does it; keep the plan to audit it several times.
+
+    Parameters
+    ----------
+    what : str, Plan, CalibratedPlan or sequence of Stage
+        A recipe by its name, a plan, or stages.
+    epsilon, delta : float, optional
+        The budget, unless a plan has one.
+    neighbors : str
+        The relation.
+    size, columns : int, optional
+        Of the tables; chosen unless given.
+    **options
+        For the recipe.
+
+    Returns
+    -------
+    name : str
+        What is audited.
+    plan : CalibratedPlan
+        To be passed to `audit`.
+
+    Examples
+    --------
+    >>> name, plan = prepare("dpsgd-f", epsilon=4.0, delta=1e-5)
+    >>> name
+    'dpsgd-f'
     """
     if isinstance(what, CalibratedPlan):
         _same(what.plan.budget, epsilon, delta)
@@ -250,7 +282,33 @@ def audit_naive(
     seed: int | str | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """The same for a pipeline that ignores its preprocessing: see `tacit.audit.leaky_pipelines`.
+    """Try to refute the ε of a pipeline that ignores its preprocessing.
+
+    The pipelines are those of `tacit.audit.leaky_pipelines`: what people do by mistake.
+
+    Parameters
+    ----------
+    name : {"centring", "dedup", "pca"}
+        What is done to the private rows and not counted.
+    epsilon, delta : float
+        What is claimed.
+    runs : int
+        How many models are trained.
+    confidence : float
+        With which the lower bound holds.
+    observe : {"steps", "model"}
+        Whether the attacker sees every step, or the model alone.
+    jobs : int, optional
+        Processes; one a core unless given.
+    seed : int or str, optional
+        Makes the audit repeatable.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Audit
+        With the lower bound on ε, and whether the claim stands.
 
     Examples
     --------

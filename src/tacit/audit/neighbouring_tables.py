@@ -51,7 +51,15 @@ SMALL, LARGE = 16, 400  # rows
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, and a class of 0 or 1 for each."""
+    """Rows, and a class of 0 or 1 for each.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d)
+        Numbers.
+    labels : ndarray of shape (n,)
+        Classes.
+    """
 
     rows: np.ndarray
     labels: np.ndarray
@@ -59,7 +67,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables that differ in their first row, which the second one may lack."""
+    """Two tables that differ in their first row, which the second one may lack.
+
+    Attributes
+    ----------
+    name : str
+        What makes the pair a hard one.
+    first, second : Table
+        The tables.
+    """
 
     name: str
     first: Table
@@ -67,6 +83,7 @@ class Pair:
 
     @property
     def common(self) -> Table:
+        """The rows that both tables have."""
         return Table(self.first.rows[1:], self.first.labels[1:])
 
 

@@ -45,10 +45,24 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
     Parameters
     ----------
     path : str or path
+        The file.
     limit : int, optional
         Bytes that the table may take in memory, and that its text may unpack to: a small file
         can be made to unpack to more than any machine has. 1 GB unless given, or a hundred times
         the size of the file. The text of a file below 1 MB: a thousand times its size, or 4 MB.
+
+    Returns
+    -------
+    Table
+        Its columns, in the order of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "people.csv").write_text("age,job\\n31,cook\\n")
+    ...     read_table(Path(folder, "people.csv")).column_names
+    ('age', 'job')
     """
     path = Path(path)
     require_limit(limit)

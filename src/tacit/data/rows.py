@@ -120,6 +120,7 @@ class Rows:
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return int(self.source.n)
 
     @property
@@ -140,7 +141,22 @@ class Rows:
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None
     ) -> Iterator[tuple[slice, Chunk]]:
-        """Rows in order, ``size`` at a time, ``first`` at first; fewer if as wide as images."""
+        """Rows in order, ``size`` at a time, ``first`` at first; fewer if as wide as images.
+
+        Parameters
+        ----------
+        size : int
+            Rows in a chunk.
+        first : int, optional
+            Rows in the first chunk, if other.
+
+        Yields
+        ------
+        span : slice
+            Which rows these are.
+        chunk : ndarray or sparse matrix of shape (rows, d), or Table
+            The rows themselves.
+        """
         size = max(1, min(size, CHUNK_CELLS // max(1, self.source.d)))
         stop = 0
         while stop < self.n:
@@ -153,6 +169,20 @@ class Rows:
         Sums of integers are the same for any chunks in any order. Floats are added in the order
         of the rows; on a cluster, in that of the partitions. ``zero`` is added to in place where it
         can be, and must be the caller's own.
+
+        Parameters
+        ----------
+        summary : callable
+            Of a span and its chunk; summaries can be added.
+        zero : object
+            What they are added to.
+        size : int
+            Rows in a chunk.
+
+        Returns
+        -------
+        object
+            The sum.
 
         Examples
         --------
@@ -168,38 +198,111 @@ class Rows:
         return zero
 
     def passes(self, size: int = CHUNK_ROWS) -> Passes:
-        """The rows as mechanisms take them, ``size`` at a time."""
+        """The rows as mechanisms take them, ``size`` at a time.
+
+        Parameters
+        ----------
+        size : int
+            Rows in a chunk.
+
+        Returns
+        -------
+        Passes
+            What `tacit.mechanisms` reads.
+        """
         return Passes(
             lambda: (chunk for _, chunk in self.chunks(size)), partial(self.merged, size=size)
         )
 
     def read(self, start: int, stop: int) -> Chunk:
-        """Rows from start up to stop, through the maps."""
+        """Rows from start up to stop, through the maps.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one behind the last.
+
+        Returns
+        -------
+        ndarray or sparse matrix of shape (stop - start, d), or Table
+            These rows.
+        """
         chunk = self.source.slice(start, stop)
         for row_map in self.maps:
             chunk = row_map.apply(chunk)
         return chunk
 
     def through(self, row_map: RowMap, *, d: int, bound: float | None) -> Rows:
-        """The same rows seen through one more map."""
+        """The same rows seen through one more map.
+
+        Parameters
+        ----------
+        row_map : RowMap
+            Maps chunks, each row by itself.
+        d : int
+            Columns out.
+        bound : float or None
+            Norm bound of the rows out.
+
+        Returns
+        -------
+        Rows
+            None of which is computed yet.
+        """
         return replace(self, maps=(*self.maps, row_map), d=d, bound=bound)
 
     def blanked_in(self, start: int, stop: int) -> np.ndarray | None:
-        """Which rows from start up to stop are blanked; None if no stage has taken any out."""
+        """Which rows from start up to stop are blanked; None if no stage has taken any out.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one behind the last.
+
+        Returns
+        -------
+        ndarray of bool, of shape (stop - start,), or None
+            True where a row counts nothing.
+        """
         return None if self.blanked is None else self.blanked[start:stop]
 
     def held_in(self, source: Any, index: Any) -> Rows:
-        """Some of the rows, which another source holds; ``index`` says which they are."""
+        """Some of the rows, which another source holds; ``index`` says which they are.
+
+        Parameters
+        ----------
+        source : object
+            What holds them.
+        index : slice or array of shape (m,)
+            Their places among these rows.
+
+        Returns
+        -------
+        Rows
+            With the same maps and bound.
+        """
         return replace(
             self, source=source, blanked=None if self.blanked is None else self.blanked[index]
         )
 
     def hidden(self) -> Rows:
-        """The same shape and bound without a single row: what a free or public stage is shown."""
+        """The same shape and bound without a single row: what a free or public stage is shown.
+
+        Returns
+        -------
+        Rows
+            Of which none can be read.
+        """
         return self.held_in(self.source.empty(), slice(0, 0))
 
     def collect(self) -> np.ndarray | sp.csr_array:
-        """All rows at once: sparse if their chunks are, dense otherwise."""
+        """All rows at once: sparse if their chunks are, dense otherwise.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n, d)
+            In memory.
+        """
         parts = [chunk for _, chunk in self.chunks()]
         if not parts:
             return np.empty((0, self.d))
@@ -216,6 +319,26 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
     missing cells of a table is the schema's business (`tacit.preprocessing.Encode`). What is read
     from a file, a memory map among them, is checked chunk by chunk, on every pass. With ``gaps``,
     NaN is a missing cell that a stage will fill.
+
+    Parameters
+    ----------
+    data : array or sparse matrix of shape (n, d), table, scan, Dask collection, or Rows
+        Rows, wherever they are.
+    bound : float, optional
+        A public bound on the norm of every row, which is taken for granted.
+    gaps : bool
+        Whether NaN stands for a missing value.
+
+    Returns
+    -------
+    Rows
+        What stages and trainers read.
+
+    Examples
+    --------
+    >>> rows = as_rows([[1.0, 2.0], [3.0, 4.0]])
+    >>> rows.n, rows.d
+    (2, 2)
     """
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)

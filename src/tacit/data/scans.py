@@ -53,14 +53,17 @@ class Scan:
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return int(self.source.n)
 
     @property
     def d(self) -> int:
+        """Number of columns that are learned from."""
         return int(self.source.d)
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns that are learned from."""
         return self.n, self.d
 
     ndim = 2
@@ -72,10 +75,22 @@ class Scan:
 
     @property
     def stamps(self) -> tuple[Stamp, ...]:
+        """What tells whether the files have changed since they were opened."""
         return self.source.stamps
 
     def as_rows(self, *, gaps: bool = False) -> Rows:
-        """Rows of numbers; a column of text is an error."""
+        """Rows of numbers; a column of text is an error.
+
+        Parameters
+        ----------
+        gaps : bool
+            Whether NaN stands for a missing value.
+
+        Returns
+        -------
+        Rows
+            Read from the files, pass by pass.
+        """
         if isinstance(self.source, Mapped):
             return Rows(replace(self.source, gaps=gaps), d=self.d)
         words = [name for name, kind in self.source.kinds.items() if kind == "text"]
@@ -90,23 +105,62 @@ class Scan:
         return Rows(replace(self.source, numbers=True, gaps=gaps), d=self.d)
 
     def as_table_rows(self) -> Rows:
-        """Rows of a table, for `tacit.preprocessing.Encode`."""
+        """Rows of a table, for `tacit.preprocessing.Encode`.
+
+        Returns
+        -------
+        Rows
+            Of a table, read from the files.
+        """
         if isinstance(self.source, Mapped):
             raise InputError(f"{self.path} is an array; Encode needs a table with named columns")
         return Rows(self.source, d=self.d)
 
     def aim(self, target: str) -> Scan:
-        """The same scan, with another column to be predicted."""
+        """The same scan, with another column to be predicted.
+
+        Parameters
+        ----------
+        target : str
+            Name of the column.
+
+        Returns
+        -------
+        Scan
+            Of the same files.
+        """
         _require_column(self._whole, target, self.path)
         kept = [name for name in self.column_names or () if name != target]
         return replace(self.select(kept), target=target)
 
     def select(self, names: Iterable[str]) -> Scan:
-        """The same files, with these columns to learn from, in this order."""
+        """The same files, with these columns to learn from, in this order.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Columns.
+
+        Returns
+        -------
+        Scan
+            Of the same files.
+        """
         return replace(self, source=_only(self._whole, names, self.path))
 
     def drop(self, names: str | Sequence[str]) -> Scan:
-        """The scan without some of its columns."""
+        """The scan without some of its columns.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Columns to be left out.
+
+        Returns
+        -------
+        Scan
+            Of the same files.
+        """
         gone = {names} if isinstance(names, str) else set(names)
         kept = [name for name in self.column_names or () if name not in gone]
         missing = sorted(gone - set(self.column_names or ()) - {self.target})
@@ -115,13 +169,30 @@ class Scan:
         return self.select(kept)
 
     def read(self, names: Sequence[str]) -> Table:
-        """Some columns, in memory."""
+        """Some columns, in memory.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Columns.
+
+        Returns
+        -------
+        Table
+            All rows of them.
+        """
         rows = Rows(_only(self._whole, names, self.path), d=len(names))
         with _room(self.path):
             return joined((chunk for _, chunk in rows.chunks(1 << 16)), rows.n)
 
     def targets(self) -> Table:
-        """The target, as a table of one column."""
+        """The target, as a table of one column.
+
+        Returns
+        -------
+        Table
+            With n rows.
+        """
         if self.target is None:
             raise InputError(
                 f"y is missing: give it, or name its column, scan({str(self.path)!r}, target=...)"
@@ -133,6 +204,18 @@ class Scan:
 
         Numbers and their text are one label, as in a schema. Errors name the column and nothing
         in it.
+
+        Parameters
+        ----------
+        classes : sequence, optional
+            The labels that may occur.
+
+        Returns
+        -------
+        classes : ndarray of shape (classes,)
+            Labels, sorted.
+        index : ndarray of int, of shape (n,)
+            The place of every row's label among them.
         """
         table = self.targets()
         name = str(self.target)
@@ -153,7 +236,13 @@ class Scan:
         return found, index
 
     def numbers(self) -> np.ndarray:
-        """The target as numbers."""
+        """The target as numbers.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            float64.
+        """
         table = self.targets()
         name = str(self.target)
         if table.kind(name) == "text":
@@ -189,6 +278,11 @@ def scan(
         can be made to unpack to more than any machine has. Unless given, 1 GB of text, and for
         small files less, or a hundred times the file; and 2^27 rows of Parquet, or eight for
         every byte of all files together.
+
+    Returns
+    -------
+    Scan
+        To be passed as ``X``.
 
     Examples
     --------

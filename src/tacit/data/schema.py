@@ -56,6 +56,11 @@ class NumberColumn:
         ``linear`` maps [low, high] to [-1, 1]. ``log`` maps it to [0, 1] by
         log1p(value - low) / log1p(high - low), for amounts of which most are
         near low and a few are large.
+
+    Examples
+    --------
+    >>> NumberColumn(0, 120).feature_names("age")
+    ['age']
     """
 
     low: float
@@ -81,9 +86,28 @@ class NumberColumn:
         return 2 if self.missing == "indicator" else 1
 
     def feature_names(self, name: str) -> list[str]:
+        """Names of the encoded columns.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        list of str
+            Its own, and that of the mark of missing values if there is one.
+        """
         return [name, f"{name}=<missing>"][: self.width]
 
     def to_dict(self) -> dict[str, Any]:
+        """The column as plain JSON values.
+
+        Returns
+        -------
+        dict
+            As in the YAML file.
+        """
         bounds = {"low": plain(self.low), "high": plain(self.high)}
         return {"kind": "number", **asdict(self), **bounds}
 
@@ -100,6 +124,11 @@ class CategoryColumn:
         What a missing cell becomes: zeros, a column of its own, or a refusal.
     unseen : {"zeros", "level", "error"}
         The same for a value that is not among the categories.
+
+    Examples
+    --------
+    >>> CategoryColumn(["cook", "nurse"]).feature_names("job")
+    ['job=cook', 'job=nurse']
     """
 
     categories: tuple[str, ...]
@@ -119,10 +148,29 @@ class CategoryColumn:
         return len(self.categories) + (self.missing == "level") + (self.unseen == "level")
 
     def feature_names(self, name: str) -> list[str]:
+        """Names of the encoded columns.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        list of str
+            One for each category, and for missing or unseen values if those have a column.
+        """
         levels = [f"<{what}>" for what in ("missing", "unseen") if getattr(self, what) == "level"]
         return [f"{name}={level}" for level in (*self.categories, *levels)]
 
     def to_dict(self) -> dict[str, Any]:
+        """The column as plain JSON values.
+
+        Returns
+        -------
+        dict
+            As in the YAML file.
+        """
         return {"kind": "category", **asdict(self), "categories": list(self.categories)}
 
 
@@ -207,14 +255,36 @@ class Schema:
 
     @classmethod
     def of(cls, schema: Schema | Mapping[str, Any] | PathLike) -> Schema:
-        """A schema from a schema, a dict, or the path of a YAML file."""
+        """A schema from a schema, a dict, or the path of a YAML file.
+
+        Parameters
+        ----------
+        schema : Schema, dict or path
+            What describes the columns.
+
+        Returns
+        -------
+        Schema
+            The same object, if it was one.
+        """
         if isinstance(schema, Schema):
             return schema
         return cls.from_dict(schema) if isinstance(schema, Mapping) else cls.load(schema)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
-        """The inverse of `to_dict`; also what the YAML file holds."""
+        """The inverse of `to_dict`; also what the YAML file holds.
+
+        Parameters
+        ----------
+        data : mapping
+            Plain values.
+
+        Returns
+        -------
+        Schema
+            Checked.
+        """
         _known_keys(data, [field.name for field in fields(cls)], "the schema")
         columns = data.get("columns")
         if not isinstance(columns, Mapping):
@@ -239,7 +309,13 @@ class Schema:
         return cls(parsed, **facts, ignore=data.get("ignore") or ())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, dicts, text and numbers."""
+        """Plain lists, dicts, text and numbers.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         data: dict[str, Any] = {
             "target": self.target,
             "classes": list(self.classes or ()),
@@ -251,12 +327,29 @@ class Schema:
 
     @classmethod
     def load(cls, path: PathLike) -> Schema:
-        """Read a schema that a person filled in; all blanks are reported at once."""
+        """Read a schema that a person filled in; all blanks are reported at once.
+
+        Parameters
+        ----------
+        path : path
+            A YAML file.
+
+        Returns
+        -------
+        Schema
+            Checked.
+        """
         with _at(os.fspath(path)):
             return cls.from_dict(read_yaml(path))
 
     def save(self, path: PathLike) -> None:
-        """Write the schema as YAML."""
+        """Write the schema as YAML.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
         write_yaml(path, self.to_dict())
 
     @staticmethod
@@ -264,6 +357,18 @@ class Schema:
         """YAML text to fill in: names and kinds of the columns, everything else blank.
 
         The kind is how the table stores a column, so a cell of text among numbers shows.
+
+        Parameters
+        ----------
+        table : Table, or what `as_table` takes
+            Of which names and kinds of the columns are looked at.
+        target : str, optional
+            The column to be predicted.
+
+        Returns
+        -------
+        str
+            YAML.
         """
         table = as_table(table)
         if target is not None and target not in table.column_names:

@@ -137,6 +137,11 @@ class Table:
     Build one with `Table.from_columns`, `as_table` or `read_table`. Slices share
     memory with the table they come from.
 
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+
     Examples
     --------
     >>> table = Table.from_columns({"age": [31, None], "job": ["cook", " ? "]})
@@ -155,6 +160,16 @@ class Table:
         """A table of named columns, each a sequence of numbers or of text.
 
         Arrays of float64 are not copied: do not change them afterwards.
+
+        Parameters
+        ----------
+        columns : mapping
+            Name to sequence of n values.
+
+        Returns
+        -------
+        Table
+            With these columns.
         """
         names = unique_names(columns)
         arrays = [_column(name, v) for name, v in zip(names, columns.values(), strict=True)]
@@ -165,10 +180,12 @@ class Table:
 
     @property
     def column_names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
         return tuple(self._columns)
 
     @property
     def d(self) -> int:
+        """Number of columns."""
         return len(self._columns)
 
     def __repr__(self) -> str:
@@ -178,11 +195,33 @@ class Table:
         return self.n
 
     def kind(self, name: str) -> Literal["number", "text"]:
-        """How a column is stored."""
+        """How a column is stored.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        {"number", "text"}
+            Whatever its values mean.
+        """
         return "text" if isinstance(self._get(name), Text) else "number"
 
     def column(self, name: str) -> np.ndarray:
-        """Numbers as float64 with NaN where missing, text as objects with None."""
+        """Numbers as float64 with NaN where missing, text as objects with None.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Its values.
+        """
         column = self._get(name)
         if isinstance(column, Text):
             words = np.array([*column.words, None], dtype=object)
@@ -192,11 +231,23 @@ class Table:
         return view
 
     def arrays(self) -> list[np.ndarray]:
-        """The arrays behind the columns: numbers, or codes of text."""
+        """The arrays behind the columns: numbers, or codes of text.
+
+        Returns
+        -------
+        list of ndarray of shape (n,)
+            Those that the table holds, not copies.
+        """
         return [c.codes if isinstance(c, Text) else c for c in self._columns.values()]
 
     def numbers(self) -> np.ndarray:
-        """All columns as one array (n, d), if none holds text."""
+        """All columns as one array (n, d), if none holds text.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            float64.
+        """
         words = [name for name in self.column_names if self.kind(name) == "text"]
         if words:
             raise of_rows(
@@ -211,6 +262,18 @@ class Table:
         """Position of each cell among categories; -1 if missing, -2 if none of them.
 
         Numbers and their text are the same category: 1, ``"1"`` and ``"1.0"``.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+        categories : sequence of str or float
+            What its values are compared with.
+
+        Returns
+        -------
+        ndarray of int, of shape (n,)
+            Positions.
         """
         column = self._get(name)
         if isinstance(column, Text):
@@ -218,21 +281,60 @@ class Table:
         return _match_numbers(column, categories)
 
     def slice(self, start: int, stop: int) -> Table:
-        """Rows from start up to stop, without a copy."""
+        """Rows from start up to stop, without a copy.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one behind the last.
+
+        Returns
+        -------
+        Table
+            That shares memory with this one.
+        """
         return self.take(slice(start, stop))
 
     def empty(self) -> Table:
-        """The same columns without a row, and without a way back to one."""
+        """The same columns without a row, and without a way back to one.
+
+        Returns
+        -------
+        Table
+            With no row.
+        """
         return empty_table({name: self.kind(name) for name in self._columns})
 
     def take(self, index: Any) -> Table:
-        """Rows picked by a slice, a mask or an array of positions."""
+        """Rows picked by a slice, a mask or an array of positions.
+
+        Parameters
+        ----------
+        index : slice or array of shape (m,)
+            Which rows.
+
+        Returns
+        -------
+        Table
+            With these rows.
+        """
         picked = {name: column[index] for name, column in self._columns.items()}
         n = len(next(iter(picked.values()))) if picked else len(np.arange(self.n)[index])
         return Table(picked, n)
 
     def drop(self, names: str | Sequence[str]) -> Table:
-        """The table without some of its columns."""
+        """The table without some of its columns.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Columns to be left out.
+
+        Returns
+        -------
+        Table
+            With the others.
+        """
         gone = {names} if isinstance(names, str) else set(names)
         for name in gone:
             self._get(name)
@@ -275,7 +377,23 @@ def joined(tables: Iterable[Table], n: int) -> Table:
 
 
 def as_table(data: Any) -> Table:
-    """A table from a `Table`, a dict of columns, or a pandas, pyarrow or polars table."""
+    """A table from a `Table`, a dict of columns, or a pandas, pyarrow or polars table.
+
+    Parameters
+    ----------
+    data : Table, dict of columns, or a pandas, pyarrow or polars table
+        With named columns.
+
+    Returns
+    -------
+    Table
+        The same object, if it was one.
+
+    Examples
+    --------
+    >>> as_table({"age": [31, 47], "job": ["cook", "nurse"]}).kind("age")
+    'number'
+    """
     if isinstance(data, Table):
         return data
     if isinstance(data, Mapping):

@@ -15,9 +15,8 @@ from tacit.datasets.loaders import (
     load_mnist,
     load_sst2,
     load_w8a,
-    read_idx,
 )
-from tacit.datasets.sources import SOURCES, File, Source
+from tacit.datasets.sources import SOURCES
 from tacit.datasets.store import fetch, find
 from tacit.datasets.tables import (
     load_adult,
@@ -29,8 +28,6 @@ from tacit.datasets.tables import (
 
 __all__ = [
     "SOURCES",
-    "File",
-    "Source",
     "decode_features",
     "fetch",
     "find",
@@ -47,5 +44,4 @@ __all__ = [
     "load_mnist",
     "load_sst2",
     "load_w8a",
-    "read_idx",
 ]

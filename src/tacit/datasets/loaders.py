@@ -42,12 +42,36 @@ def load_mnist(*, download: bool = True) -> Arrays:
     ----------
     download : bool
         Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 784) or (n,)
+        Pixels and labels.
+
+    Examples
+    --------
+    >>> X_train, y_train, X_test, y_test = load_mnist()  # doctest: +SKIP
     """
     return _load_images("mnist", download)
 
 
 def load_fashion_mnist(*, download: bool = True) -> Arrays:
-    """Pictures of clothes, in the shape of `load_mnist`."""
+    """Pictures of clothes: ``X_train, y_train, X_test, y_test``.
+
+    Parameters
+    ----------
+    download : bool
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 784) or (n,)
+        Pixels in uint8, and labels 0 to 9.
+
+    Examples
+    --------
+    >>> X_train, y_train, X_test, y_test = load_fashion_mnist()  # doctest: +SKIP
+    """
     return _load_images("fashion_mnist", download)
 
 
@@ -62,13 +86,39 @@ def load_cifar10(*, codes: bool = False, download: bool = True) -> Arrays:
     codes : bool
         Features as they are stored, a byte each, which `decode_features` turns into numbers.
     download : bool
-        As in `load_mnist`; but no public file holds these features.
+        Whether to look for a public source, though none holds these features.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 1280) or (n,)
+        Features and labels.
+
+    Examples
+    --------
+    >>> X_train, y_train, X_test, y_test = load_cifar10()  # doctest: +SKIP
     """
     return _load_features("cifar10", codes, download)
 
 
 def load_cifar100(*, codes: bool = False, download: bool = True) -> Arrays:
-    """Features of CIFAR-100, in the shape of `load_cifar10`."""
+    """Features of CIFAR-100 by a network that was trained on other images.
+
+    Parameters
+    ----------
+    codes : bool
+        Features as they are stored, a byte each, which `decode_features` turns into numbers.
+    download : bool
+        Whether to look for a public source, though none holds these features.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 1280) or (n,)
+        Features between 0 and 6, and labels; classes are numbered in alphabetical order.
+
+    Examples
+    --------
+    >>> X_train, y_train, X_test, y_test = load_cifar100()  # doctest: +SKIP
+    """
     return _load_features("cifar100", codes, download)
 
 
@@ -84,7 +134,18 @@ def load_chest_xray(
     Parameters
     ----------
     download : bool
-        As in `load_mnist`; but no public file holds these features.
+        Whether to look for a public source, though none holds these features.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 1280) or (n,)
+        Features and labels.
+    patients_train, patients_test : ndarray of shape (n,)
+        Numbers of the patients.
+
+    Examples
+    --------
+    >>> X_train, y_train, *rest = load_chest_xray()  # doctest: +SKIP
     """
     found = read_arrays("chest_xray", download=download)
     X_train, X_test = (found[key].astype(np.float32) for key in ("x_train", "x_test"))
@@ -94,6 +155,16 @@ def load_chest_xray(
 
 def decode_features(codes: np.ndarray) -> np.ndarray:
     """Numbers x = 6 (q / 255)² from bytes q, in float32: a fixed quantiser of public range.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, of any shape
+        Bytes q.
+
+    Returns
+    -------
+    ndarray of float32, of the same shape
+        Numbers from 0 to 6.
 
     Examples
     --------
@@ -110,7 +181,16 @@ def load_cod_rna(*, download: bool = True) -> Arrays:
     Parameters
     ----------
     download : bool
-        As in `load_mnist`.
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
+
+    Returns
+    -------
+    X_train, y_train, X_test, y_test : ndarray of shape (n, 8) or (n,)
+        Numbers and labels.
+
+    Examples
+    --------
+    >>> X_train, y_train, X_test, y_test = load_cod_rna()  # doctest: +SKIP
     """
     files = read_files("cod_rna", download=download)
     (X_train, y_train), (X_test, y_test) = (_svmlight(data, 8) for data in files.values())
@@ -123,7 +203,18 @@ def load_w8a(*, download: bool = True) -> tuple[Any, np.ndarray]:
     Parameters
     ----------
     download : bool
-        As in `load_mnist`.
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
+
+    Returns
+    -------
+    X : csr_array of shape (n, 300)
+        Keywords.
+    y : ndarray of shape (n,)
+        Labels.
+
+    Examples
+    --------
+    >>> X, y = load_w8a()  # doctest: +SKIP
     """
     return _svmlight(read_files("w8a", download=download)["w8a"], 300)
 
@@ -136,7 +227,16 @@ def load_sst2(*, download: bool = True) -> tuple[Texts, Texts, Texts]:
     Parameters
     ----------
     download : bool
-        As in `load_mnist`; but this split is not published by itself.
+        Whether to look for a public source, though this split is not published by itself.
+
+    Returns
+    -------
+    train, validation, test : (list of str, ndarray of shape (n,))
+        Texts and labels.
+
+    Examples
+    --------
+    >>> (texts, labels), validation, test = load_sst2()  # doctest: +SKIP
     """
     files = read_files("sst2", download=download)
     train, valid, test = (_phrases(data) for data in files.values())

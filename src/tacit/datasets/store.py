@@ -42,7 +42,24 @@ def folders(name: str) -> list[Path]:
 
 
 def find(name: str) -> dict[str, Path | None]:
-    """Where each file of a data set lies, or None; contents are not looked at."""
+    """Where each file of a data set lies, or None; contents are not looked at.
+
+    Parameters
+    ----------
+    name : str
+        Of the data set, a key of `SOURCES`.
+
+    Returns
+    -------
+    dict
+        Name of a file to its path, or None.
+
+    Examples
+    --------
+    >>> found = find("mnist")
+    >>> all(path is None or path.exists() for path in found.values())
+    True
+    """
     found: dict[str, Path | None] = {}
     for file in get_source(name).files:
         copies = (folder / f"{file.name}{end}" for folder in folders(name) for end in PACKED)
@@ -56,8 +73,13 @@ def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None
     Parameters
     ----------
     name : str
+        Of the data set, a key of `SOURCES`.
     said : callable
         Told every URL before it is opened.
+
+    Examples
+    --------
+    >>> fetch("mnist")  # doctest: +SKIP
     """
     source, places = get_source(name), find(name)
     missing = [file for file in source.files if places[file.name] is None]

@@ -99,6 +99,10 @@ def load_census_kdd(*, download: bool = True) -> tuple[Table, Table, Schema]:
         column ``income`` is ``- 50000`` or ``50000+``.
     schema : Schema
         Public bounds and categories from the published description.
+
+    Examples
+    --------
+    >>> train, test, schema = load_census_kdd()  # doctest: +SKIP
     """
     halves = [
         parse_table(name, data.replace(b".\n", b"\n"), header=_CENSUS_KDD).drop("instance weight")
@@ -116,13 +120,17 @@ def load_bank(*, download: bool = True) -> tuple[Table, Schema]:
     Parameters
     ----------
     download : bool
-        As in `load_census_kdd`.
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
 
     Returns
     -------
     table : Table
         41,188 rows, in the order of time.
     schema : Schema
+
+    Examples
+    --------
+    >>> table, schema = load_bank()  # doctest: +SKIP
     """
     ((name, data),) = read_files("bank", download=download).items()
     return parse_table(name, data, separator=";").drop("duration"), _schema("bank")
@@ -142,13 +150,17 @@ def load_diabetes130(
         Keep the stay of each patient that has the smallest number. A row is then a person,
         and a guarantee for a row one for a person; with all rows it is for a stay.
     download : bool
-        As in `load_census_kdd`.
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
 
     Returns
     -------
     table : Table
         101,766 rows, or 71,518; the column ``readmitted`` is ``NO``, ``>30`` or ``<30``.
     schema : Schema
+
+    Examples
+    --------
+    >>> table, schema = load_diabetes130(one_per_patient=True)  # doctest: +SKIP
     """
     ((name, data),) = read_files("diabetes130", download=download).items()
     table = parse_table(name, data)
@@ -161,12 +173,12 @@ def load_diabetes130(
 
 
 def load_kdd99(*, download: bool = True) -> tuple[Table, Schema]:
-    """Connections of a network: normal, or an attack? Seven in ten rows are copies of others.
+    """Connections of a network, normal or an attack; seven in ten rows are copies of others.
 
     Parameters
     ----------
     download : bool
-        As in `load_census_kdd`.
+        Whether files that are neither in ``TACIT_DATA`` nor in the user's cache are fetched.
 
     Returns
     -------
@@ -175,6 +187,10 @@ def load_kdd99(*, download: bool = True) -> tuple[Table, Schema]:
         the name of the attack, or ``normal``.
     schema : Schema
         Predicts ``label`` and ignores ``attack``.
+
+    Examples
+    --------
+    >>> table, schema = load_kdd99()  # doctest: +SKIP
     """
     ((name, data),) = read_files("kdd99", download=download).items()
     table = parse_table(name, data.replace(b".\n", b"\n"), header=_KDD99)

@@ -62,7 +62,7 @@ class Facts:
         Power by which restricted Lipschitz coefficients fall; likewise.
     coefficients : ndarray of shape (d + 1,), optional
         G₀ … G_d themselves, if somebody looked.
-    margin, xi : float, ndarray
+    margin, xi : float, ndarray of shape (d + 1,)
         γ and ξ_k of Pinto et al. 2024, Definition 3, if somebody looked.
     """
 
@@ -128,6 +128,13 @@ class Option:
         return f"--recipe {self.recipe}{more}{public}"
 
     def to_dict(self) -> dict[str, Any]:
+        """The recipe and its bound as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         given = {"recipe": self.recipe, "settings": dict(self.settings), "why": self.why}
         return {**given, "needs": self.needs, "flags": self.flags, "bound": self.risk.to_dict()}
 
@@ -155,6 +162,13 @@ class Advice:
         return next(option for option in self.options if not option.needs)
 
     def to_dict(self) -> dict[str, Any]:
+        """Advice as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -181,10 +195,16 @@ def advise(
     Parameters
     ----------
     facts : Facts
+        Of the private rows themselves, or released with noise.
     epsilon, delta : float
         Budget of the training to come.
     neighbors : str
         Relation, for recipes that leave a choice.
+
+    Returns
+    -------
+    Advice
+        Recipes, the best first.
 
     Examples
     --------

@@ -30,12 +30,24 @@ class NotReleasable:
     releasable: ClassVar[Literal[False]] = False
 
     def facts(self) -> dict[str, Any]:
-        """What was found, as plain JSON values."""
+        """What was found, as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         shown = [item for item in fields(self) if not item.metadata.get("hidden")]  # type: ignore[arg-type]
         return {item.name: plain(getattr(self, item.name)) for item in shown}
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts, with the notice."""
+        """The facts, with the notice.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {"releasable": False, "notice": NOTICE, **self.facts()}
 
     def __str__(self) -> str:

@@ -12,7 +12,8 @@ from tacit.diagnostics.base import NotReleasable
 from tacit.diagnostics.rehearsal import MOST_VALUES, rehearse
 from tacit.exceptions import InputError
 from tacit.losses import Loss
-from tacit.trainers import DPGD, Facts
+from tacit.trainers import DPGD
+from tacit.trainers.defaults import Facts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Clipping", "clipping"]
@@ -28,13 +29,13 @@ class Clipping(NotReleasable):
     ----------
     clip : float
         The bound on the norm of a row's gradient.
-    steps : ndarray of int
+    steps : ndarray of int, of shape (m,)
         Steps that are told of, from 0.
-    clipped : ndarray
+    clipped : ndarray of shape (m,)
         Part of the rows whose gradient was longer than the bound, at each of them.
-    median_norm : ndarray
+    median_norm : ndarray of shape (m,)
         Median norm of the gradients there, before clipping.
-    kept : ndarray
+    kept : ndarray of shape (m,)
         Norm of the mean clipped gradient over that of the mean gradient.
     rows_used : int
     """
@@ -64,7 +65,8 @@ def clipping(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     labels : sequence
         Classes, or numbers for a loss of numbers.
     loss : str or Loss, optional
@@ -77,6 +79,13 @@ def clipping(
         Whether the mean is subtracted first, as the recipe dpsgd-f does.
     most_values : int
         Numbers in the rows that are used; of more rows, evenly spaced ones are taken.
+    seed : int
+        Of the noise of the rehearsal.
+
+    Returns
+    -------
+    Clipping
+        Not releasable.
 
     Examples
     --------

@@ -52,6 +52,8 @@ class Concentration(NotReleasable):
         Largest norm of a row.
     quantiles : dict of str to float
         Of the distances to the mean.
+    distances : ndarray of shape (n,)
+        Of every row to the mean.
     """
 
     diameter: float
@@ -77,11 +79,17 @@ def concentration(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     moments : Moments, optional
         Of these rows, if they are at hand.
     work : float
         Multiplications to spend on the diameter. Then `Concentration.diameter_at_most` is larger.
+
+    Returns
+    -------
+    Concentration
+        Not releasable.
 
     Examples
     --------
@@ -120,6 +128,22 @@ def diameter(
     """The largest distance of two rows: what was found, and what it is at most.
 
     The two agree, up to rounding, unless ``work`` multiplications were not enough.
+
+    Parameters
+    ----------
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
+    moments : Moments, optional
+        Of these rows, if they are at hand.
+    distances : ndarray of shape (n,), optional
+        Of the rows to their mean, if they are at hand.
+    work : float
+        Multiplications to spend.
+
+    Returns
+    -------
+    found, at_most : float
+        Distances.
 
     Examples
     --------

@@ -38,6 +38,18 @@ class Crowding(NotReleasable):
 def crowding(data: Any, radii: Sequence[float] = (0.0,)) -> Crowding:
     """Crowds and copies among rows, exactly (`tacit.preprocessing.good_clusters`).
 
+    Parameters
+    ----------
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
+    radii : sequence of float
+        At which crowds are looked for; 0 finds equal rows.
+
+    Returns
+    -------
+    Crowding
+        Not releasable.
+
     Examples
     --------
     >>> crowding([[0.0], [0.0], [1.0], [5.0]], radii=[0.0, 0.1]).copies

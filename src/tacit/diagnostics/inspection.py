@@ -83,7 +83,7 @@ def inspect(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
         Array, sparse matrix or `tacit.data.Rows`.
     labels : sequence, optional
         Classes, or numbers with ``regression``.
@@ -99,6 +99,13 @@ def inspect(
         Multiplications to spend on the diameter.
     trajectory : bool
         Follow a run as well, and find the directions of its gradients.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Inspection
+        Not releasable.
 
     Examples
     --------

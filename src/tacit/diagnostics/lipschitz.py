@@ -79,13 +79,19 @@ def restricted_lipschitz(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     lipschitz : float
         G, largest slope of the loss in the score; 1 for logistic and hinge.
     components : int
         K, up to which single rows are looked at.
     known : (Moments, Spectrum), optional
         Of these rows, uncentred, if they are at hand.
+
+    Returns
+    -------
+    Coefficients
+        Not releasable.
 
     Examples
     --------
@@ -150,6 +156,18 @@ def power_law_fit(values: Any, *, first: int = 1, last: int | None = None) -> Po
     """The power by which values fall, values[0] being that of k = 1.
 
     Each doubling of k counts alike: without weights the many values of large k would decide alone.
+
+    Parameters
+    ----------
+    values : array-like of shape (k,)
+        Positive numbers.
+    first, last : int
+        The first and the last k that count; all of them unless given.
+
+    Returns
+    -------
+    PowerLaw
+        Its power, scale and fit.
 
     Examples
     --------

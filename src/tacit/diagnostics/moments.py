@@ -30,6 +30,21 @@ def blocks(rows: Rows) -> Iterator[tuple[slice, np.ndarray]]:
 class Moments:
     """Number, sum and second moment of rows, their longest norm and smallest entry.
 
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    total : ndarray of shape (d,)
+        Their sum.
+    second : ndarray of shape (d, d)
+        XᵀX.
+    longest : float
+        Largest norm of a row.
+    least : float
+        Smallest entry.
+    zeros : int
+        Rows of zeros.
+
     Examples
     --------
     >>> rows = np.array([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0]])
@@ -47,7 +62,18 @@ class Moments:
 
     @classmethod
     def of(cls, data: Any) -> Moments:
-        """In one pass over rows of any kind."""
+        """Moments of rows of any kind, in one pass.
+
+        Parameters
+        ----------
+        data : Rows, array or sparse matrix, of shape (n, d)
+            Private rows.
+
+        Returns
+        -------
+        Moments
+            Of them.
+        """
         rows = require_rows(data)
         d = rows.d
         total, second = np.zeros(d), np.zeros((d, d))
@@ -77,9 +103,21 @@ class Moments:
 
     @property
     def mean(self) -> np.ndarray:
+        """Mean of the rows."""
         return self.total / self.n
 
     def matrix(self, *, centred: bool = False) -> np.ndarray:
-        """XᵀX/n, or the covariance."""
+        """XᵀX/n, or the covariance.
+
+        Parameters
+        ----------
+        centred : bool
+            Whether the mean is subtracted.
+
+        Returns
+        -------
+        ndarray of shape (d, d)
+            Symmetric.
+        """
         moment = self.second / self.n
         return moment - np.outer(self.mean, self.mean) if centred else moment

@@ -25,7 +25,8 @@ from tacit import __version__
 from tacit.data.rows import as_rows
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
 from tacit.exceptions import MissingBound
-from tacit.ledger import Ledger, require_ledger
+from tacit.ledger import Ledger
+from tacit.ledger.required import require_ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import require_precision
@@ -48,7 +49,7 @@ FAILURE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class PrivateInspection:
-    """What was released about rows, and advice. It may go out if its certificate says so.
+    """What was released about rows, and advice: it may go out if its certificate says so.
 
     Attributes
     ----------
@@ -78,9 +79,17 @@ class PrivateInspection:
 
     @property
     def releasable(self) -> bool:
+        """Whether it may go out."""
         return self.certificate.releasable
 
     def to_dict(self) -> dict[str, Any]:
+        """What was found, with the certificate, as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         claim = self.certificate
         return {
             "releasable": self.releasable,
@@ -115,7 +124,7 @@ def inspect_privately(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
         Of bounded norm: behind `Normalize` or `ClipNorm`, or with ``bound``. Longer rows are
         shortened, never trusted.
     epsilon, delta : float
@@ -132,6 +141,11 @@ def inspect_privately(
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
         Repeatable noise: for tests, not for release.
+
+    Returns
+    -------
+    PrivateInspection
+        With its certificate.
 
     Examples
     --------

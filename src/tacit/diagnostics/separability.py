@@ -51,6 +51,8 @@ class Separability(NotReleasable):
         eigenvectors; the largest over the separators.
     rows_used : int
         Rows that separators were trained on.
+    weights : ndarray of shape (d, K)
+        The separators, as columns.
     """
 
     classes: int
@@ -76,7 +78,8 @@ def separability(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     labels : sequence
         Two classes or more.
     found : Spectrum, optional
@@ -86,6 +89,11 @@ def separability(
     most_values : int
         Numbers in the rows that are trained on; of more rows, evenly spaced ones are taken. With
         many classes it is fewer.
+
+    Returns
+    -------
+    Separability
+        Not releasable.
 
     Examples
     --------

@@ -33,6 +33,10 @@ class Spectrum(NotReleasable):
         Σλ/λ₁.
     centred : bool
         Whether the mean was subtracted.
+    n : int
+        Number of rows.
+    vectors : ndarray of shape (d, d)
+        Eigenvectors, as columns.
     """
 
     n: int
@@ -63,6 +67,18 @@ class Spectrum(NotReleasable):
 
 def spectrum(data: Any, *, centred: bool = False) -> Spectrum:
     """Spectrum of rows, or of their `Moments`.
+
+    Parameters
+    ----------
+    data : Rows, array or sparse matrix, of shape (n, d), or Moments
+        Private rows.
+    centred : bool
+        Whether the mean is subtracted.
+
+    Returns
+    -------
+    Spectrum
+        Not releasable.
 
     Examples
     --------

@@ -62,6 +62,18 @@ class Extractor:
         BLAKE2b of ``takes``, ``weights`` and ``settings``.
     width : int
         Numbers that come out for a row.
+    answer : callable
+        Features of a prepared row.
+    columns : int or None
+        Numbers of a row that is a vector.
+    versions : dict
+        Of the libraries that run it.
+    start : callable
+        What a thread does before its first row.
+    around : callable
+        A context in which rows are worked at.
+    spec : str or None
+        By which it can be opened again.
     """
 
     name: str
@@ -106,6 +118,7 @@ class Extractor:
 
     @property
     def width(self) -> int:
+        """Numbers that come out for a row."""
         return self.probe.width
 
     def _reason(self, row: Any) -> str:
@@ -117,7 +130,18 @@ class Extractor:
         return "but not the next time"
 
     def alone(self, row: Any) -> np.ndarray:
-        """Features of one row, (width,) of float32. Call it in one of the `workers`."""
+        """Features of one row, in one of the `workers`.
+
+        Parameters
+        ----------
+        row : ndarray, str or vector, of shape as ``takes`` says
+            One row.
+
+        Returns
+        -------
+        ndarray of float32, of shape (width,)
+            Its features.
+        """
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(self.answer(row))
@@ -135,7 +159,18 @@ class Extractor:
 
     @contextmanager
     def workers(self, jobs: int | None = None) -> Iterator[Any]:
-        """A map over rows, in order, by threads that each work at one row at a time."""
+        """A map over rows, in order, by threads that each work at one row at a time.
+
+        Parameters
+        ----------
+        jobs : int, optional
+            Threads; one a core unless given.
+
+        Yields
+        ------
+        callable
+            Like `map`.
+        """
         if jobs is not None and jobs < 1:
             raise InputError(f"jobs={jobs} must be at least 1")
         jobs = jobs or _cores()
@@ -157,7 +192,13 @@ class Extractor:
                 pool.shutdown(cancel_futures=True)
 
     def describe(self) -> dict[str, Any]:
-        """Everything public about it, as plain JSON values."""
+        """Everything public about it, as plain JSON values.
+
+        Returns
+        -------
+        dict
+            What a certificate says of it.
+        """
         return {
             "extractor": self.name,
             "takes": self.takes,
@@ -192,6 +233,17 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
         Length of a vector, if the network takes vectors and its file does not say.
     output : str
         Which output of an ONNX network, if not its first.
+    **settings
+        Those above.
+
+    Returns
+    -------
+    Extractor
+        Ready to be used.
+
+    Examples
+    --------
+    >>> network = open_extractor("minilm")  # doctest: +SKIP
     """
     if isinstance(spec, Extractor):
         if settings:

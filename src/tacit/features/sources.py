@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.readers import read_table
-from tacit.datasets import read_idx
+from tacit.datasets.loaders import read_idx
 from tacit.exceptions import FileError, InputError
 from tacit.features.pictures import decode, pixels
 from tacit.files import first_bytes, read_text

@@ -33,7 +33,7 @@ class FeatureSet:
     ----------
     features : ndarray of shape (n, width)
         float32.
-    names, labels : ndarray or None
+    names, labels : ndarray of shape (n,), or None
         Where they are known.
     metadata : dict
         The extractor: name, digests, settings, width, versions.
@@ -49,7 +49,13 @@ class FeatureSet:
     skipped: int = 0
 
     def assumption(self) -> str:
-        """What a certificate takes for granted of where the features come from; or nothing."""
+        """What a certificate takes for granted of where the features come from; or nothing.
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         names = ("extractor", "digest", "weights_sha256")
         if not any(name in self.metadata for name in names):
             return ""
@@ -114,15 +120,35 @@ def extract(
     Parameters
     ----------
     source : path
-        See `open_source`; ``column``, ``key`` and ``labels`` go there.
+        A folder or a list of images, an array, or a table: see `tacit.features.sources`.
     extractor : str, path or Extractor
-        See `open_extractor`; ``settings`` go there. Left out, it is ``"minilm"`` for a table and
+        See `open_extractor`. Left out, it is ``"minilm"`` for a table and
         ``"efficientnet-lite0"`` for images.
     cache : bool or path
         Where features are kept, so that an interrupted run goes on where it stopped: by default
         in the user's cache folder. They tell as much as the rows.
     jobs : int, optional
         Rows worked at at once; one a core unless given.
+    column : str, optional
+        The column of a table that holds the text.
+    key : str, optional
+        The array of an ``.npz``, if it has more than one.
+    labels : str, optional
+        ``"folders"`` for the first folder below the path; the name of a column, or of an array of
+        the ``.npz``; or a file with a label per row: text, ``.npy`` or idx.
+    progress : callable
+        Told how far it is.
+    **settings
+        How rows are prepared for the network.
+
+    Returns
+    -------
+    FeatureSet
+        To be passed as ``X``.
+
+    Examples
+    --------
+    >>> found = extract("reviews.csv", "minilm", column="text")  # doctest: +SKIP
     """
     if not Path(source).exists():  # before a network is opened, which may take a while
         raise FileError(f"no such file or folder: {source}; check the spelling")
@@ -155,6 +181,16 @@ def save_features(
     compact : bool
         Store bytes q with x = 6 (q / 255)², a fixed quantiser for features between 0 and 6,
         as EfficientNet-Lite's are.
+    found : FeatureSet
+        What `extract` gave.
+    path : path
+        The file to write.
+    force : bool
+        Whether to replace a file.
+
+    Examples
+    --------
+    >>> save_features(found, "features.npz")  # doctest: +SKIP
     """
     target = new_file(Path(path), force, (".npz",))
     facts = dict(found.metadata)
@@ -174,7 +210,22 @@ def save_features(
 
 
 def load_features(path: str | os.PathLike[str]) -> FeatureSet:
-    """Features from a file that `save_features` wrote; bytes become float32 again."""
+    """Features from a file that `save_features` wrote; bytes become float32 again.
+
+    Parameters
+    ----------
+    path : path
+        An ``.npz`` file.
+
+    Returns
+    -------
+    FeatureSet
+        To be passed as ``X``.
+
+    Examples
+    --------
+    >>> found = load_features("features.npz")  # doctest: +SKIP
+    """
     arrays = read_npz(Path(path))
     try:
         facts = json.loads(str(arrays["metadata"][()]))

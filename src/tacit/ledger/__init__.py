@@ -3,8 +3,7 @@
 from tacit.ledger.account import Charge, Remaining
 from tacit.ledger.deferred import DeferredLedger
 from tacit.ledger.ledger import Entry, Ledger, Reservation
-from tacit.ledger.required import require_ledger
-from tacit.ledger.tally import Limits, Spending
+from tacit.ledger.tally import Limits
 
 __all__ = [
     "Charge",
@@ -14,6 +13,4 @@ __all__ = [
     "Limits",
     "Remaining",
     "Reservation",
-    "Spending",
-    "require_ledger",
 ]

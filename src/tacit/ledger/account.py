@@ -56,6 +56,22 @@ class Charge:
 
     @staticmethod
     def of(body: Mapping[str, Any], outcome: str, certificate: str | None) -> Charge:
+        """The charge of an entry.
+
+        Parameters
+        ----------
+        body : mapping
+            The entry as written.
+        outcome : str
+            What came of the plan.
+        certificate : str or None
+            Its identifier.
+
+        Returns
+        -------
+        Charge
+            With its events.
+        """
         return Charge(
             body["number"],
             body["id"],
@@ -69,6 +85,13 @@ class Charge:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """The charge as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         budget = self.budget
         return {
             "number": self.number,
@@ -111,6 +134,13 @@ class Remaining:
     unfinished: int
 
     def to_dict(self) -> dict[str, Any]:
+        """What is left as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {**self.__dict__, "spent": self.spent if math.isfinite(self.spent) else None}
 
 

@@ -17,6 +17,11 @@ class DeferredLedger(Ledger):
     when its training ends, and true when the model can be read: a process that is killed in
     between leaves an entry that is not finished.
 
+    Parameters
+    ----------
+    ledger : Ledger
+        The account.
+
     Attributes
     ----------
     asked : bool
@@ -25,6 +30,16 @@ class DeferredLedger(Ledger):
         What was set aside, as soon as it is.
     spent : str
         The budget of that plan, in words.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tacit.ledger import Ledger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/ledger.db", dataset="people")
+    ...     _ = ledger.create(epsilon=2.0, delta=1e-5)
+    ...     DeferredLedger(ledger).asked
+    False
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -36,6 +51,18 @@ class DeferredLedger(Ledger):
         self._outcome: tuple[str, str | None] | None = None
 
     def reserve(self, *events: Any, **facts: Any) -> Reservation:
+        """Set aside what a plan will spend; its outcome waits for `record`.
+
+        Parameters
+        ----------
+        *events, **facts
+            Those of `Ledger.reserve`.
+
+        Returns
+        -------
+        Reservation
+            Which is spent from now on.
+        """
         self.asked = True
         budget = facts.get("budget")
         if budget is not None:

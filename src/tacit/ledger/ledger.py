@@ -40,7 +40,25 @@ _SEEN: dict[str, Book] = {}
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the ledger, as it was written."""
+    """An entry of the ledger, as it was written.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the ledger.
+    dataset : str
+        The account.
+    kind : {"open", "amend", "reserve", "commit"}
+        A new account, new limits, a reservation, or what came of one.
+    id : str
+        What it belongs to.
+    at : str
+        When, in UTC.
+    hash : str
+        Of this entry and all before it.
+    facts : mapping
+        What was written.
+    """
 
     number: int
     dataset: str
@@ -53,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Budget that was set aside for one plan. It is spent, whatever becomes of the plan.
+    """Budget that was set aside for one plan: it is spent, whatever becomes of the plan.
 
     Attributes
     ----------
@@ -61,6 +79,10 @@ class Reservation:
         Of its entry; ``head`` is the entry's hash, which stands for the ledger up to it.
     together : float
         ε of the whole account at its δ, this plan included.
+    ledger : Ledger
+        Where it is recorded.
+    dataset : str
+        The account.
     """
 
     ledger: Ledger
@@ -71,13 +93,28 @@ class Reservation:
     together: float
 
     def commit(self, outcome: str = "model", certificate: str | None = None) -> None:
-        """Record what came of the plan: model, summary or failed test, and its certificate."""
+        """Record what came of the plan: model, summary or failed test, and its certificate.
+
+        Parameters
+        ----------
+        outcome : {"model", "summary", "test failed"}
+            What came of the plan.
+        certificate : str, optional
+            Identifier of its certificate.
+        """
         self.ledger._commit(self, outcome, certificate)
 
     def settle(self, outcome: str = "model", certificate: str | None = None) -> None:
         """Commit, or warn that it could not be recorded.
 
         The budget is spent either way, so what was made of it is not thrown away.
+
+        Parameters
+        ----------
+        outcome : {"model", "summary", "test failed"}
+            What came of the plan.
+        certificate : str, optional
+            Identifier of its certificate.
         """
         try:
             self.commit(outcome, certificate)
@@ -88,7 +125,13 @@ class Reservation:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """What a certificate says of it, so that people find the entry."""
+        """What a certificate says of it, so that people find the entry.
+
+        Returns
+        -------
+        dict
+            Number, identifier and hash of the entry, and ε of the whole account.
+        """
         return {
             "dataset": self.dataset,
             "entry": self.number,
@@ -213,7 +256,18 @@ class Ledger:
         return self.at(name)
 
     def at(self, dataset: str) -> Ledger:
-        """The same ledger with this data set."""
+        """The same ledger with this data set.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the account.
+
+        Returns
+        -------
+        Ledger
+            Of the same entries.
+        """
         other = copy.copy(self)
         other._dataset = _name(dataset)
         return other
@@ -229,6 +283,15 @@ class Ledger:
         """Change the limits of an account, and record that, when and why.
 
         What has been spent must lie within the new limits.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the account; the ledger's own unless given.
+        epsilon, delta : float, optional
+            The new limits; those not given stay.
+        reason : str
+            Why.
         """
         name = self._named(dataset)
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 1000:
@@ -289,6 +352,11 @@ class Ledger:
             What the plan by itself was calibrated for.
         plan : mapping, optional
             What is planned, in public words and numbers, for people to read.
+
+        Returns
+        -------
+        Reservation
+            Which is spent from now on.
 
         Raises
         ------
@@ -360,27 +428,77 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Hash of the last entry. Written down elsewhere, it shows later whether any is gone."""
+        """Hash of the last entry, which shows later, if kept elsewhere, whether any is gone."""
         return self._read_as_seen(lambda journal: journal.head)
 
     def datasets(self) -> list[str]:
-        """Names of the accounts."""
+        """Names of the accounts.
+
+        Returns
+        -------
+        list of str
+            Sorted.
+        """
         return sorted(self._book().accounts)
 
     def limits(self, dataset: str | None = None) -> Limits:
-        """What an account allows; quick, whatever was spent."""
+        """What an account allows; quick, whatever was spent.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the account; the ledger's own unless given.
+
+        Returns
+        -------
+        Limits
+            ε, δ and the relation.
+        """
         return self._look(dataset).limits
 
     def remaining(self, dataset: str | None = None) -> Remaining:
-        """What is spent and what is left."""
+        """What is spent and what is left.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the account; the ledger's own unless given.
+
+        Returns
+        -------
+        Remaining
+            With ``spent`` and ``left``.
+        """
         return self._look(dataset).remaining()
 
     def charges(self, dataset: str | None = None) -> list[Charge]:
-        """Every plan that was reserved, in order, with what came of it."""
+        """Every plan that was reserved, in order, with what came of it.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the account; the ledger's own unless given.
+
+        Returns
+        -------
+        list of Charge
+            The oldest first.
+        """
         return self._look(dataset).charges
 
     def entries(self, dataset: str | None = None) -> list[Entry]:
-        """Entries as they were written: of one account, or of all."""
+        """Entries as they were written: of one account, or of all.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the account; all of them unless given.
+
+        Returns
+        -------
+        list of Entry
+            The oldest first.
+        """
         wanted = self._dataset if dataset is None else _name(dataset)
         found = []
         for row in self._read_as_seen(lambda journal: journal.rows(wanted)):

@@ -80,7 +80,15 @@ DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
 
 @dataclass(frozen=True)
 class Limits:
-    """What an account allows, and for which neighbours."""
+    """What an account allows, and for which neighbours.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Most that all plans together may spend.
+    neighbors : str
+        The relation that the account is kept in.
+    """
 
     epsilon: float
     delta: float

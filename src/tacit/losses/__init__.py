@@ -1,6 +1,6 @@
 """Losses of linear models, as functions of the scores."""
 
-from tacit.losses.base import FEW_OUTPUTS, Loss
+from tacit.losses.base import Loss
 from tacit.losses.clipped import Clipped, clipped
 from tacit.losses.margin import Hinge, HuberHinge, Logistic
 from tacit.losses.multinomial import Softmax
@@ -9,7 +9,6 @@ from tacit.losses.nonconvex import Savage, Tangent, Tempered
 from tacit.losses.regression import Absolute, Huber, Squared
 
 __all__ = [
-    "FEW_OUTPUTS",
     "LOSSES",
     "Absolute",
     "Clipped",

@@ -58,11 +58,34 @@ class Loss(ABC):
 
         A constant of real arithmetic: rounding may pass it in the last place, so it
         can suggest a clipping threshold but not stand in for clipping.
+
+        Parameters
+        ----------
+        outputs : int
+            Scores per row, K.
+
+        Returns
+        -------
+        float
+            Infinite if there is no bound.
         """
 
     @abstractmethod
     def value(self, scores: Array, targets: Array) -> Array:
-        """Loss of each row, of shape ``scores.shape[:-1]``."""
+        """Loss of each row.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+        targets : ndarray of shape (rows,) or (rows, K)
+            As made by `targets`.
+
+        Returns
+        -------
+        ndarray of shape (rows, ...)
+            Losses.
+        """
 
     @abstractmethod
     def residual(self, scores: Array, targets: Array, out: Array | None = None) -> Array:
@@ -72,10 +95,15 @@ class Loss(ABC):
         ----------
         scores : ndarray of shape (rows, ..., K)
             float32 or float64, as will be the result.
-        targets : ndarray
+        targets : ndarray of shape (rows,) or (rows, K)
             As made by `targets`; those in the dtype of the scores need no cast.
         out : ndarray, optional
             Contiguous, of the shape and dtype of the scores; may be the scores themselves.
+
+        Returns
+        -------
+        ndarray of shape (rows, ..., K)
+            Derivatives; ``out``, if that was given.
         """
 
     @abstractmethod
@@ -83,15 +111,53 @@ class Loss(ABC):
         """Diagonal of a matrix not below the Hessian, in the shape of the scores.
 
         It is the Hessian for every loss but softmax, with 0 where undefined.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+        targets : ndarray of shape (rows,) or (rows, K)
+            As made by `targets`.
+
+        Returns
+        -------
+        ndarray of shape (rows, ..., K)
+            Second derivatives.
         """
 
     @abstractmethod
     def outputs(self, classes: int) -> int:
-        """Scores per row, K; one in regression, whatever `classes` is."""
+        """Scores per row, K; one in regression, whatever `classes` is.
+
+        Parameters
+        ----------
+        classes : int
+            Number of classes.
+
+        Returns
+        -------
+        int
+            K.
+        """
 
     @abstractmethod
     def targets(self, values: Any, outputs: int, dtype: Any = np.float64) -> Array:
-        """Class indices or numbers, one per row, in the form that `residual` reads."""
+        """Class indices or numbers, one per row, in the form that `residual` reads.
+
+        Parameters
+        ----------
+        values : sequence of n class indices or numbers
+            What is to be predicted.
+        outputs : int
+            Scores per row, K.
+        dtype : dtype
+            Of the result, where it holds signs or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Class indices for softmax, signs for margins, numbers for regression.
+        """
 
     def portable(self) -> Self:
         """The same loss with its residual from correctly rounded operations alone.
@@ -99,13 +165,29 @@ class Loss(ABC):
         They are fixed to the last bit, so the result cannot depend on where a row stands or on
         the machine. For float64. A loss that is defined elsewhere may do otherwise: a strict
         engine watches it.
+
+        Returns
+        -------
+        Self
+            A copy.
         """
         same = copy.copy(self)
         object.__setattr__(same, "_by", PORTABLE)
         return same
 
     def probabilities(self, scores: Array) -> Array:
-        """Probability of each class, of shape ``(rows, ..., classes)``."""
+        """Probability of each class.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (rows, ..., classes)
+            They sum to one.
+        """
         raise InputError(f"{self.name!r} defines no probabilities; use 'logistic' or 'softmax'.")
 
 
@@ -134,8 +216,13 @@ class ScalarLoss(Loss):
 
         Parameters
         ----------
-        limit : ndarray
+        limit : ndarray of any shape
             Positive slopes.
+
+        Returns
+        -------
+        falls, rises : (ndarray, ndarray), of the shape of ``limit``
+            The ends of two intervals.
         """
 
     def lipschitz(self, outputs: int) -> float:

@@ -60,14 +60,17 @@ class Clipped(Loss):
 
     @property
     def name(self) -> str:  # type: ignore[override]
+        """ "clipped", and the name of the loss."""
         return f"clipped {self.loss.name}"
 
     @property
     def task(self) -> Any:  # type: ignore[override]
+        """Task of the loss that is clipped."""
         return self.loss.task
 
     @property
     def convex(self) -> bool:  # type: ignore[override]
+        """Whether it is convex: if the loss is, and is a sum of functions of one score each."""
         return self.loss.convex and isinstance(self.loss, ScalarLoss)
 
     @property
@@ -87,6 +90,15 @@ class Clipped(Loss):
         ----------
         norms : float or ndarray of shape (rows,)
             Norms of the rows that the scores belong to.
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+        targets : ndarray of shape (rows,) or (rows, K)
+            As made by `targets`.
+
+        Returns
+        -------
+        ndarray of shape (rows, ...)
+            Losses.
         """
         loss = self._scalar("value")
         u, limit = loss._join(scores, spread(targets, scores)), self._limit(scores, norms)
@@ -102,7 +114,24 @@ class Clipped(Loss):
     def residual(
         self, scores: Array, targets: Array, out: Array | None = None, norms: Array = 1.0
     ) -> Array:
-        """The residual of the loss, shortened to B/norm if it is longer."""
+        """The residual of the loss, shortened to B/norm if it is longer.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+        targets : ndarray of shape (rows,) or (rows, K)
+            As made by `targets`.
+        out : ndarray of shape (rows, ..., K), optional
+            Where the result is written.
+        norms : float or ndarray of shape (rows,)
+            Norms of the rows that the scores belong to.
+
+        Returns
+        -------
+        ndarray of shape (rows, ..., K)
+            Derivatives.
+        """
         limit = self._limit(scores, norms)
         residual = self.loss.residual(scores, targets, out)
         if isinstance(self.loss, ScalarLoss):
@@ -113,6 +142,22 @@ class Clipped(Loss):
         return np.multiply(residual, shorter, out=residual)
 
     def curvature(self, scores: Array, targets: Array, norms: Array = 1.0) -> Array:
+        """Second derivatives of the clipped loss: those of the loss, and 0 where it is clipped.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (rows, ..., K)
+            Scores.
+        targets : ndarray of shape (rows,) or (rows, K)
+            As made by `targets`.
+        norms : float or ndarray of shape (rows,)
+            Norms of the rows that the scores belong to.
+
+        Returns
+        -------
+        ndarray of shape (rows, ..., K)
+            Second derivatives.
+        """
         loss = self._scalar("curvature")
         free = np.abs(loss.residual(scores, targets)) < self._limit(scores, norms)
         return np.where(free, loss.curvature(scores, targets), 0).astype(scores.dtype)
@@ -153,8 +198,19 @@ def clipped(loss: str | Loss, clip: float) -> Clipped:
     Parameters
     ----------
     loss : str or Loss
+        The other loss.
     clip : float
         B, the norm that gradients are clipped to.
+
+    Returns
+    -------
+    Clipped
+        A loss like any other.
+
+    Examples
+    --------
+    >>> clipped("logistic", 0.2).lipschitz(1)
+    0.2
     """
     inner = get_loss(loss)
     if isinstance(inner, Clipped):  # twice is once, at the smaller norm

@@ -77,6 +77,11 @@ class HuberHinge(MarginLoss):
     ----------
     half_width : float
         h, half the width of the quadratic part.
+
+    Examples
+    --------
+    >>> HuberHinge(0.5).smoothness
+    1.0
     """
 
     name = "huber-hinge"

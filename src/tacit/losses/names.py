@@ -20,6 +20,18 @@ LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (*CONVEX, Savage, T
 def get_loss(loss: str | Loss, **params: float) -> Loss:
     """The loss of that name with these parameters, or a loss as it is.
 
+    Parameters
+    ----------
+    loss : str or Loss
+        A name out of `LOSSES`, or a loss.
+    **params
+        Parameters of the loss of that name.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
     Examples
     --------
     >>> get_loss("huber", threshold=2.0)

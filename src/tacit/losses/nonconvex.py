@@ -111,6 +111,11 @@ class Tempered(_Bumped):
     ----------
     temperature : float
         t, in [0, 1): the lower, the less a row far on the wrong side can say.
+
+    Examples
+    --------
+    >>> float(Tempered(0.0).value(np.zeros((1, 1)), np.ones((1, 1)))[0])
+    0.25
     """
 
     # phi' = -(p^a q^2 + p q^(1 + a)); phi'' = p^a q^2 (2 p - a q) + p q^(1 + a) ((1 + a) p - q)

@@ -59,6 +59,11 @@ class Huber(RegressionLoss):
     ----------
     threshold : float
         The error at which the quadratic part ends.
+
+    Examples
+    --------
+    >>> Huber(2.0).lipschitz(1)
+    2.0
     """
 
     name = "huber"

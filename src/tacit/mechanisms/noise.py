@@ -125,6 +125,11 @@ class Key(_Secret):
     Make one with :meth:`fresh`, or in tests with :meth:`from_seed`. In a forked child a fresh
     key becomes another fresh key, and a seeded one raises. Keys cannot be pickled or copied.
 
+    Parameters
+    ----------
+    master : bytes
+        32 bytes, which nobody else knows.
+
     Attributes
     ----------
     seeded : bool
@@ -152,12 +157,29 @@ class Key(_Secret):
 
     @classmethod
     def fresh(cls) -> Key:
-        """Make a key from 32 bytes of the operating system: the one to use on private rows."""
+        """Make a key from 32 bytes of the operating system: the one to use on private rows.
+
+        Returns
+        -------
+        Key
+            Not seeded.
+        """
         return cls(os.urandom(32), seeded=False)
 
     @classmethod
     def from_seed(cls, seed: int | str) -> Key:
-        """Make a key from a seed, for tests: what it gives is not private."""
+        """Make a key from a seed, for tests: what it gives is not private.
+
+        Parameters
+        ----------
+        seed : int or str
+            The same seed gives the same key.
+
+        Returns
+        -------
+        Key
+            Seeded.
+        """
         if isinstance(seed, str):
             data = b"str:" + seed.encode()
         elif isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
@@ -201,6 +223,18 @@ class Key(_Secret):
         """Return a key of its own for a part of the fit, such as one trial among several.
 
         It is made of the words of this key's stream of that address, which is thereby opened.
+
+        Parameters
+        ----------
+        label : str
+            What it is for.
+        step : int
+            Which one of several.
+
+        Returns
+        -------
+        Key
+            Seeded if this one is.
         """
         words = self.stream(label, step).words(4)
         return Key(words.astype(np.dtype("<u8")).tobytes(), seeded=self._seeded)

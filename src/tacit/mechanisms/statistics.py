@@ -68,6 +68,26 @@ def private_mean(
     error grows with the diameter of the rows, whatever the bound
     (`tacit.mechanisms.mean.instance_optimal_mean` states it).
 
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        Private rows.
+    bound : float
+        A public bound on the norm of a row.
+    noise_multiplier : float
+        Standard deviation of the noise, in contributions of one row.
+    method : {"instance-optimal", "gaussian"}
+        What is described above.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        The mean, through noise.
+
     Examples
     --------
     >>> rows = np.array([[1e6, 1.0], [1e6, -1.0]] * 5000)
@@ -108,7 +128,7 @@ def private_quantile(
 
     Parameters
     ----------
-    values : array-like
+    values : array-like of shape (n,)
         One number a row.
     fraction : float
         From 0 to 1.
@@ -121,8 +141,10 @@ def private_quantile(
         At most 48.
     method : {"exponential", "gaussian"}
         Selection, or noisy search. Away from the ends selection has the smaller error in rank.
-    size, key
-        See the top of this module.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
 
     Returns
     -------
@@ -166,6 +188,26 @@ def private_radius(
 
     `tacit.mechanisms.extent.noisy_radius` says how few.
 
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        Private rows.
+    bound : float
+        A public bound on the norm of a row.
+    noise_multiplier : float
+        Standard deviation of the noise, in contributions of one row.
+    method : {"gaussian", "exponential"}
+        Noisy search, or selection.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
+
+    Returns
+    -------
+    float
+        The radius.
+
     Examples
     --------
     >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
@@ -189,6 +231,24 @@ def private_bounds(
     """Bounds of columns of which nothing is known, beyond which only a few rows lie.
 
     `tacit.mechanisms.extent.noisy_bounds` says how few.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        Private rows.
+    noise_multiplier : float
+        Standard deviation of the noise, in contributions of one row.
+    method : {"gaussian", "exponential"}
+        Noisy search, or selection.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
+
+    Returns
+    -------
+    low, high : ndarray of shape (d,)
+        Bounds of every column.
 
     Examples
     --------
@@ -218,6 +278,24 @@ def private_scale(
     `tacit.mechanisms.moments.noisy_moments` states the noise of mean and mean square. A variance
     that noise has made negative is zero.
 
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        Private rows.
+    bound : float
+        A public bound on the norm of a row.
+    noise_multiplier : float
+        Standard deviation of the noise, in contributions of one row.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
+
+    Returns
+    -------
+    mean, deviation : ndarray of shape (d,)
+        Of every column.
+
     Examples
     --------
     >>> rows = np.random.default_rng(0).normal([0.1, 0.2], [0.2, 0.1], size=(20_000, 2))
@@ -242,6 +320,24 @@ def private_second_moment(
     """(1/n)·Σxxᵀ of rows of norm at most ``bound``, with symmetric Gaussian noise.
 
     `tacit.mechanisms.covariance.noisy_second_moment` states the noise of the sum.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        Private rows.
+    bound : float
+        A public bound on the norm of a row.
+    noise_multiplier : float
+        Standard deviation of the noise, in contributions of one row.
+    size : int, optional
+        A public guess of the number of rows, where that is private; else it is their number.
+    key : Key, optional
+        Where randomness comes from; a fresh one unless given.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Symmetric.
 
     Examples
     --------

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.data.rows import Rows
 from tacit.data.schema import did_you_mean
 from tacit.exceptions import InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
+from tacit.params import ShowsBudget
 from tacit.privacy.budget import Budget
-from tacit.trainers import DPGD, GradientTrainer
 
 __all__ = ["Choice", "DPSearch", "choose", "planned"]
 
@@ -48,7 +48,7 @@ def _offers(name: str) -> Any:
     return available_if(has)
 
 
-class DPSearch(MetaEstimatorMixin, BaseEstimator):
+class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
     """Settings chosen by private trials; the whole search is (ε, δ)-differentially private.
 
     A random number of trials is made. Each draws one of the settings of the grid, trains with it,
@@ -61,9 +61,10 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
     estimator : DPLinearClassifier or DPLinearRegressor
         What is tuned. Its ledger and its random_state are the search's.
     param_grid : dict or list of dicts
-        Lists of values for ``trainer``, ``stages``, ``loss``, ``fit_intercept`` and, as
-        ``trainer__learning_rate`` and the like, for settings of the trainer. If only the trainer
-        is tuned, stages are fitted once, before the trials.
+        Lists of values for ``trainer``, ``stages``, ``loss``, ``fit_intercept``, and for settings
+        of the trainer and of stages as ``set_params`` names them: ``trainer__learning_rate``,
+        ``stages__clipnorm__radius``. If only the trainer is tuned, stages are fitted once, before
+        the trials.
     epsilon, delta : float, optional
         The budget of the whole search; the estimator's unless given.
     trials : float
@@ -88,7 +89,7 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    It is no cross-validation, in spite of its name: models are scored on the rows that they were
+    It is no cross-validation: models are scored on the rows that they were
     trained on. Linear models that are trained through noise hardly overfit, and rows that are
     held out would be missed.
 
@@ -129,8 +130,15 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of n rows, or rows of Dask on a cluster
-        y : sequence of n labels, or numbers
+        X : array, sparse matrix or table of shape (n, d), or rows of Dask on a cluster
+            Private rows.
+        y : sequence of n labels or numbers
+            What they should be predicted to be.
+
+        Returns
+        -------
+        Self
+            The fitted search.
         """
         candidates, settings = self._candidates()
         chosen = choose(candidates, _words(settings), self._trials(), X, y)
@@ -150,6 +158,11 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
             Of the table.
         classes : int
             Number of classes; 0 for a regressor.
+
+        Returns
+        -------
+        CalibratedSearch
+            What would be run; ``explain()`` says it in words.
         """
         candidates, settings = self._candidates()
         count = classes if isinstance(candidates[0], DPLinearClassifier) else 0
@@ -178,24 +191,12 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
         if name in FIXED:
             raise InputError(f"{name} cannot be tuned: {FIXED[name]}")
         head, _, setting = name.partition("__")
-        known = list(TUNED)
-        if head == "trainer" and setting:
-            trainer = self.estimator.trainer
-            own = trainer if isinstance(trainer, GradientTrainer) else DPGD()
-            names = [f"trainer__{field.name}" for field in dataclasses.fields(own)]
-            if name in names or "trainer" in self._grid_names():
-                return
-            known += names
-        elif name in TUNED:
-            return
-        more = ", ".join(TUNED) + ", or a setting of the trainer such as trainer__learning_rate"
-        raise InputError(
-            f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, known)} "
-            f"Settings are {more}"
-        )
-
-    def _grid_names(self) -> set[str]:
-        return {name for setting in _settings(self.param_grid) for name in setting}
+        if head not in TUNED or (setting and head not in ("stages", "trainer")):
+            raise InputError(
+                f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, TUNED)} "
+                f"Settings are {', '.join(TUNED)}, or one of the trainer or of a stage, such as "
+                "trainer__learning_rate or stages__clipnorm__radius"
+            )
 
     # --- the model that was found -----------------------------------------------------------------
 
@@ -220,24 +221,70 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.feature_names_in_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """What the best model predicts."""
+        """What the best model predicts.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels or numbers.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
     @_offers("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of the best model."""
+        """Scores of the best model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            One score for two classes, one for each of more.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.decision_function(X))
 
     @_offers("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of every class, where the best model has them."""
+        """Probability of every class, where the best model has them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict_proba(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Accuracy or R² of the best model on these rows, without noise."""
+        """Accuracy or R² of the best model on these rows, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+        y : sequence of n labels or numbers
+            What they should be predicted to be.
+
+        Returns
+        -------
+        float
+            Accuracy, or R².
+        """
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))
 
@@ -346,20 +393,8 @@ def _settings(grid: Any) -> list[dict[str, Any]]:
 
 def _configured(base: Any, setting: Mapping[str, Any]) -> Any:
     """The estimator with a setting."""
-    own = {name: value for name, value in setting.items() if "__" not in name}
-    inner = {name.partition("__")[2]: v for name, v in setting.items() if "__" in name}
-    candidate = clone(base).set_params(**own)
-    if inner:
-        trainer = candidate.trainer
-        trainer = DPGD() if isinstance(trainer, str) and trainer == "auto" else trainer
-        if not isinstance(trainer, GradientTrainer):
-            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        values = {n: v.item() if isinstance(v, np.generic) else v for n, v in inner.items()}
-        try:
-            candidate.set_params(trainer=dataclasses.replace(trainer, **values))
-        except TypeError:
-            names = ", ".join(f"trainer__{name}" for name in inner)
-            raise InputError(f"{trainer.name} does not have all of {names}") from None
-    if "stages" not in setting:
+    values = {n: v.item() if isinstance(v, np.generic) else v for n, v in setting.items()}
+    candidate = clone(base).set_params(**values)
+    if not any(name.startswith("stages") for name in setting):
         candidate.stages = base.stages  # the same objects, so that they are fitted once
     return candidate

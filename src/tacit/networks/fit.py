@@ -11,7 +11,8 @@ import numpy as np
 
 from tacit import __version__
 from tacit.exceptions import InputError
-from tacit.ledger import Ledger, require_ledger
+from tacit.ledger import Ledger
+from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
@@ -24,8 +25,9 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
 from tacit.privacy.public_size import public_size
 from tacit.progress import Progress, silent
-from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
-from tacit.trainers.gradient import is_auto
+from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import is_auto, train_together
 
 __all__ = ["ModuleFit", "fit_module", "settled"]
 
@@ -124,6 +126,26 @@ def fit_module(
         Repeatable noise: for tests, not for release.
     watch : callable, optional
         Shown the noisy mean gradient of every step, which the certificate covers.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    ModuleFit
+        The trained parameters, and their certificate.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> fit = fit_module(
+    ...     torch.nn.Linear(3, 2),
+    ...     torch.randn(500, 3),
+    ...     torch.arange(500) % 2,
+    ...     loss=torch.nn.functional.cross_entropy,
+    ...     trainer=DPGD(steps=10, learning_rate=1.0, clip=1.0),
+    ...     epsilon=1.0,
+    ...     delta=1e-5,
+    ... )  # doctest: +SKIP
     """
     budget = Budget(epsilon, delta)
     engine = ModuleEngine(

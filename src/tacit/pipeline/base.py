@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.exceptions import InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
+from tacit.params import ShowsBudget
 from tacit.pipeline.choosing import Problem
 from tacit.pipeline.parts import Given, Last, Part
 from tacit.pipeline.reading import read
@@ -23,8 +24,53 @@ from tacit.privacy.budget import Budget
 __all__ = ["Privatized"]
 
 
-class Privatized(BaseEstimator):
-    """A pipeline, a budget, and what is declared about the rows."""
+class Privatized(ShowsBudget, BaseEstimator):
+    """A pipeline, a budget, and what is declared about the rows.
+
+    Parameters
+    ----------
+    pipeline : Pipeline or estimator
+        Its last step is a linear classifier or regressor.
+    epsilon, delta : float
+        The budget for everything that touches the rows.
+    bounds : float, pair or dict
+        Public bounds of the rows, which are needed: the largest norm of a row; or
+        ``(low, high)``, numbers or sequences with one for each column; or
+        ``{column: (low, high)}`` for data frames.
+    public : array of shape (m, d) or data frame, optional
+        Public rows like the private ones: scales and components taken from them
+        cost nothing.
+    target_bounds : (float, float), optional
+        Public limits of the target; needed for regression.
+    classes : sequence, optional
+        The labels that may occur; if None they are read from ``y`` and taken as public.
+    rows_with_gaps : int, optional
+        Most rows that lack any cell; a private test makes sure.
+    median_change : float, optional
+        Most that one row may move a median by, in units of the rows that reach the
+        imputer: columns mapped to [-1, 1] if ``bounds`` are pairs. A private test
+        makes sure; with ``rows_with_gaps`` it allows exact medians in training.
+    gap : float, optional
+        Least eigengap behind the components of a PCA, in squared norms of the rows
+        that reach it; a private test makes sure.
+    random_state : int, optional
+        Makes a run repeatable *and not private*: for tests.
+    ledger : Ledger, optional
+        The account of the data set, from which the budget is reserved before any noise is drawn.
+    arithmetic : {"exact", "strict", "fast"}
+        Whether noise is exact, exact and checked, or in floating point.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    choices_ : tuple of Choice
+        What every step became, and why.
+    certificate_ : Certificate
+        What was spent, on what, under which assumptions.
+    plan_ : CalibratedPlan
+        What was run; ``plan_.explain()`` says it in words.
+    """
 
     task: ClassVar[str]
     plan_: Any
@@ -63,7 +109,13 @@ class Privatized(BaseEstimator):
         self.verbose = verbose
 
     def check(self) -> Self:
-        """Refuse what cannot be done, whatever the rows are."""
+        """Refuse what cannot be done, whatever the rows are.
+
+        Returns
+        -------
+        Self
+            The estimator, not fitted.
+        """
         names = list(self.bounds) if isinstance(self.bounds, Mapping) else None
         self._read(self._given(names, self.public))
         return self
@@ -73,9 +125,17 @@ class Privatized(BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of n rows
+        X : array, sparse matrix or data frame, of shape (n, d)
             Missing cells are NaN.
         y : sequence of n labels or numbers
+            What they should be predicted to be.
+        **params
+            None are taken: weights of rows have no private counterpart.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         if params:
             raise InputError(
@@ -120,7 +180,13 @@ class Privatized(BaseEstimator):
         return self
 
     def explain(self) -> str:
-        """What every step became, what its rivals would have cost, and why."""
+        """What every step became, what its rivals would have cost, and why.
+
+        Returns
+        -------
+        str
+            A line for every step, then the plan.
+        """
         check_is_fitted(self, "estimator_")
         lines = [
             f"Known in advance: {self._facts}. The choices rest on that, the bounds and public "
@@ -138,7 +204,18 @@ class Privatized(BaseEstimator):
         return "\n".join([*lines, "", self.plan_.explain()])
 
     def predict(self, X: Any) -> np.ndarray:
-        """The predicted label or target."""
+        """The predicted label or target.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame, of shape (n, d)
+            Rows; missing values are NaN.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels or numbers.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(X)
 

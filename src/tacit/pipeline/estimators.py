@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.exceptions import InputError, of_rows
 from tacit.ledger import Ledger
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.pipeline.base import Privatized
 from tacit.pipeline.models import LAST, regression
 from tacit.pipeline.reading import last_step
@@ -24,20 +24,21 @@ __all__ = ["PrivatizedClassifier", "PrivatizedRegressor", "privatize"]
 class PrivatizedClassifier(ClassifierMixin, Privatized):
     """A pipeline that ends in a classifier, made private; see `privatize`.
 
-    Parameters
-    ----------
-    pipeline, epsilon, delta, bounds, public, target_bounds, classes, rows_with_gaps, \
-median_change, gap, random_state, ledger, arithmetic, verbose
-        As for `privatize`.
-
     Attributes
     ----------
     estimator_ : DPLinearClassifier
         What was fitted; `tacit.save` writes it to a file.
-    choices_ : tuple of Choice
-        What every step became, and why.
-    certificate_, plan_, coef_, intercept_, classes_
-        Those of ``estimator_``.
+    coef_, intercept_, classes_
+        Those of ``estimator_``, in the same shapes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> y = np.arange(4000) % 2
+    >>> X = np.random.default_rng(0).normal(size=(4000, 2)) + 2.0 * y[:, None]
+    >>> PrivatizedClassifier(LogisticRegression(), bounds=(-3, 5)).fit(X, y).score(X, y) > 0.8
+    True
     """
 
     task = "classification"
@@ -48,7 +49,22 @@ median_change, gap, random_state, ledger, arithmetic, verbose
         raise of_rows(InputError("y does not hold labels of one kind"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Part of these rows whose label is predicted, without noise."""
+        """Part of these rows whose label is predicted, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame, of shape (n, d)
+            Rows.
+        y : sequence of n labels
+            Their labels.
+        sample_weight : sequence of n numbers, optional
+            How much every row counts.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.score(X, y, sample_weight)
 
@@ -57,10 +73,22 @@ median_change, gap, random_state, ledger, arithmetic, verbose
 
     @property
     def classes_(self) -> np.ndarray:
+        """Labels."""
         return self.estimator_.classes_
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: (n,) for two classes, (n, classes) for more."""
+        """Scores of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            One score for two classes, one for each of more.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.decision_function(X)
 
@@ -72,7 +100,18 @@ median_change, gap, random_state, ledger, arithmetic, verbose
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of every class, where the loss defines one."""
+        """Probability of every class, where the loss defines one.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(X)
 
@@ -80,20 +119,22 @@ median_change, gap, random_state, ledger, arithmetic, verbose
 class PrivatizedRegressor(RegressorMixin, Privatized):
     """A pipeline that ends in a regressor, made private; see `privatize`.
 
-    Parameters
-    ----------
-    pipeline, epsilon, delta, bounds, public, target_bounds, classes, rows_with_gaps, \
-median_change, gap, random_state, ledger, arithmetic, verbose
-        As for `privatize`.
-
     Attributes
     ----------
     estimator_ : DPLinearRegressor
         What was fitted; `tacit.save` writes it to a file.
-    choices_ : tuple of Choice
-        What every step became, and why.
-    certificate_, plan_, coef_, intercept_
-        Those of ``estimator_``.
+    coef_, intercept_
+        Those of ``estimator_``, in the same shapes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(9000, 2))
+    >>> y = X @ [1.0, -0.5]
+    >>> model = PrivatizedRegressor(Ridge(), bounds=(-1, 1), target_bounds=(-1.5, 1.5))
+    >>> model.fit(X, y).score(X, y) > 0.8
+    True
     """
 
     task = "regression"
@@ -102,7 +143,22 @@ median_change, gap, random_state, ledger, arithmetic, verbose
         return 0
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions of these rows, without noise."""
+        """R² of the predictions of these rows, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame, of shape (n, d)
+            Rows.
+        y : sequence of n numbers
+            Their targets.
+        sample_weight : sequence of n numbers, optional
+            How much every row counts.
+
+        Returns
+        -------
+        float
+            At most 1.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.score(X, y, sample_weight)
 
@@ -145,7 +201,7 @@ def privatize(
         Public bounds of the rows, which are needed: the largest norm of a row; or
         ``(low, high)``, numbers or sequences with one for each column; or
         ``{column: (low, high)}`` for data frames.
-    public : array or data frame, optional
+    public : array of shape (m, d) or data frame, optional
         Public rows like the private ones: scales and components taken from them
         cost nothing.
     target_bounds : (float, float), optional
@@ -161,8 +217,14 @@ def privatize(
     gap : float, optional
         Least eigengap behind the components of a PCA, in squared norms of the rows
         that reach it; a private test makes sure.
-    random_state, ledger, arithmetic, verbose
-        As for `DPLinearClassifier`.
+    random_state : int, optional
+        Makes a run repeatable *and not private*: for tests.
+    ledger : Ledger, optional
+        The account of the data set, from which the budget is reserved before any noise is drawn.
+    arithmetic : {"exact", "strict", "fast"}
+        Whether noise is exact, exact and checked, or in floating point.
+    verbose : bool
+        Show progress.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from sklearn.linear_model import (
 from sklearn.svm import LinearSVC
 
 from tacit.exceptions import MissingBound
-from tacit.linear_model.estimators import DPLinearRegressor
+from tacit.linear_model import DPLinearRegressor
 from tacit.losses import Huber, Loss
 from tacit.pipeline.parts import Given, Last, refusal
 

@@ -28,7 +28,8 @@ from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import Engine
 from tacit.engine.sensitivity import TARGET, GradientSensitivity
 from tacit.exceptions import BudgetError, InputError, PrivateTestError, of_public_facts
-from tacit.ledger import Ledger, Reservation, require_ledger
+from tacit.ledger import Ledger, Reservation
+from tacit.ledger.required import require_ledger
 from tacit.losses import Loss
 from tacit.mechanisms.checksum import check_places
 from tacit.mechanisms.lattice import require_precision
@@ -67,7 +68,29 @@ ARITHMETIC = ("exact", "strict", "fast")
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done, before any number of rows is known."""
+    """What is to be done, before any number of rows is known.
+
+    Attributes
+    ----------
+    budget : Budget
+        For everything that touches the rows.
+    stages : tuple of Stage
+        Before training, in order.
+    trainer : GradientTrainer
+        What makes weights of rows and targets.
+    loss : Loss
+        What is minimised.
+    neighbors : str
+        The relation.
+    fit_intercept : bool
+        Whether there is an intercept.
+    arithmetic : {"exact", "strict", "fast"}
+        Whether noise is exact, exact and checked, or in floating point.
+    fitted : bool
+        Whether the stages are fitted already, and cost nothing.
+    remarks : tuple of str
+        What `CalibratedPlan.explain` says besides.
+    """
 
     budget: Budget
     stages: tuple[Stage, ...]
@@ -128,7 +151,18 @@ class Plan:
         return self.fit_intercept and not any(stage.carries_constant for stage in self.stages)
 
     def expanded(self, *, size: int, columns: int) -> Plan:
-        """The same plan with the stages that public facts choose, where one stands for several."""
+        """The same plan with the stages that public facts choose, where one stands for several.
+
+        Parameters
+        ----------
+        size, columns : int
+            Of the table; ``size`` may be a public stand-in.
+
+        Returns
+        -------
+        Plan
+            The same object, if none stands for several.
+        """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
         stages, remarks = chain.expand(self.stages, columns=columns, **facts)
@@ -137,7 +171,13 @@ class Plan:
         return replace(self, stages=stages, remarks=(*self.remarks, *remarks))
 
     def stage_noise(self) -> dict[int, float]:
-        """Noise multiplier of every stage that pays, by position."""
+        """Noise multiplier of every stage that pays, by position.
+
+        Returns
+        -------
+        dict of int to float
+            Multipliers.
+        """
         unit, mu = sensitivity(self.neighbors), gaussian_mu(self.budget.epsilon, self.budget.delta)
         return {
             i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
@@ -146,7 +186,13 @@ class Plan:
         }
 
     def stage_events(self) -> list[tuple[str, Event]]:
-        """What the stages spend that pay, by name."""
+        """What the stages spend that pay, by name.
+
+        Returns
+        -------
+        list of (str, Event)
+            In order.
+        """
         noise = self.stage_noise().items()
         return [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise]
 
@@ -167,6 +213,11 @@ class Plan:
         training : float, optional
             What training by itself may cost, as Gaussian μ, whatever the stages leave of the
             budget: for a plan that is one of several trials (`tacit.model_selection.search`).
+
+        Returns
+        -------
+        CalibratedPlan
+            Ready to be run.
         """
         if size < 1:
             raise InputError("there are no rows to learn from")
@@ -291,6 +342,14 @@ class CalibratedPlan:
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
+    plan : Plan
+        What was asked for.
+    columns, classes : int
+        Of the table; 0 classes for regression.
+    facts : Facts
+        What is known before any row is read.
+    trainer : GradientTrainer
+        With every setting fixed.
     """
 
     plan: Plan
@@ -334,6 +393,32 @@ class CalibratedPlan:
         and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
         ``draws`` is for audits, which look on.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows, n of them.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
+        key : Key, optional
+            Where randomness comes from; a fresh one unless given.
+        assumptions : sequence of str
+            What the certificate says besides.
+        progress : callable
+            Told how far it is.
+        ledger : Ledger, optional
+            Account that the budget is taken from.
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+            Public coefficients and intercepts.
+        watch : callable, optional
+            Shown noisy gradients.
+        draws : Draws, optional
+            Another source of noise, for audits.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
         """
         if watch is not None and type(self.trainer) not in (DPGD, DPSGD):
             raise InputError(
@@ -358,7 +443,13 @@ class CalibratedPlan:
         return fit
 
     def suits(self, rows: Rows) -> None:
-        """Refuse rows that the plan was not made for, before anything is spent."""
+        """Refuse rows that the plan was not made for, before anything is spent.
+
+        Parameters
+        ----------
+        rows : Rows
+            Of which width, bound and number are looked at.
+        """
         plan, size = self.plan, self.facts.size
         if plan.neighbors != "add_or_remove_one" and rows.n != size:
             raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
@@ -381,7 +472,13 @@ class CalibratedPlan:
             copy.copy(plan.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
 
     def starts(self, start: tuple[np.ndarray, np.ndarray] | None) -> None:
-        """Refuse, before anything is spent, a start of another shape, or one that is not taken."""
+        """Refuse, before anything is spent, a start of another shape, or one that is not taken.
+
+        Parameters
+        ----------
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), or None
+            Public coefficients and intercepts.
+        """
         if start is None:
             return
         if not self.trainer.takes_start:
@@ -401,7 +498,20 @@ class CalibratedPlan:
         require_startable(*start, self.facts, self.bias)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
-        """Set aside in a ledger what this plan will spend."""
+        """Set aside in a ledger what this plan will spend.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            Account that the budget is taken from.
+        key : Key
+            Of the run: a seeded one is refused.
+
+        Returns
+        -------
+        Reservation
+            Which is spent from now on.
+        """
         require_ledger(ledger, seeded=key.seeded)
         plan = self.plan
         steps = [stage.name for stage in plan.stages] + [self.trainer.name]
@@ -418,7 +528,20 @@ class CalibratedPlan:
         )
 
     def releases(self, key: Key, draws: Draws | None = None) -> Releases:
-        """What one run may draw: all that was counted, and nothing else."""
+        """What one run may draw: all that was counted, and nothing else.
+
+        Parameters
+        ----------
+        key : Key
+            Where randomness comes from.
+        draws : Draws, optional
+            Another source of noise, for audits.
+
+        Returns
+        -------
+        Releases
+            From which stages and trainer take tokens.
+        """
         return Releases(key, self.spent, draws=draws)
 
     def _fit(
@@ -455,6 +578,16 @@ class CalibratedPlan:
         the user is chosen again for that length, by the mean that was released, with its noise:
         that is post-processing. Nothing changes that was counted: noise is in clips. A given size
         of the constant feature is in units of the norm that was promised, so all stays as it is.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What the stages have released.
+
+        Returns
+        -------
+        CalibratedPlan
+            The same object, if nothing was left open.
         """
         facts, told = self.facts, self.plan.trainer
         follows = told.follows and is_auto(told.bias) and self.moves is None
@@ -478,7 +611,26 @@ class CalibratedPlan:
         progress: Progress = silent,
         entry: Reservation | None = None,
     ) -> Prepared:
-        """Fit the stages; what a test finds goes into a certificate."""
+        """Fit the stages; what a test finds goes into a certificate.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows.
+        run : Releases
+            What may be drawn.
+        assumptions : sequence of str
+            What the certificate of a failed test says besides.
+        progress : callable
+            Told how far it is.
+        entry : Reservation, optional
+            In the ledger.
+
+        Returns
+        -------
+        Prepared
+            Fitted stages, and rows seen through them.
+        """
         plan, size = self.plan, self.facts.size
         strict = self.arithmetic == "strict"
         fitted: list[Stage] = []  # what maps rows at prediction
@@ -534,7 +686,20 @@ class CalibratedPlan:
         return size if self.plan.adds_constant else 0.0
 
     def engine(self, prepared: Prepared, targets: Any) -> Any:
-        """Sums over the prepared rows, wherever they are."""
+        """Sums over the prepared rows, wherever they are.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
+
+        Returns
+        -------
+        GradientSource
+            Clipped sums of gradients.
+        """
         plan = self.plan
         if self.moves is not None and plan.loss.task == "regression":
             targets = each(targets, _in_range)  # what the constants of drift rest on
@@ -560,7 +725,20 @@ class CalibratedPlan:
     def weights(
         self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
     ) -> np.ndarray | None:
-        """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages."""
+        """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages.
+
+        Parameters
+        ----------
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), or None
+            Public coefficients and intercepts.
+        prepared : Prepared
+            What `prepare` gave.
+
+        Returns
+        -------
+        ndarray of shape (features, K), or None
+            The intercept's row included.
+        """
         if start is None:
             return None
         coef, intercept = start
@@ -575,7 +753,18 @@ class CalibratedPlan:
         return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
 
     def facts_for(self, prepared: Prepared) -> Facts:
-        """Facts, with the public scales of the last stage."""
+        """Facts, with the public scales of the last stage.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+
+        Returns
+        -------
+        Facts
+            For the trainer.
+        """
         last = prepared.fitted[-1] if prepared.fitted else None
         if isinstance(last, PublicPrecondition):
             return replace(self.facts, scales=tuple(last.scale_.tolist()))
@@ -591,7 +780,28 @@ class CalibratedPlan:
         entry: Reservation | None = None,
         created: datetime | None = None,
     ) -> Fit:
-        """The model of these weights, and its certificate, of now or of an earlier time."""
+        """The model of these weights, and its certificate, of now or of an earlier time.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        weights : ndarray of shape (features, K)
+            What was trained.
+        seeded : bool
+            Whether the key was, so that nothing may go out.
+        assumptions : sequence of str
+            What the certificate says besides.
+        entry : Reservation, optional
+            In the ledger.
+        created : datetime, optional
+            When; now unless given.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
+        """
         coef = weights[: self.facts.features].T.copy()
         intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
         certificate = self.certify(seeded, prepared.told, assumptions, entry, created)
@@ -625,7 +835,26 @@ class CalibratedPlan:
         entry: Reservation | None = None,
         created: datetime | None = None,
     ) -> Certificate:
-        """The certificate of one run with these fitted stages, and its entry in a ledger."""
+        """The certificate of one run with these fitted stages, and its entry in a ledger.
+
+        Parameters
+        ----------
+        seeded : bool
+            Whether the key was, so that nothing may go out.
+        fitted : sequence of Stage
+            The stages after fitting.
+        assumptions : sequence of str
+            What the certificate says besides.
+        entry : Reservation, optional
+            In the ledger.
+        created : datetime, optional
+            When; now unless given.
+
+        Returns
+        -------
+        Certificate
+            Of the whole plan.
+        """
         plan, budget = self.plan, self.plan.budget
         reasons = sentences.reasons(seeded)
         cautions = [*sentences.cautions(budget.delta, self.facts.size)]
@@ -646,7 +875,13 @@ class CalibratedPlan:
         )
 
     def assumptions(self) -> list[str]:
-        """What the guarantee takes for granted, in words, besides that a person is one row."""
+        """What the guarantee takes for granted, in words, besides that a person is one row.
+
+        Returns
+        -------
+        list of str
+            Clauses of the certificate.
+        """
         size, plan = self.facts.size, self.plan
         said = [sentences.rows_known(size, plan.neighbors)]
         said.append(f"the names and the number of the columns, {self.columns}, are public")
@@ -702,7 +937,18 @@ class CalibratedPlan:
         return said
 
     def to_dict(self, fitted: Sequence[Stage] = ()) -> dict[str, Any]:
-        """Everything public about the plan, as plain JSON values."""
+        """Everything public about the plan, as plain JSON values.
+
+        Parameters
+        ----------
+        fitted : sequence of Stage
+            The stages after fitting, if they are.
+
+        Returns
+        -------
+        dict
+            What the certificate holds as ``plan``.
+        """
         stages = []
         for i, stage in enumerate(fitted or self.plan.stages):
             entry = {
@@ -750,7 +996,13 @@ class CalibratedPlan:
 
     @of_public_facts
     def explain(self) -> str:
-        """What was chosen and why, in words."""
+        """What was chosen and why, in words.
+
+        Returns
+        -------
+        str
+            Sentences, a line each.
+        """
         plan, facts, trainer = self.plan, self.facts, self.trainer
         budget = plan.budget
         lines = [
@@ -816,7 +1068,18 @@ class CalibratedPlan:
         )
 
     def inflation(self, norm: float) -> float:
-        """How many times more noise drift asks for, at weights of that norm."""
+        """How many times more noise drift asks for, at weights of that norm.
+
+        Parameters
+        ----------
+        norm : float
+            Of the weights.
+
+        Returns
+        -------
+        float
+            At least 1.
+        """
         if self.moves is None:
             return 1.0
         return self.trainer.deviation(1.0, norm, self.moves) / float(self.trainer.clip)
@@ -862,6 +1125,21 @@ class Fit:
 
     ``stages`` holds what cannot be folded into the coefficients (scaling a row
     to a norm, encoding a table); all of it is free or public.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (K, d)
+        Coefficients.
+    intercept : ndarray of shape (K,)
+        Intercepts.
+    stages : tuple of Stage
+        What rows go through first.
+    certificate : Certificate
+        Of everything that was spent.
+    plan : CalibratedPlan or None
+        What was run.
+    told : tuple of Stage
+        All stages as fitted, for a model that goes on from here.
     """
 
     coef: np.ndarray

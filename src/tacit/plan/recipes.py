@@ -234,6 +234,16 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
         Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
         which puts another one in its place: one of `TRAINERS` by its name, such as ``"dpsgd"``,
         or a trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
+
+    Returns
+    -------
+    dict
+        ``stages`` and ``trainer``.
+
+    Examples
+    --------
+    >>> [stage.name for stage in recipe("dpsgd-f")["stages"]]
+    ['Normalize', 'PrivateCenter']
     """
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")

@@ -22,6 +22,7 @@ from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
+from tacit.params import Params
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
@@ -74,6 +75,12 @@ class Context:
         Whether ``size`` is the number of rows itself; not so where that is private.
     strict : bool
         Whether exact products are to be checked.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Gaussian
+    >>> Context.paid(Gaussian(2.0), size=1000).size
+    1000
     """
 
     size: int
@@ -87,20 +94,48 @@ class Context:
 
     @classmethod
     def paid(cls, event: Event, size: int, *, key: Key | None = None, **more: Any) -> Context:
-        """For a stage by itself, outside any plan: what it may release is one event."""
+        """A context for a stage by itself, outside any plan: what it may release is one event.
+
+        Parameters
+        ----------
+        event : Event
+            What fitting costs.
+        size : int
+            The public normaliser.
+        key : Key, optional
+            Where randomness comes from; a fresh one unless given.
+        **more
+            Other attributes.
+
+        Returns
+        -------
+        Context
+            With a token for that event.
+        """
         run = Releases(key or Key.fresh(), [("stage", event)])
         return cls(size, run.token("stage"), run.public, **more)
 
     def release(self, label: str) -> Token:
-        """The token, drawn from the stream of that name and of the stage's place in the plan."""
+        """The token, drawn from the stream of that name and of the stage's place in the plan.
+
+        Parameters
+        ----------
+        label : str
+            Name of the stream.
+
+        Returns
+        -------
+        Token
+            What may be drawn.
+        """
         if self.token is None:
             raise ReleaseError("a stage that was not paid for looks at private rows")
         return self.token.at(label, self.position)
 
 
 @dataclass
-class Stage:
-    """A step before training. Subclasses say how they pay, and map rows.
+class Stage(Params):
+    """A step before training; subclasses say how they pay, and map rows.
 
     `fit` sets attributes that end in an underscore and returns the stage; a
     plan fits copies, so the stages passed to an estimator stay as they were.
@@ -128,6 +163,7 @@ class Stage:
 
     @property
     def name(self) -> str:
+        """Name of its class."""
         return type(self).__name__
 
     @property
@@ -151,39 +187,148 @@ class Stage:
         return False
 
     def event(self, noise_multiplier: float) -> Event:
-        """What fitting costs, given its noise, if it `pays`."""
+        """What fitting costs, given its noise, if it `pays`.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise, in contributions of one row.
+
+        Returns
+        -------
+        Event
+            As an accountant takes it.
+        """
         raise TypeError(f"{self.name} does not say what it costs")
 
     def draws(self, d: int) -> int:
-        """How many noise values it draws, for d columns in, if it `pays`."""
+        """How many noise values it draws, for d columns in, if it `pays`.
+
+        Parameters
+        ----------
+        d : int
+            Columns in.
+
+        Returns
+        -------
+        int
+            Numbers drawn.
+        """
         raise TypeError(f"{self.name} does not say how much noise it draws")
 
     def width(self, d: int) -> int:
-        """Columns out, for d columns in. Public: never depends on private rows."""
+        """Columns out, for d columns in: public, whatever private rows hold.
+
+        Parameters
+        ----------
+        d : int
+            Columns in.
+
+        Returns
+        -------
+        int
+            Columns out.
+        """
         return d
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
-        """Norm bound of the rows out, for rows of norm at most ``radius`` in."""
+        """Norm bound of the rows out, for rows of norm at most ``radius`` in.
+
+        Parameters
+        ----------
+        radius : float or None
+            Norm bound of the rows in; None if there is none.
+        d : int, optional
+            Columns in.
+
+        Returns
+        -------
+        float or None
+            Norm bound of the rows out.
+        """
         raise TypeError(f"{self.name} does not say how it bounds rows")
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
-        """Scale of the rows out, for choosing settings: the bound, unless that is far off."""
+        """Scale of the rows out, for choosing settings: the bound, unless that is far off.
+
+        Parameters
+        ----------
+        radius : float or None
+            Norm bound of the rows in.
+        d : int, optional
+            Columns in.
+
+        Returns
+        -------
+        float or None
+            A norm that rows out may be expected to have.
+        """
         return self.bound(radius, d)
 
     def shown(self, radius: float, d: int) -> float | None:
-        """The same for rows of that scale, once fitted: by what was released besides."""
+        """The same for rows of that scale, once fitted: by what was released besides.
+
+        Parameters
+        ----------
+        radius : float
+            Scale of the rows in.
+        d : int
+            Columns in.
+
+        Returns
+        -------
+        float or None
+            Scale of the rows out.
+        """
         return self.typical(radius, d)
 
     def slip(self, radius: float) -> float:
-        """How far a computed row may lie from the ideal one, in norm bounds of the rows out."""
+        """How far a computed row may lie from the ideal one, in norm bounds of the rows out.
+
+        Parameters
+        ----------
+        radius : float
+            Norm bound of the rows in.
+
+        Returns
+        -------
+        float
+            In units of the norm bound of the rows out.
+        """
         return SLIP
 
     def lipschitz(self, d: int | None = None) -> float | None:
-        """How much farther apart the map can carry two rows; None if there is no limit."""
+        """How much farther apart the map can carry two rows; None if there is no limit.
+
+        Parameters
+        ----------
+        d : int, optional
+            Columns in.
+
+        Returns
+        -------
+        float or None
+            A Lipschitz constant in the L2 norm.
+        """
         return None
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        """Drift of the rows out, for that of the rows in (``docs/drift.md``, section 3)."""
+        """Drift of the rows out, for that of the rows in (``docs/drift.md``, section 3).
+
+        Parameters
+        ----------
+        incoming : Drift
+            Of the rows in.
+        n : int
+            Number of rows.
+        d : int, optional
+            Columns in.
+
+        Returns
+        -------
+        Drift
+            Of the rows out.
+        """
         bound = self.bound(incoming.bound, d)
         if bound is None:
             raise InputError(
@@ -215,11 +360,33 @@ class Stage:
             Gaussian budget of the whole plan, per unit of sensitivity.
         intercept : bool
             Whether an intercept is fitted.
+
+        Returns
+        -------
+        stages : tuple of Stage
+            What takes its place.
+        why : str
+            The reason, in words; empty if it stays.
         """
         return (self,), ""
 
     def shortage(self, size: int, d: int, noise_multiplier: float) -> str:
-        """What to say, before it is fitted, if rows are too few for its noise; empty if not."""
+        """What to say, before it is fitted, if rows are too few for its noise; empty if not.
+
+        Parameters
+        ----------
+        size : int
+            Number of rows, or the public stand-in for it.
+        d : int
+            Columns in.
+        noise_multiplier : float
+            Of its noise.
+
+        Returns
+        -------
+        str
+            A warning, or nothing.
+        """
         return ""
 
     @property
@@ -242,82 +409,240 @@ class Stage:
             Number of rows, or the public stand-in for it; columns of scores.
         mu : float
             Gaussian budget left for training, per unit of sensitivity.
+
+        Returns
+        -------
+        Self
+            The stage itself if nothing was left to choose, or a copy.
         """
         return self
 
     def why(self) -> str:
-        """What `settle` chose and why, in words; empty if there was nothing to choose."""
+        """What `settle` chose and why, in words; empty if there was nothing to choose.
+
+        Returns
+        -------
+        str
+            For `CalibratedPlan.explain`.
+        """
         return ""
 
     def cautions(self) -> tuple[str, ...]:
-        """After `fit`: what a certificate should warn of."""
+        """After `fit`: what a certificate should warn of.
+
+        Returns
+        -------
+        tuple of str
+            Sentences.
+        """
         return ()
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
-        """Which rows lie beyond what it was told to expect: asked of public rows only."""
+        """Which rows lie beyond what it was told to expect: asked of public rows only.
+
+        Parameters
+        ----------
+        chunk : ndarray, sparse matrix or Table, of shape (n, d)
+            Public rows.
+
+        Returns
+        -------
+        ndarray of bool, of shape (n,)
+            Or of shape (0,) if there is nothing to expect.
+        """
         return np.zeros(0, dtype=bool)
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
-        """Learn what the map needs; nothing, unless overridden."""
+        """Learn what the map needs; nothing, unless overridden.
+
+        Parameters
+        ----------
+        rows : Rows, or array of shape (n, d)
+            Private rows, or what stands for them if the stage never looks.
+        context : Context, optional
+            What a plan tells it; outside any plan a private stage pays for itself.
+
+        Returns
+        -------
+        Self
+            The fitted stage.
+        """
         as_rows(rows, gaps=self.fills_gaps)
         return self
 
     def gathers(self, *, moved: bool) -> bool:
         """Whether it needs all rows in one place to be fitted, so that no cluster can do it.
 
-        ``moved``: whether a noiseless stage is in front.
+        Parameters
+        ----------
+        moved : bool
+            Whether a noiseless stage is in front.
+
+        Returns
+        -------
+        bool
+            True if so.
         """
         return False
 
     def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
-        """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
+        """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing.
+
+        Parameters
+        ----------
+        rows : Rows
+            Those that come in.
+        context : Context
+            What the plan tells it.
+        progress : callable
+            Told how far it is.
+        """
 
     def apply(self, chunk: Chunk) -> Chunk:
-        """Map one chunk, each row by itself."""
+        """Map one chunk, each row by itself.
+
+        Parameters
+        ----------
+        chunk : ndarray or sparse matrix of shape (n, d)
+            Rows in.
+
+        Returns
+        -------
+        ndarray or sparse matrix of shape (n, width)
+            Rows out.
+        """
         raise TypeError(f"{self.name} does not map rows")
 
     def through(self, rows: Rows) -> Rows:
-        """``rows`` seen through this stage, with their new width and bound."""
+        """``rows`` seen through this stage, with their new width and bound.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows in.
+
+        Returns
+        -------
+        Rows
+            Rows out, none of which is computed yet.
+        """
         bound = usable(self.bound(rows.bound, rows.d))
         return rows.through(self, d=self.width(rows.d), bound=bound)
 
     def transform(self, rows: Any) -> Any:
-        """Map rows of any kind; what is given as `Rows` stays lazy."""
+        """Map rows of any kind; what is given as `Rows` stays lazy.
+
+        Parameters
+        ----------
+        rows : Rows, array or sparse matrix of shape (n, d), or table
+            Rows in.
+
+        Returns
+        -------
+        Rows, ndarray or sparse matrix of shape (n, width)
+            Rows out.
+        """
         seen = self.through(as_rows(rows, gaps=self.fills_gaps))
         return seen if isinstance(rows, Rows) else seen.collect()
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (K, d) on rows out, rewritten for rows in."""
+        """Coefficients (K, d) on rows out, rewritten for rows in.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (K, width)
+            Coefficients on rows out.
+        intercept : ndarray of shape (K,)
+            Intercepts.
+
+        Returns
+        -------
+        coef : ndarray of shape (K, d)
+            Coefficients on rows in.
+        intercept : ndarray of shape (K,)
+            Intercepts that give the same scores.
+        """
         raise TypeError(f"{self.name} is not affine")
 
     def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (K, d) on rows in, rewritten for rows out: what `fold` undoes.
 
         Where columns are lost, the nearest that `fold` can reach.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (K, d)
+            Coefficients on rows in.
+        intercept : ndarray of shape (K,)
+            Intercepts.
+
+        Returns
+        -------
+        coef : ndarray of shape (K, width)
+            Coefficients on rows out.
+        intercept : ndarray of shape (K,)
+            Intercepts.
         """
         raise TypeError(f"{self.name} is not affine")
 
     def note(self) -> str:
-        """One sentence for the certificate: how this stage pays."""
+        """One sentence for the certificate: how this stage pays.
+
+        Returns
+        -------
+        str
+            Empty if there is nothing to say.
+        """
         return ""
 
     def assumption(self) -> str:
-        """What the guarantee takes for granted on its account; empty if nothing."""
+        """What the guarantee takes for granted on its account; empty if nothing.
+
+        Returns
+        -------
+        str
+            A clause of the certificate.
+        """
         return "its public rows are public" if self.kind == "public" else ""
 
     def parameters(self) -> dict[str, Any]:
-        """Settings as plain JSON values."""
+        """Settings as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Name to value, without what is data.
+        """
         names = [item.name for item in fields(self) if item.name not in self.unsaved]
         return {name: _plain(getattr(self, name)) for name in names}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What was fitted, for a model file."""
+        """What was fitted, for a model file.
+
+        Returns
+        -------
+        dict
+            Name to array, of any shape.
+        """
         fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
         return {k: np.asarray(v) for k, v in fitted.items() if v is not None}
 
     @classmethod
     def restore(cls, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        """A fitted stage from `parameters` and `arrays`."""
+        """A fitted stage from `parameters` and `arrays`.
+
+        Parameters
+        ----------
+        parameters : mapping
+            Settings by name.
+        arrays : mapping
+            What was fitted, by name.
+
+        Returns
+        -------
+        Self
+            The fitted stage.
+        """
         stage = cls(**parameters)
         for name, value in arrays.items():
             setattr(stage, name, value if value.ndim else value.item())
@@ -402,8 +727,18 @@ class NoiselessStage(Stage):
     def release(self, rows: Rows, context: Context) -> Stage | None:
         """What maps rows at prediction in its place; None if they stay as they are.
 
-        ``rows`` are those that came in. Whatever is read from them here goes
-        through noise and is an event of the plan.
+        Parameters
+        ----------
+        rows : Rows
+            Those that came in. Whatever is read from them here goes through noise and is an
+            event of the plan.
+        context : Context
+            What the plan tells it.
+
+        Returns
+        -------
+        Stage or None
+            A fitted stage.
         """
         return None
 

@@ -122,6 +122,15 @@ class Dedup(_Crowds):
         Most rows that any ball of radius 4η holds; tested privately.
     share : float
         Part of the plan's μ spent on the test.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), bound=1.0)
+    >>> Dedup(crowd=2).fit(rows).through(rows).collect()
+    array([[1., 0.],
+           [0., 0.],
+           [0., 1.]])
     """
 
     keeps_zero: ClassVar[bool] = True
@@ -157,6 +166,15 @@ class Quantize(_Crowds):
         Most rows that any ball of radius 4η holds; tested privately.
     share : float
         Part of the plan's μ spent on the test.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.array([[1.0, 0.0], [0.999, 0.0], [0.0, 1.0]]), bound=1.0)
+    >>> Quantize(0.01, crowd=2).fit(rows).through(rows).collect()
+    array([[1., 0.],
+           [1., 0.],
+           [0., 1.]])
     """
 
     radius: float = 0.01

@@ -34,6 +34,11 @@ __all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection", "Root", "clamp"
 class ClipNorm(Stage):
     """Shorten rows longer than ``radius``; leave the others as they are.
 
+    Parameters
+    ----------
+    radius : float
+        Largest norm of a row out.
+
     Examples
     --------
     >>> ClipNorm(1.0).transform([[3.0, 4.0], [0.3, 0.4]])
@@ -67,10 +72,15 @@ class ClipNorm(Stage):
 
 @dataclass
 class Normalize(Stage):
-    """Scale every row to norm ``radius`` (Sun et al. 2024, App. C, "Feature normalization").
+    """Scale every row to norm ``radius`` (Sun et al. 2024, appendix C, "Feature normalization").
 
     Rows of zeros stay zero. The scale of a row is lost: what separates the
     classes must lie in its direction.
+
+    Parameters
+    ----------
+    radius : float
+        Norm of every row out.
 
     Examples
     --------
@@ -235,6 +245,12 @@ class RandomProjection(Projection):
         Columns out. ``"auto"``: 40, or as many as columns in if there are fewer.
     seed : int, optional
         Fixes the matrix. It is public either way, so fixing it harms nobody.
+
+    Examples
+    --------
+    >>> rows = Normalize().through(as_rows(np.ones((3, 8))))
+    >>> RandomProjection(2, seed=0).fit(rows).through(rows).d
+    2
     """
 
     n_components: int | str = "auto"

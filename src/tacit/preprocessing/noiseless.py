@@ -147,6 +147,14 @@ class NoiselessPCA(NoiselessStage):
         Project on the subspace through the mean instead of the origin.
     share : float
         Part of the plan's μ spent on the test.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.array([[0.9, 0.1], [0.9, -0.1]]), bound=1.0)
+    >>> NoiselessPCA(1, gap=0.1).fit(rows).through(rows).collect().round(6)
+    array([[0.9, 0. ],
+           [0.9, 0. ]])
     """
 
     n_components: int | str = 10
@@ -260,6 +268,14 @@ class NoiselessScale(NoiselessStage):
         bounds them by R/√λ, twice that if centred.
     share : float
         Part of the plan's μ spent on the release, and on the test if there is one.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.array([[0.5, 0.1], [-0.5, -0.1]]), bound=1.0)
+    >>> NoiselessScale(0.11).fit(rows).through(rows).collect().round(2)
+    array([[ 0.83,  0.29],
+           [-0.83, -0.29]])
     """
 
     strength: float = 0.1

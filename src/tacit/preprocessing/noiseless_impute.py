@@ -48,6 +48,11 @@ NEEDS = {
 class FillGaps(Stage):
     """Fill missing cells with a public constant; a constant of None refuses them.
 
+    Parameters
+    ----------
+    value : float or None
+        What missing values become.
+
     Examples
     --------
     >>> FillGaps(0.5).fit([[1.0, 2.0]]).apply(np.array([[np.nan, 1.0]]))
@@ -121,6 +126,12 @@ class NoiselessImpute(NoiselessStage):
         Public constant for missing cells of rows to predict; refused if None.
     share : float
         Part of the plan's μ spent on the test, if there is one.
+
+    Examples
+    --------
+    >>> stages = [NoiselessImpute("ridge", columns=[1], strength=0.1)]
+    >>> stages[0].kind
+    'noiseless'
     """
 
     strategy: str = "shrunk-mean"
@@ -164,6 +175,7 @@ class NoiselessImpute(NoiselessStage):
 
     @property
     def regresses(self) -> bool:
+        """Whether missing values are predicted from the columns that are complete."""
         return self.strategy in ("ridge", "regression")
 
     def _columns(self, d: int) -> np.ndarray:

@@ -44,12 +44,17 @@ class PrivateCenter(PrivateStage):
 
     Parameters
     ----------
-    share, noise_multiplier
-        What is spent: a share of the plan's budget, or a fixed amount of noise.
     shrink : bool
         Whether to shrink the noisy mean as described.
     method : {"gaussian", "instance-optimal"}
         As described.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.tile([0.6, 0.8], (10000, 1)), bound=1.0)
+    >>> PrivateCenter(noise_multiplier=1.0).fit(rows).mean_.round(1)
+    array([0.6, 0.8])
     """
 
     share: float = 0.25  # docs/decisions/0027: what a wrong mean costs uneven classes

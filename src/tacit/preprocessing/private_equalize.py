@@ -46,8 +46,6 @@ class PrivateEqualize(PrivateStage):
 
     Parameters
     ----------
-    share, noise_multiplier
-        What is spent: a share of the plan's budget, or a fixed amount of noise.
     strength : float
         What is added to every mean square, in averages of them.
     evenness : float

@@ -38,8 +38,6 @@ class PrivateImpute(PrivateStage):
 
     Parameters
     ----------
-    share, noise_multiplier
-        What is spent: a share of the plan's budget, or a fixed amount of noise.
     columns : sequence of int, optional
         Columns that may have gaps, all by default. Gaps elsewhere count as zero.
         Fewer columns take less noise in their counts.

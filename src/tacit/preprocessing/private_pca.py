@@ -29,8 +29,6 @@ class PrivatePCA(PrivateStage, Subspace):
     ----------
     n_components : int or "auto"
         k, columns out; at most the number of columns in. ``"auto"``: 40, or all if there are fewer.
-    share, noise_multiplier
-        What is spent: a share of the plan's budget, or a fixed amount of noise.
 
     Notes
     -----

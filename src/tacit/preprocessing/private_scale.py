@@ -59,12 +59,17 @@ class PrivateScale(PrivateStage):
 
     Parameters
     ----------
-    share, noise_multiplier
-        What is spent: a share of the plan's budget, or a fixed amount of noise.
     strength : float
         λ, in squared row norms.
     centered : bool
         Subtract means and use variances, or use mean squares alone.
+
+    Examples
+    --------
+    >>> from tacit.data.rows import as_rows
+    >>> rows = as_rows(np.tile([[0.5, 0.1], [-0.5, -0.1]], (5000, 1)), bound=1.0)
+    >>> PrivateScale(noise_multiplier=1.0, strength=0.01).fit(rows).scale_.round(1)
+    array([0.5, 0.1])
     """
 
     strength: float = 0.01

@@ -52,14 +52,19 @@ class PublicPCA(PublicStage, Subspace):
 
     Parameters
     ----------
-    public : array, sparse matrix or table
-        Unlabelled public rows with the columns of the private ones.
     n_components : int or "auto"
         Columns out. ``"auto"`` lets a plan choose when it is calibrated, from the public rows, the
         number of private ones, the budget and the number of classes: see
         `tacit.preprocessing.public_components`.
     reason : str, optional
         Why there are so many, once a plan has chosen.
+
+    Examples
+    --------
+    >>> public = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> rows = as_rows([[0.5, 0.2]], bound=1.0)
+    >>> abs(PublicPCA(public, 1).fit(rows).through(rows).collect()).round(6)
+    array([[0.5]])
     """
 
     n_components: int | str = "auto"
@@ -148,10 +153,12 @@ class PublicRotation(PublicStage, Projection):
     first ones span what no public row has. Made for `tacit.research.trainers.GEP`, which
     treats the last columns apart.
 
-    Parameters
-    ----------
-    public : array, sparse matrix or table
-        Unlabelled public rows with the columns of the private ones.
+    Examples
+    --------
+    >>> public = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> rows = as_rows([[0.5, 0.2]], bound=1.0)
+    >>> abs(PublicRotation(public).fit(rows).through(rows).collect()).round(6)
+    array([[0.2, 0.5]])
     """
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
@@ -184,11 +191,15 @@ class PublicPrecondition(PublicStage):
 
     Parameters
     ----------
-    public : array, sparse matrix or table
-        Unlabelled public rows with the columns of the private ones.
     floor : float
         Added to every A_j, one on average; no row becomes longer than 1/``floor``
         times its bound.
+
+    Examples
+    --------
+    >>> stage = PublicPrecondition(np.array([[0.8, 0.1], [-0.8, 0.1]]), floor=0.1)
+    >>> stage.fit(as_rows([[0.5, 0.2]], bound=1.0)).scale_.round(2)
+    array([1.23, 0.24])
     """
 
     floor: float = 0.1
@@ -244,6 +255,12 @@ class PublicCenter(PublicStage):
 
     What all rows have in common tells no classes apart, and would be stretched by noise all the
     same. A public mean costs nothing; `PrivateCenter` is the way without public rows.
+
+    Examples
+    --------
+    >>> stage = PublicCenter(np.array([[1.0, 2.0], [3.0, 2.0]])).fit(np.ones((3, 2)))
+    >>> stage.transform([[2.0, 3.0]])
+    array([[0., 1.]])
     """
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
@@ -284,6 +301,16 @@ class PublicScale(PublicStage):
     """Centre and scale columns by the public rows' means and standard deviations.
 
     Columns that do not vary in the public rows are left at their own scale.
+
+    Parameters
+    ----------
+    with_mean : bool
+        Whether means are subtracted.
+
+    Examples
+    --------
+    >>> PublicScale(np.array([[1.0, 2.0], [3.0, 2.0]])).fit(np.ones((3, 2))).transform([[4.0, 3.0]])
+    array([[2., 1.]])
     """
 
     with_mean: bool = True

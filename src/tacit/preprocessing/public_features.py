@@ -6,6 +6,7 @@ nothing; what it assumes is in the certificate, with a digest of the network.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -104,7 +105,8 @@ class PublicFeatures(Stage):
                 )
             if len(sides) == 3 and sides[2] not in (1, 3, 4):
                 raise InputError(f"PublicFeatures: images have 1, 3 or 4 channels, not {sides[2]}")
-            self.shape = tuple(sides)
+            if not isinstance(self.shape, tuple):  # or no clone would have the very same
+                self.shape = tuple(sides)
         if self.shape is not None and self.column is not None:
             raise InputError("PublicFeatures takes shape= for images or column= for text, not both")
         if self.settings is not None and not isinstance(self.settings, Mapping):
@@ -115,12 +117,21 @@ class PublicFeatures(Stage):
         if not isinstance(self.cache, bool | str | os.PathLike):
             raise InputError(f"PublicFeatures(cache={self.cache!r}) must be True, False or a path")
 
+    def __sklearn_clone__(self) -> Self:
+        return copy.deepcopy(self)  # a network that is open is shared
+
     @property
     def takes_tables(self) -> bool:
         return self.column is not None
 
     def opened(self) -> Extractor:
-        """The network, which must be the one that the stage was fitted with, if it was."""
+        """The network, which must be the one that the stage was fitted with, if it was.
+
+        Returns
+        -------
+        Extractor
+            Open, and the same each time.
+        """
         found = self._slot.network
         if found is None:
             found = self._slot.network = self._open()
@@ -153,7 +164,13 @@ class PublicFeatures(Stage):
         return found
 
     def supply(self, extractor: Any) -> None:
-        """Give a stage that comes from a file its network; another one is refused."""
+        """Give a stage that comes from a file its network; another one is refused.
+
+        Parameters
+        ----------
+        extractor : str, path or Extractor
+            The network, whose digest must be the one that was saved.
+        """
         self.extractor, self._slot = extractor, _Slot()
         self.opened()
 

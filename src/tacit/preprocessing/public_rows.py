@@ -30,8 +30,10 @@ class PublicStage(Stage):
 
     Parameters
     ----------
-    public : array, sparse matrix or table
+    public : array or sparse matrix of shape (m, d), or table
         Unlabelled public rows with the columns of the private ones.
+    fingerprint : str, optional
+        Of the public rows, for the certificate: filled in by `fit`.
     """
 
     public: Any = None

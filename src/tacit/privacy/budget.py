@@ -15,6 +15,18 @@ __all__ = ["Budget"]
 class Budget:
     """What a plan may spend in all.
 
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        Between 0 and 1, far below one over the number of rows.
+
+    Notes
+    -----
+    For neighbouring tables D and D′ and any set S of outcomes, Pr[M(D) ∈ S] is at most
+    e^ε·Pr[M(D′) ∈ S] + δ (Dwork, Kenthapadi, McSherry, Mironov & Naor 2006).
+
     Examples
     --------
     >>> Budget(1.0, 1e-5)

@@ -43,6 +43,15 @@ class Expense:
     ``epsilon_alone`` is what the event would cost by itself at the
     certificate's δ; ``share`` is its part of the squared Gaussian budget, and
     shares sum to one. Both are for reading, not for composing.
+
+    Attributes
+    ----------
+    stage : str
+        The part of the plan.
+    event : Event
+        What it did.
+    epsilon_alone, share : float
+        Its size.
     """
 
     stage: str
@@ -51,11 +60,30 @@ class Expense:
     share: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
+        """The expense as plain JSON values.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         extra = {"epsilon_alone": self.epsilon_alone, "share": self.share}
         return {"stage": self.stage, **self.event.to_dict(), **extra}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Expense:
+        """An expense from plain values.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` gave.
+
+        Returns
+        -------
+        Expense
+            With its event.
+        """
         return Expense(
             stage=str(data["stage"]),
             event=Event.from_dict(data),
@@ -65,7 +93,22 @@ class Expense:
 
     @staticmethod
     def weigh(spent: Sequence[tuple[str, Event]], delta: float, neighbors: str) -> list[Expense]:
-        """Expenses with their sizes filled in."""
+        """Expenses with their sizes filled in.
+
+        Parameters
+        ----------
+        spent : sequence of (str, Event)
+            All events, by the part of the plan that caused them.
+        delta : float
+            Of the certificate.
+        neighbors : str
+            The relation.
+
+        Returns
+        -------
+        list of Expense
+            In the same order.
+        """
         alone = [accountants.epsilon([e], delta, neighbors) for _, e in spent]
         squares = [accountants.gaussian_mu(max(a, 1e-9), delta) ** 2 for a in alone]
         total = math.fsum(squares) or 1.0
@@ -103,6 +146,13 @@ class Verification:
     revoked: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {
             "holds": self.holds,
             "claimed": self.claimed,
@@ -119,6 +169,33 @@ class Certificate:
 
     ``groups`` has ε of somebody with 2, 5 or 10 rows at the same δ, or None where nothing is
     stated; certificates of earlier versions have none. `Certificate.issue` fills it in.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim.
+    neighbors : str
+        The relation for which it holds.
+    events : tuple of Expense
+        All that touched private rows.
+    releasable : bool
+        Whether what was made may go out.
+    reasons : tuple of str
+        Why not.
+    assumptions, warnings : tuple of str
+        What the claim rests on, and what its readers should know.
+    accountant : str
+        What computed ε.
+    numerical_delta : float
+        The part of δ that covers how numbers were drawn.
+    plan : mapping
+        What was run, in public words and numbers.
+    versions : mapping
+        Of the libraries.
+    created : str
+        When, in UTC.
+    groups : mapping
+        ε of somebody with several rows.
 
     Examples
     --------
@@ -195,6 +272,11 @@ class Certificate:
         **others
             The other fields.
 
+        Returns
+        -------
+        Certificate
+            Complete.
+
         Examples
         --------
         >>> from tacit.privacy.events import Gaussian
@@ -241,6 +323,13 @@ class Certificate:
         return Test(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
+        """The certificate as plain JSON values.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         data: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             data[item.name] = _thaw(getattr(self, item.name))
@@ -252,6 +341,13 @@ class Certificate:
         return data
 
     def to_json(self) -> str:
+        """The certificate as JSON.
+
+        Returns
+        -------
+        str
+            With sorted keys.
+        """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @property
@@ -261,6 +357,18 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, data: Any) -> Certificate:
+        """A certificate from plain values, of this or an earlier version.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` gave.
+
+        Returns
+        -------
+        Certificate
+            As claimed: `verify` checks it.
+        """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise CertificateError(f"this is not a certificate of format {FORMAT}")
         known = {item.name for item in fields(cls)}
@@ -283,6 +391,18 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
+        """A certificate from JSON, of this or an earlier version.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` gave.
+
+        Returns
+        -------
+        Certificate
+            As claimed: `verify` checks it.
+        """
         try:
             data = parse_json(text)
         except ValueError as error:
@@ -290,10 +410,29 @@ class Certificate:
         return cls.from_dict(data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
         write_bytes(path, self.to_json().encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate from a file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        Certificate
+            As claimed: `verify` checks it.
+        """
         return cls.from_json(read_text(path, limit=LARGEST))
 
     def verify(self) -> Verification:
@@ -305,6 +444,11 @@ class Certificate:
         not contradict it. What is stated of several rows is recomputed as well.
         A certificate that falls under an advisory does not hold, whatever its
         events cost (`tacit.privacy.advisories`).
+
+        Returns
+        -------
+        Verification
+            Whether it holds, and what was recomputed.
         """
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
@@ -376,6 +520,16 @@ class Certificate:
         Their events are composed jointly, at the sum of both δ, so ε is at most about the sum of
         both and as a rule far less. The later plan may depend on what the earlier one released.
         Certificates with a private test are refused: only a ledger adds those up.
+
+        Parameters
+        ----------
+        later : Certificate
+            About the same rows.
+
+        Returns
+        -------
+        Certificate
+            Of everything.
         """
         if self.neighbors != later.neighbors:
             raise InputError(

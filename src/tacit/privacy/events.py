@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from tacit.exceptions import InputError
+from tacit.params import Documented
 
 __all__ = [
     "EVENTS",
@@ -56,8 +57,16 @@ def sensitivity(neighbors: str) -> float:
 
 
 @dataclass(frozen=True)
-class Event:
-    """A randomised step, repeated ``count`` times with fresh noise."""
+class Event(Documented):
+    """A randomised step, repeated ``count`` times with fresh noise.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Scale of the noise, in contributions of one row: the bound on the norm of what one row adds.
+    count : int
+        How often, with fresh noise each time.
+    """
 
     kind: ClassVar[str]
     #: Whether it is Gaussian differentially private by a closed form.
@@ -94,11 +103,33 @@ class Event:
         return number
 
     def times(self, count: int) -> Self:
-        """The same step, ``count`` times as often."""
+        """The same step, ``count`` times as often.
+
+        Parameters
+        ----------
+        count : int
+            A factor.
+
+        Returns
+        -------
+        Self
+            An event.
+        """
         return replace(self, count=self.count * count)
 
     def scaled(self, factor: float) -> Self:
-        """The same step with so many times the noise."""
+        """The same step with so many times the noise.
+
+        Parameters
+        ----------
+        factor : float
+            Positive.
+
+        Returns
+        -------
+        Self
+            An event.
+        """
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def several(self, rows: int) -> Self | None:
@@ -115,11 +146,29 @@ class Event:
         return (self,)
 
     def to_dict(self) -> dict[str, Any]:
+        """The event as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Its kind and its parameters.
+        """
         return {"kind": self.kind, "parameters": asdict(self)}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Event:
-        """The event of ``{"kind": ..., "parameters": {...}}``."""
+        """The event of ``{"kind": ..., "parameters": {...}}``.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` gave.
+
+        Returns
+        -------
+        Event
+            Of that kind.
+        """
         kind = data.get("kind")
         if kind not in EVENTS:
             raise InputError(f"unknown kind of event {kind!r}; known are {', '.join(EVENTS)}")
@@ -134,7 +183,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Gaussian(Event):
-    """Gaussian noise of ``noise_multiplier`` row contributions, on a sum over all rows."""
+    """Gaussian noise of ``noise_multiplier`` row contributions, on a sum over all rows.
+
+    Notes
+    -----
+    Released is Σᵢ vᵢ + z·C·N(0, I), with ‖vᵢ‖ ≤ C the contribution of row i and z the noise
+    multiplier. It is μ-Gaussian differentially private with μ = Δ·√count/z, for Δ = 1 if
+    neighbours differ in one contribution, and 2 if one is replaced (Dong, Roth & Su 2022, Theorem
+    2.7 and Corollary 3.3).
+    """
 
     kind: ClassVar[str] = "gaussian"
     gaussian: ClassVar[bool] = True
@@ -168,6 +225,13 @@ class PoissonGaussian(Event):
     rows : int
         How many rows one unit has at most, each of them drawn by itself; the noise is in
         contributions of one of them.
+    sampling_probability : float
+        Chance of a row to be in a sample.
+
+    Notes
+    -----
+    Released is Σ vᵢ over the sample, plus z·C·N(0, I), with ‖vᵢ‖ ≤ C the contribution of row i
+    (Abadi et al. 2016, Algorithm 1).
     """
 
     kind: ClassVar[str] = "poisson-gaussian"
@@ -239,6 +303,11 @@ class Gamma(Event):
 
     Its direction is uniform and its length has a gamma distribution, whose shape is the number of
     coordinates: the more of them, the longer it is.
+
+    Attributes
+    ----------
+    sampling_probability : float
+        Chance of a row to be in a sample; 1 for all of them.
     """
 
     kind: ClassVar[str] = "gamma"
@@ -261,6 +330,11 @@ class Iterated(Event):
 
     After a number of steps drawn uniformly from 1 to ``steps`` the iterate is released, and nothing
     else. A row is in one group; it is met first by the worst account.
+
+    Attributes
+    ----------
+    steps : int
+        Groups of rows, and most steps.
     """
 
     kind: ClassVar[str] = "iterated"

@@ -73,12 +73,25 @@ def render_html(
     title : str, optional
         The heading of the page.
 
+    Returns
+    -------
+    str
+        HTML.
+
     Raises
     ------
     CertificateError
         The certificate lacks a key, which is named, or a value makes no sense.
     InputError
         An accuracy does not lie between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import DPLinearClassifier
+    >>> certificate = DPLinearClassifier().fit(np.eye(100), [0, 1] * 50).certificate_
+    >>> render_html(certificate.to_dict()).startswith("<!DOCTYPE html>")
+    True
     """
     story = read(certificate, results)
     return _TEMPLATES.get_template("template.html").render(

@@ -28,6 +28,26 @@ def render_text(
 
     The arguments are those of `tacit.report.render_html`. Strings from them are
     shown as they are: neither rich markup nor control characters have any effect.
+
+    Parameters
+    ----------
+    certificate : mapping
+        A certificate, as read from ``certificate.json``.
+    results : mapping, optional
+        What is known of the model's quality, as `tacit.report.render_html` reads it.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        Tables and text.
+
+    Examples
+    --------
+    >>> from rich.console import Console
+    >>> import numpy as np
+    >>> from tacit import DPLinearClassifier
+    >>> certificate = DPLinearClassifier().fit(np.eye(100), [0, 1] * 50).certificate_
+    >>> Console().print(render_text(certificate.to_dict()))  # doctest: +SKIP
     """
     story = read(certificate, results)
     scores = story.scores
@@ -88,7 +108,30 @@ def render_text(
 def plain_text(
     certificate: Mapping[str, Any], results: Mapping[str, Any] | None = None, *, width: int = 80
 ) -> str:
-    """The report as plain text of ``width`` characters to a line, without control codes."""
+    """The report as plain text of ``width`` characters to a line, without control codes.
+
+    Parameters
+    ----------
+    certificate : mapping
+        A certificate, as read from ``certificate.json``.
+    results : mapping, optional
+        What is known of the model's quality, as `tacit.report.render_html` reads it.
+    width : int
+        Characters to a line.
+
+    Returns
+    -------
+    str
+        Lines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import DPLinearClassifier
+    >>> certificate = DPLinearClassifier().fit(np.eye(100), [0, 1] * 50).certificate_
+    >>> "replace_special" in plain_text(certificate.to_dict())
+    True
+    """
     file = io.StringIO()
     console = Console(
         file=file, width=width, color_system=None, force_terminal=False, force_jupyter=False

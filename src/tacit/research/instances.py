@@ -63,7 +63,18 @@ class Instance:
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
 
     def mean_loss(self, weights: Any) -> float:
-        """Mean loss of the rows at weights of shape (d,)."""
+        """Mean loss of the rows at weights.
+
+        Parameters
+        ----------
+        weights : array-like of shape (d,)
+            Weights.
+
+        Returns
+        -------
+        float
+            The mean.
+        """
         theta = np.asarray(weights, dtype=np.float64).ravel()
         if theta.shape != self.rows.shape[1:]:
             raise InputError(f"weights must be {self.rows.shape[1]} numbers, got {theta.size}")
@@ -74,7 +85,18 @@ class Instance:
         return float(self.loss.value((self.rows @ theta)[:, None], targets).mean())
 
     def excess(self, weights: Any) -> float:
-        """How much more the rows lose at these weights than at the best."""
+        """How much more the rows lose at these weights than at the best.
+
+        Parameters
+        ----------
+        weights : array-like of shape (d,)
+            Weights.
+
+        Returns
+        -------
+        float
+            At least 0, up to rounding.
+        """
         return self.mean_loss(weights) - self.least
 
 
@@ -84,6 +106,20 @@ def two_clusters(n: int, mean: float, *, flipped: bool = False) -> Instance:
     Half of the rows are (mean, 1) and of class 1, half are (mean, -1) and of class 0; or the
     other way round. Weights (0, 1), or (0, -1), lose nothing. The rows are 2 apart and of norm
     √(mean² + 1), so clipped gradients point mostly along the mean, which is no use.
+
+    Parameters
+    ----------
+    n : int
+        Rows, an even number.
+    mean : float
+        How far out they are.
+    flipped : bool
+        Whether the classes change places.
+
+    Returns
+    -------
+    Instance
+        Of two columns.
 
     Examples
     --------
@@ -124,13 +160,29 @@ def fingerprinting(
     ----------
     columns : int, optional
         Columns in all; those behind the d-th are zero.
-    means : array, optional
+    means : array-like of shape (d,), optional
         p, in place of a draw.
+    n, d : int
+        Rows, and columns that are not always zero.
+    epsilon : float
+        The ε of the models to err.
+    seed : int, optional
+        Makes the draw repeatable.
+
+    Returns
+    -------
+    Instance
+        With absolute loss.
 
     Notes
     -----
     ``facts["means"]`` and ``facts["active"]`` are p and α; ``facts["population"]`` gives the
     excess over fresh rows against p itself, which the theorem bounds from below.
+
+    Examples
+    --------
+    >>> fingerprinting(100, 5, epsilon=1.0, seed=0).rows.shape
+    (100, 5)
     """
     if not (n >= 1 and d >= 1 and epsilon > 0 and (columns is None or columns >= d)):
         raise InputError("fingerprinting needs n and d of at least 1, epsilon > 0, columns ≥ d")
@@ -184,6 +236,11 @@ def clipping_bias(n: int, clip: float) -> Instance:
     clip : float
         B, in units of a gradient.
 
+    Returns
+    -------
+    Instance
+        Of one column.
+
     Examples
     --------
     >>> round(clipping_bias(3, 0.1).facts["clipped_optimum"], 3)
@@ -230,6 +287,20 @@ def large_margin_mixture(
         θ and σ²; σ² = 1/(16d) if not given. The example's order 1/√d would put rows d^¼ away.
     margin : float
         Least y⟨μ, x⟩ before rows are divided by the radius.
+    n, d : int
+        Rows and columns.
+    seed : int, optional
+        Makes the draw repeatable.
+
+    Returns
+    -------
+    Instance
+        With hinge loss.
+
+    Examples
+    --------
+    >>> large_margin_mixture(100, 20, seed=0).bound
+    1.0
     """
     if n < 1 or d < 2 or not 0 < margin < 1:
         raise InputError("a mixture needs n ≥ 1, d ≥ 2 and a margin between 0 and 1")
@@ -280,8 +351,7 @@ def low_rank(
     noise: float = 0.01,
     seed: int | None = 0,
 ) -> Instance:
-    """Rows of low rank with a little noise in all columns (Hu et al. 2024, appendix F.1): logistic
-    loss.
+    """Rows of low rank with noise in all columns (Hu et al. 2024, appendix F.1): logistic loss.
 
     scikit-learn's ``make_classification`` with one cluster for each class and all other columns
     redundant, as in the paper, which asks for *approximately* low rank but generates none of the
@@ -291,6 +361,27 @@ def low_rank(
     logistic regression with C = 10⁴, whose weights have moderate norm: of the mean loss plus
     ``facts["ridge"]``·‖θ‖²/2. ``facts["gap"]`` and ``facts["tail"]`` are the eigengap behind the
     rank and the sum of eigenvalues there.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows and columns.
+    rank : int
+        Of the rows without noise.
+    noise : float
+        Standard deviation in every column, before rows are scaled.
+    seed : int, optional
+        Makes the draw repeatable.
+
+    Returns
+    -------
+    Instance
+        With logistic loss.
+
+    Examples
+    --------
+    >>> low_rank(50, 100, rank=5).rows.shape
+    (50, 100)
     """
     if not (n >= 2 and 1 <= rank <= min(n, d) and 0 <= noise < math.inf):
         raise InputError("low_rank needs n ≥ 2, rank of at most n and d, and noise of at least 0")
@@ -346,6 +437,29 @@ def median(
 
     ``facts["weights"]`` is the diagonal of A, ``facts["coefficients"]`` the restricted Lipschitz
     coefficients G₀ … G_d, and ``facts["gradient"](x)`` the mean gradient.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows and columns.
+    decay : float
+        Power by which the weights of columns fall.
+    occupied : int
+        Columns in which rows are not zero.
+    radius : float
+        Largest norm of a row.
+    seed : int, optional
+        Makes the draw repeatable.
+
+    Returns
+    -------
+    Instance
+        Of distances.
+
+    Examples
+    --------
+    >>> median(100, 20, seed=0).rows.shape
+    (100, 20)
     """
     if not (d >= occupied >= 1 and decay >= 0 and radius > 0):
         raise InputError("a median needs d ≥ occupied ≥ 1, decay of at least 0 and a radius > 0")

@@ -13,12 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
 from tacit.exceptions import InputError, MissingBound
-from tacit.ledger import Ledger, Reservation, require_ledger
+from tacit.ledger import Ledger, Reservation
+from tacit.ledger.required import require_ledger
 from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
+from tacit.params import ShowsBudget
 from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
@@ -32,7 +34,7 @@ CHUNK = 1 << 18  # numbers held at a time: what a cache holds
 STEPS = 100
 
 
-class DPGeometricMedian(BaseEstimator):
+class DPGeometricMedian(ShowsBudget, BaseEstimator):
     """The point of least mean distance to private rows, ‖x − xᵢ‖_A (Li et al. 2022, section 4.1).
 
     Noisy descent from zero with a pull towards it (Li et al. 2022, Algorithm 1, on all rows), in
@@ -116,7 +118,20 @@ class DPGeometricMedian(BaseEstimator):
         self.ledger = ledger
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the median of private rows, spending the budget."""
+        """Find the median of private rows, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Private rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         budget = Budget(self.epsilon, self.delta)
         self._check()
         X = self._read(X, reset=True)
@@ -162,7 +177,18 @@ class DPGeometricMedian(BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Distance of every row to the median, negated; it looks at nothing but these rows."""
+        """Distance of every row to the median, negated; it looks at nothing but these rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            At most 0.
+        """
         check_is_fitted(self)
         X = self._read(X, reset=False)
         with np.errstate(over="ignore"):
@@ -177,7 +203,20 @@ class DPGeometricMedian(BaseEstimator):
         return np.concatenate([chunk for _, chunk in rows.chunks()])
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`: the larger, the nearer."""
+        """Mean of `score_samples`: the larger, the nearer.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table, of shape (n, d)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         return float(self.score_samples(X).mean())
 
     def _check(self) -> None:

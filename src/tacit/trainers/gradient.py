@@ -23,6 +23,7 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
+from tacit.params import Params
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.averaging import AVERAGES, Averages
@@ -47,7 +48,7 @@ SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 
 
 @dataclass
-class GradientTrainer:
+class GradientTrainer(Params):
     """Settings that full-batch and sampled descent share; ``"auto"`` is filled by `resolve`.
 
     Parameters
@@ -79,6 +80,12 @@ class GradientTrainer:
     bias : float
         Size of the constant feature that carries the intercept, as a part of
         the row bound.
+
+    Examples
+    --------
+    >>> trainer = DPGD(steps=100)
+    >>> isinstance(trainer, GradientTrainer), trainer.set_params(clip=0.5).clip
+    (True, 0.5)
     """
 
     steps: OrAuto = "auto"
@@ -114,14 +121,32 @@ class GradientTrainer:
 
     @property
     def name(self) -> str:
+        """Name of its class."""
         return type(self).__name__
 
     def parameters(self) -> dict[str, Any]:
-        """Settings as plain JSON values."""
+        """Settings as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Name to value.
+        """
         return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
 
     def resolve(self, facts: Facts) -> Self:
-        """The same trainer with every ``"auto"`` replaced, by public facts only."""
+        """The same trainer with every ``"auto"`` replaced, by public facts only.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        Self
+            A copy.
+        """
         self.check(facts)
         given = {k: v for k, v in asdict(self).items() if not is_auto(v)}
         filled = self.suggest(facts, given)
@@ -136,11 +161,30 @@ class GradientTrainer:
         return False
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A value for every setting; those given stay."""
+        """A value for every setting; those given stay.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+        given : mapping
+            Settings that are not ``"auto"``.
+
+        Returns
+        -------
+        dict
+            Name to value.
+        """
         return suggest(facts, given)
 
     def check(self, facts: Facts) -> None:
-        """Refuse settings that make no sense, naming the one to change."""
+        """Refuse settings that make no sense, naming the one to change.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+        """
         allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
         self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
         for name in ("learning_rate", "bias"):
@@ -161,7 +205,18 @@ class GradientTrainer:
             raise InputError(f"{self.name}({name}={value!r}): {name} must be {allowed}")
 
     def sampling_probability(self, facts: Facts) -> float:
-        """Chance of a row to be in a step's batch."""
+        """Chance of a row to be in a step's batch.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        float
+            1 for all rows.
+        """
         return 1.0
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
@@ -169,19 +224,68 @@ class GradientTrainer:
 
         Noise is in units of half the distance between neighbouring sums, which is
         the clip, and more where rows drifted (`deviation`).
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise, in those units.
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        Event
+            As an accountant takes it.
         """
         return Gaussian(noise_multiplier, count=int(self.steps))
 
     def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
-        """Everything that it spends, by name."""
+        """Everything that it spends, by name.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise, in half distances of neighbouring sums.
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        tuple of (str, Event)
+            In order.
+        """
         return ((self.name, self.event(noise_multiplier, facts)),)
 
     def draws(self, features: int, outputs: int) -> int:
-        """How many noise values it draws, for that many columns, the intercept's included."""
+        """How many noise values it draws, for that many columns, the intercept's included.
+
+        Parameters
+        ----------
+        features, outputs : int
+            Columns of the rows with their constant feature; scores of a row.
+
+        Returns
+        -------
+        int
+            Numbers drawn.
+        """
         return int(self.steps) * features * outputs
 
     def members(self, step: int, n: int) -> np.ndarray | None:
-        """Rows of a step that is not drawn at random; None for all of them."""
+        """Rows of a step that is not drawn at random; None for all of them.
+
+        Parameters
+        ----------
+        step : int
+            From 0.
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        ndarray of int, of shape (m,), or None
+            Their positions.
+        """
         return None
 
     @property
@@ -190,40 +294,137 @@ class GradientTrainer:
         return 1
 
     def normaliser(self, facts: Facts) -> float:
-        """What sums are divided by: the rows that a step expects."""
+        """What sums are divided by: the rows that a step expects.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        float
+            Public.
+        """
         return self.sampling_probability(facts) * facts.size
 
     def noise(self, noise_multiplier: float, facts: Facts) -> float:
-        """Standard deviation of the noise on a step's sum, in clips."""
+        """Standard deviation of the noise on a step's sum, in clips.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            That of the event.
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        float
+            In clips.
+        """
         return noise_multiplier
 
     def signal(self, facts: Facts) -> float:
-        """What all rows together can say in a score, in units of the noise of all steps."""
+        """What all rows together can say in a score, in units of the noise of all steps.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        float
+            n·μ, for n rows and a Gaussian budget of μ.
+        """
         return facts.size * facts.mu
 
     def rows_for(self, times: float) -> float:
-        """How many times as many rows bring so many times the `signal`."""
+        """How many times as many rows bring so many times the `signal`.
+
+        Parameters
+        ----------
+        times : float
+            A factor of the signal.
+
+        Returns
+        -------
+        float
+            A factor of the number of rows.
+        """
         return times
 
     def sampled(self, facts: Facts) -> str:
-        """Which rows a step looks at, in words."""
+        """Which rows a step looks at, in words.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        str
+            For `explain`.
+        """
         q = self.sampling_probability(facts)
         return "all rows" if q == 1 else f"each row with probability {q:.3g}"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
-        """A sum over that many rows, with its noise."""
+        """A sum over that many rows, with its noise.
+
+        Parameters
+        ----------
+        total : BoundedSum
+            A sum whose bound was enforced.
+        token : Token
+            What may be drawn.
+        step, rows : int
+            Number of the step, from 0; rows that were summed.
+
+        Returns
+        -------
+        ndarray of shape (d, K)
+            The sum, through noise.
+        """
         return token.gaussian(total)
 
     def assumptions(self) -> tuple[str, ...]:
-        """What its guarantee takes for granted, or gives, beyond what every plan says."""
+        """What its guarantee takes for granted, or gives, beyond what every plan says.
+
+        Returns
+        -------
+        tuple of str
+            Clauses of the certificate.
+        """
         return ()
 
     def remark(self) -> str:
-        """What a plan should say of it besides its steps and their noise."""
+        """What a plan should say of it besides its steps and their noise.
+
+        Returns
+        -------
+        str
+            A sentence, or nothing.
+        """
         return ""
 
     def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
-        """What is done with the rows, and with how much noise, in words."""
+        """What is done with the rows, and with how much noise, in words.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            That of the event.
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        list of str
+            Sentences.
+        """
         clips = self.clips
         in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         added = self.deviations(noise_multiplier, 0.0, None)
@@ -247,7 +448,18 @@ class GradientTrainer:
         return (float(self.clip),)
 
     def split(self, facts: Facts) -> int | None:
-        """Column that begins the second part, where there are two."""
+        """Column that begins the second part, where there are two.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        int or None
+            Position of the column.
+        """
         return None
 
     def scales(self, facts: Facts, d: int) -> np.ndarray | None:
@@ -255,6 +467,18 @@ class GradientTrainer:
 
         Public numbers of shape (d, 1). Whatever is done to weights, only the engine
         sees them scaled.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+        d : int
+            Columns, the constant feature included.
+
+        Returns
+        -------
+        ndarray of shape (d, 1), or None
+            Divisors.
         """
         return None
 
@@ -264,7 +488,20 @@ class GradientTrainer:
         return (1.0,)
 
     def reaches(self, norm: float, moves: GradientSensitivity | None) -> tuple[float, ...]:
-        """Half of how far neighbours' sums of every part lie apart, at weights of that norm."""
+        """Half of how far neighbours' sums of every part lie apart, at weights of that norm.
+
+        Parameters
+        ----------
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+
+        Returns
+        -------
+        tuple of float
+            One for each part.
+        """
         return (self.reach(norm, moves),)
 
     def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
@@ -272,6 +509,18 @@ class GradientTrainer:
 
         They lie within 2C + b, b following the weights: so every step has the same privacy,
         whatever weights it meets (``docs/drift.md``, section 5).
+
+        Parameters
+        ----------
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+
+        Returns
+        -------
+        float
+            The clip, or more.
         """
         half = float(self.clip)
         if moves is not None:
@@ -281,7 +530,22 @@ class GradientTrainer:
     def deviations(
         self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
     ) -> tuple[float, ...]:
-        """Standard deviation of the noise on the sum of every part, for reading."""
+        """Standard deviation of the noise on the sum of every part, for reading.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            That of the event.
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+
+        Returns
+        -------
+        tuple of float
+            One for each part.
+        """
         shares, reaches = self.shares, self.reaches(norm, moves)
         pairs = zip(shares, reaches, strict=True)
         return tuple(noise_multiplier / math.sqrt(share) * reach for share, reach in pairs)
@@ -289,11 +553,32 @@ class GradientTrainer:
     def deviation(
         self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
     ) -> float:
-        """The same, of the only part or the first."""
+        """Standard deviation of the noise on the sum of the only part, or of the first.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            That of the event.
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+
+        Returns
+        -------
+        float
+            In units of a gradient.
+        """
         return self.deviations(noise_multiplier, norm, moves)[0]
 
     def rates(self) -> np.ndarray:
-        """Learning rate of every step."""
+        """Learning rate of every step.
+
+        Returns
+        -------
+        ndarray of shape (steps,)
+            Positive.
+        """
         steps = int(self.steps)
         done = np.arange(steps) / steps
         shapes: dict[str, Callable[[], np.ndarray]] = {
@@ -315,7 +600,28 @@ class GradientTrainer:
         moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights (d, K) after a run from ``start``, which is public, or from zero."""
+        """Weights after a run from ``start``, which is public, or from zero.
+
+        Parameters
+        ----------
+        engine : Engine
+            Clipped sums of gradients.
+        run : Releases
+            What may be drawn.
+        facts : Facts
+            What is known before any row is read.
+        progress : callable
+            Told how far it is.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+        start : ndarray of shape (d, K), optional
+            Where to begin.
+
+        Returns
+        -------
+        ndarray of shape (d, K)
+            Weights, the intercept's last.
+        """
         how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
         return train_together(engine, [self], [run.token(self.name)], facts, **how)[0]
 
@@ -403,6 +709,11 @@ class DPSGD(GradientTrainer):
     ----------
     batch_size : float
         Expected number of rows in a batch.
+
+    Examples
+    --------
+    >>> DPSGD(batch_size=500, steps=100).batch_size
+    500
     """
 
     batch_size: OrAuto = "auto"
@@ -429,7 +740,18 @@ class DPSGD(GradientTrainer):
         )
 
     def reference_norm(self, moves: GradientSensitivity) -> float:
-        """Norm of the weights that ``event`` states the drift for: the radius, or 1/R."""
+        """Norm of the weights that ``event`` states the drift for: the radius, or 1/R.
+
+        Parameters
+        ----------
+        moves : GradientSensitivity
+            What drift does to sums.
+
+        Returns
+        -------
+        float
+            A norm of weights.
+        """
         return 1 / moves.bound if self.radius is None else float(self.radius)
 
     def reach(self, norm: float, moves: GradientSensitivity | None) -> float:

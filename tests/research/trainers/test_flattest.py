@@ -10,6 +10,7 @@ from tests.seam import run_of
 
 from tacit.audit import audit
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
@@ -20,7 +21,7 @@ from tacit.privacy import Budget, Gaussian, Selection
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
 from tacit.research.trainers import FlattestDPGD
 from tacit.research.trainers import flattest as module
-from tacit.trainers import Engine, Facts
+from tacit.trainers.defaults import Facts
 
 LOSS = get_loss("savage")
 

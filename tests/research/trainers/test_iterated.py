@@ -11,6 +11,7 @@ from tests.seam import run_of
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -20,7 +21,7 @@ from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
 from tacit.privacy.accounting import accountants as acc
 from tacit.privacy.verification import recheck
 from tacit.research.trainers import IteratedSGD
-from tacit.trainers import Engine, Facts
+from tacit.trainers.defaults import Facts
 
 # The account
 

@@ -12,6 +12,7 @@ from tests.seam import token
 
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms import release
@@ -21,7 +22,7 @@ from tacit.plan.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.research.trainers import LocalDPGD
-from tacit.trainers import Engine, Facts
+from tacit.trainers.defaults import Facts
 
 FACTS = Facts(60, 3, 1, 1.0, 0.5)
 LOSS = get_loss("logistic")

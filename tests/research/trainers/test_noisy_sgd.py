@@ -15,7 +15,7 @@ from tests.seam import run_of
 from tacit import DPLinearClassifier, Ledger
 from tacit.audit import audit, prepare
 from tacit.data.rows import as_rows
-from tacit.engine.engine import LOSS_UNIT
+from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
@@ -28,7 +28,9 @@ from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
 from tacit.research.trainers import NoisySGD, noisy_sgd
-from tacit.trainers import Engine, Facts, gradient, rehearsal
+from tacit.trainers import gradient
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)

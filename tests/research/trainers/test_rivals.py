@@ -17,6 +17,7 @@ from tacit.audit import prepare
 from tacit.audit.distinguish import Subject, worst
 from tacit.audit.neighbouring_tables import pairs
 from tacit.data.rows import as_rows
+from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
@@ -37,7 +38,9 @@ from tacit.privacy.accounting.accountants import epsilon, gaussian_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS
 from tacit.research.trainers.rivals import PROBE
-from tacit.trainers import DPGD, Engine, Facts, rehearsal, train_together
+from tacit.trainers import DPGD
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 
 EVERY_LOSS = sorted(LOSSES)
 SETTINGS = dict(

@@ -12,7 +12,7 @@ from tacit.cli.tasks.tables import public_features
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
-from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
 from tacit.model_selection.dp_search import planned
 from tacit.model_selection.search import CalibratedSearch

@@ -12,7 +12,7 @@ from tacit.cli.tasks.tables import features_of, labels_of
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.linear_model.estimators import DPLinearRegressor
+from tacit.linear_model import DPLinearRegressor
 from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Stage
 
 __all__ = ["nonprivate_accuracy", "rows_to_test_on", "score"]

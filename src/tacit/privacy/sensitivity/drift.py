@@ -100,7 +100,20 @@ class Drift:
             object.__setattr__(self, name, value)
 
     def lipschitz(self, factor: float, bound: float) -> Drift:
-        """Behind a public row-wise map of that Lipschitz constant into the ball of ``bound``."""
+        """Behind a public row-wise map of that Lipschitz constant into the ball of ``bound``.
+
+        Parameters
+        ----------
+        factor : float
+            Lipschitz constant of the map.
+        bound : float
+            Norm bound of the rows out.
+
+        Returns
+        -------
+        Drift
+            Of the rows out.
+        """
         total, each, energy = (
             _times(factor, v) * UP for v in (self.total, self.each, _energy(self))
         )
@@ -110,17 +123,48 @@ class Drift:
         """Behind *any* public row-wise map into the ball of ``bound``: rounding, one-hot, signs.
 
         Such a map may be discontinuous: every row that moved at all may move by 2R.
+
+        Parameters
+        ----------
+        bound : float
+            Norm bound of the rows out.
+
+        Returns
+        -------
+        Drift
+            Of the rows out.
         """
         return Drift(bound, 2 * bound * self.moved, 2 * bound, self.moved)
 
     def clipped(self, radius: float) -> Drift:
-        """Rows brought back into a ball: a projection on a convex set, so nothing moves apart."""
+        """Rows brought back into a ball: a projection on a convex set, so nothing moves apart.
+
+        Parameters
+        ----------
+        radius : float
+            Of the ball.
+
+        Returns
+        -------
+        Drift
+            Of the rows out.
+        """
         return replace(self, bound=min(self.bound, radius))
 
     def rounded(self, slip: float) -> Drift:
         """With every row that moves off by up to ``slip`` in either copy, as computers are.
 
         Rows that do not move are computed from the same numbers in the same way.
+
+        Parameters
+        ----------
+        slip : float
+            In the L2 norm.
+
+        Returns
+        -------
+        Drift
+            Of the rows as computed.
         """
         if not self.moved:
             return self
@@ -133,6 +177,13 @@ class Drift:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """The drift as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         names = ("bound", "total", "each", "moved", "energy")
         return {name: getattr(self, name) for name in names}
 
@@ -147,12 +198,28 @@ class Drift:
         """Largest change of (1/n)Σxxᵀ in Frobenius norm.
 
         ‖z₁z₁ᵀ − z₂z₂ᵀ‖ ≤ √2·R², and ‖xxᵀ − x′x′ᵀ‖ ≤ ‖d‖·‖x + x′‖ ≤ 2R‖d‖.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        float
+            In squared norms of rows.
         """
         r = self.bound
         return (math.sqrt(2) * r**2 + 2 * r * self.total) / n * UP
 
     def count(self) -> float:
-        """Largest change of the number of rows with any given property."""
+        """Largest change of the number of rows with any given property.
+
+        Returns
+        -------
+        float
+            In rows.
+        """
         return 1 + self.moved
 
 

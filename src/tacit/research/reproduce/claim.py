@@ -22,6 +22,15 @@ __all__ = ["Cell", "Check", "Claim", "Figure", "Finding", "Measured", "Table"]
 class Measured:
     """A mean over runs that differ in their seed, and their standard deviation.
 
+    Attributes
+    ----------
+    mean, spread : float
+        Mean and standard deviation.
+    runs : int
+        How many.
+    digits : int
+        Behind the point, when shown.
+
     Examples
     --------
     >>> str(Measured.of([91.2, 91.4, 91.6], digits=1))
@@ -37,7 +46,20 @@ class Measured:
 
     @classmethod
     def of(cls, values: Sequence[float] | np.ndarray, digits: int = 1) -> Measured:
-        """From the runs' results; ``digits`` behind the point are shown."""
+        """From the runs' results; ``digits`` behind the point are shown.
+
+        Parameters
+        ----------
+        values : sequence of float
+            The runs' results.
+        digits : int
+            Behind the point, when shown.
+
+        Returns
+        -------
+        Measured
+            Their mean and spread.
+        """
         found = np.asarray(values, dtype=float)
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         return cls(float(found.mean()), spread, len(found), digits)
@@ -53,7 +75,17 @@ Cell: TypeAlias = str | float | Measured | None
 
 @dataclass(frozen=True)
 class Table:
-    """Paper and ours side by side; the first column names the row."""
+    """Paper and ours side by side; the first column names the row.
+
+    Attributes
+    ----------
+    columns : sequence of str
+        Their heads.
+    rows : sequence of sequences
+        Cells.
+    title : str
+        What is shown.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -62,7 +94,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten."""
+    """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
+
+    Attributes
+    ----------
+    title, across : str
+        What is shown, and what the horizontal axis is.
+    curves : mapping of str to (sequence, sequence)
+        x and y by name.
+    log : bool
+        Whether axes are logarithmic.
+    """
 
     title: str
     across: str
@@ -98,7 +140,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What testing a claim gave."""
+    """What testing a claim gave.
+
+    Attributes
+    ----------
+    tables : sequence of Table
+        Numbers, ours beside the paper's.
+    checks : sequence of Check
+        What the claim comes down to.
+    figures : sequence of Figure
+        Pictures.
+    notes : sequence of str
+        What readers should know.
+    runs : int or None
+        Runs with different noise.
+    """
 
     tables: Sequence[Table]
     checks: Sequence[Check]
@@ -121,7 +177,13 @@ class Finding:
         return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; numbers that are not finite become words."""
+        """For JSON; numbers that are not finite become words.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         plain: dict[str, Any] = _plain(asdict(self))
         del plain["runs"]
         return {"verdict": self.verdict, **plain}
@@ -134,7 +196,7 @@ class Claim:
     Attributes
     ----------
     name : str
-        As in ``tacit reproduce NAME``.
+        What ``tacit reproduce NAME`` takes.
     source : str
         "Sun et al. 2024, Table 1".
     title, says : str

@@ -17,7 +17,8 @@ from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.research.instances import Instance, low_rank
-from tacit.trainers import DPGD, DPSGD, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["as_in_the_paper", "counted", "facts"]
 

@@ -26,7 +26,8 @@ from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.research.reproduce.pinto_sets import Split, Turned, split, turned
 from tacit.research.trainers import DPRAFT, GEP
-from tacit.trainers import DPSGD, GradientTrainer, rehearsal, train_together
+from tacit.trainers import DPSGD, GradientTrainer
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["ours", "private", "public_descent", "xi"]
 

@@ -30,7 +30,23 @@ NOTHING: dict[str, Any] = {"tables": [], "checks": [], "figures": [], "notes": [
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim and what was found, or why it was not tested."""
+    """A claim and what was found, or why it was not tested.
+
+    Attributes
+    ----------
+    claim : Claim
+        What a paper says.
+    finding : Finding or None
+        What was found.
+    missing : str
+        What was not at hand to test it.
+    seconds : float
+        How long it took.
+    seeds : int
+        Runs of each experiment.
+    quick : bool
+        Whether sizes were small.
+    """
 
     claim: Claim
     finding: Finding | None
@@ -45,7 +61,13 @@ class Outcome:
         return "not tested" if self.finding is None else self.finding.verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """What the claim's JSON file holds."""
+        """What the claim's JSON file holds.
+
+        Returns
+        -------
+        dict
+            Plain JSON values.
+        """
         claim = self.claim
         return {
             "claim": claim.name,
@@ -92,6 +114,15 @@ def reproduce(
         Compute anew what the cache holds.
     progress, tell : callable
         Shown while experiments run; called with each outcome.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of `CLAIMS`.
+
+    Examples
+    --------
+    >>> outcomes = reproduce(["song-bias"], quick=True)  # doctest: +SKIP
     """
     chosen = [_find(name) for name in names] or list(CLAIMS.values())
     seeds = (QUICK_SEEDS if quick else SEEDS) if seeds is None else seeds

@@ -13,7 +13,8 @@ import scipy.sparse as sp
 
 from tacit.data.rows import as_rows
 from tacit.datasets import load_cod_rna
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.engine.engine import Engine
+from tacit.linear_model import DPLinearClassifier
 from tacit.losses import clipped, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.preprocessing import ClipNorm
@@ -25,7 +26,9 @@ from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measur
 from tacit.research.reproduce.work import Work
 from tacit.research.theory import lower
 from tacit.research.trainers import GammaSGD
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["CLAIMS"]
 

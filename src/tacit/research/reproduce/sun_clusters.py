@@ -18,7 +18,8 @@ from tacit.privacy import Budget
 from tacit.research.instances import two_clusters
 from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.work import Work
-from tacit.trainers import GradientTrainer, rehearsal, train_together
+from tacit.trainers import GradientTrainer
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["counterexample"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.rows import as_rows
 from tacit.diagnostics import concentration
-from tacit.linear_model.estimators import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
@@ -18,7 +18,8 @@ from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.research.reproduce.sun_data import images
-from tacit.trainers import DPSGD, rehearsal, train_together
+from tacit.trainers import DPSGD
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
 

@@ -47,6 +47,10 @@ class Work:
         Whether what is remembered is computed anew.
     progress : callable
         Shown while experiments run.
+    label : str
+        What progress is told to be of.
+    seconds : float
+        Time that experiments took.
 
     Examples
     --------
@@ -79,7 +83,18 @@ class Work:
             self._pool = None
 
     def over_seeds(self, settings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Every setting once for each seed; the seeds of a setting stand together."""
+        """Every setting once for each seed; the seeds of a setting stand together.
+
+        Parameters
+        ----------
+        settings : iterable of mappings
+            Settings of an experiment.
+
+        Returns
+        -------
+        list of dict
+            Each with a ``seed``.
+        """
         return [{**setting, "seed": seed} for setting in settings for seed in range(self.seeds)]
 
     def map(
@@ -90,6 +105,18 @@ class Work:
         The experiment must be a function of a module, and its settings and result
         such as JSON can hold. A result is remembered under the contents of that
         module, the version of Tacit, and the settings.
+
+        Parameters
+        ----------
+        experiment : callable
+            What is done.
+        settings : sequence of mappings
+            What it is called with.
+
+        Returns
+        -------
+        list
+            Results.
         """
         places = [self._place(experiment, setting) for setting in settings]
         found = [None if self.fresh else self._remembered(place) for place in places]

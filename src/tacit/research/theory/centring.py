@@ -44,12 +44,28 @@ def uncentred_risk(
         G, largest slope of the loss in the score.
     bound : float
         R, largest norm of a row without its constant feature.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
 
     Notes
     -----
     The lemma prints 2G·N·R·√(rank·log(1/δ))/(nε). Its gradients have norm up to G√(R² + 1), as it
     says itself: for R = 0 it would promise an intercept without error. Here that norm goes into
     Song et al. 2021, Theorem 3.1, from which the lemma is taken.
+
+    Examples
+    --------
+    >>> round(uncentred_risk(10_000, 50, epsilon=1.0, delta=1e-6).value, 5)
+    0.00423
     """
     require_positive(bound=bound, zero=True)
     require_positive(norm=norm, lipschitz=lipschitz)
@@ -94,6 +110,28 @@ def centred_risk(
         Largest distance of two rows.
     at_zero : float
         φ(0), the loss of a score of zero.
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    norm : float
+        N, at least the norm of the best weights, the intercept's included.
+    lipschitz : float
+        G, largest slope of the loss in the score.
+    bound : float
+        R, largest norm of a row.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(centred_risk(10_000, 50, epsilon=1.0, delta=1e-6, diameter=0.1).value, 5)
+    0.00128
     """
     Budget(epsilon, delta)
     require_positive(n=n, rank=rank, norm=norm, lipschitz=lipschitz)
@@ -133,12 +171,32 @@ def lower_bound(
     ----------
     norm : float, optional
         N, norm of the best weights; √rank if not given, as in the paper's construction.
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon : float
+        Of the budget.
+    diameter : float
+        Largest distance of two rows.
+    lipschitz : float
+        G, largest slope of the loss in the score.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
 
     Notes
     -----
     The theorem prints G·diam·min(1, N·√rank/(nε)), which is the same at N = √rank. For a smaller
     N its first branch cannot hold: zero weights lose at most G·N·R. Scaling the construction's loss
     as t·φ(z/t) scales its best weights and its risk by t, which gives the form above for every N.
+
+    Examples
+    --------
+    >>> round(lower_bound(10_000, 50, epsilon=1.0, diameter=0.1).value, 6)
+    0.0005
     """
     require_positive(
         n=n, rank=rank, epsilon=epsilon, norm=norm, lipschitz=lipschitz, diameter=diameter

@@ -258,7 +258,13 @@ class Comparison:
     left_out: dict[str, str]
 
     def groups(self) -> list[list[str]]:
-        """Names of bounds that may be set against each other: same kind and unit, exact."""
+        """Names of bounds that may be set against each other: same kind and unit, exact.
+
+        Returns
+        -------
+        list of list of str
+            Each of two names or more.
+        """
         groups: list[list[str]] = []
         for name, risk in self.bounds.items():
             for group in groups:
@@ -270,7 +276,13 @@ class Comparison:
         return [group for group in groups if len(group) > 1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {
             "setting": asdict(self.setting),
             "bounds": [{"name": name, **risk.to_dict()} for name, risk in self.bounds.items()],
@@ -281,6 +293,16 @@ class Comparison:
 
 def compare(setting: Setting) -> Comparison:
     """Every bound of the five papers that applies to a setting.
+
+    Parameters
+    ----------
+    setting : Setting
+        Public facts.
+
+    Returns
+    -------
+    Comparison
+        Bounds by name, and those left out.
 
     Examples
     --------

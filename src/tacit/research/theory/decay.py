@@ -86,7 +86,27 @@ class Schedule:
 
 
 def power_law(d: int, decay: float, first: float = 1.0) -> np.ndarray:
-    """Coefficients G₀, G₀·k⁻ᶜ for k = 1 … d − 1, and G_d = 0."""
+    """Coefficients G₀, G₀·k⁻ᶜ for k = 1 … d − 1, and G_d = 0.
+
+    Parameters
+    ----------
+    d : int
+        Number of columns.
+    decay : float
+        c, the power by which coefficients fall; above 1/2.
+    first : float
+        G₀, of every single row.
+
+    Returns
+    -------
+    ndarray of shape (d + 1,)
+        Falling.
+
+    Examples
+    --------
+    >>> power_law(4, 1.0).round(3).tolist()
+    [1.0, 1.0, 0.5, 0.333, 0.0]
+    """
     require_positive(d=d, first=first)
     require_positive(zero=True, decay=decay)
     return np.concatenate([[first], first * np.arange(1.0, d) ** -decay, [0.0]])
@@ -99,7 +119,27 @@ def best_k(
     epsilon: float,
     delta: float,
 ) -> int:
-    """The k for which the bound is least, out of all of 1 … d."""
+    """The k for which the bound is least, out of all of 1 … d.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        G₀ ≥ G₁ ≥ … ≥ G_d, d + 1 of them.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+
+    Returns
+    -------
+    int
+        From 1 to d.
+
+    Examples
+    --------
+    >>> best_k(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5)
+    50
+    """
     return int(np.argmin(_for_every_k(_checked(coefficients), n, epsilon, delta))) + 1
 
 
@@ -122,6 +162,20 @@ def risk(
         D, from the start to the best weights; their norm, if descent starts at zero.
     k : int, optional
         Directions counted in full; the best number if not given.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5).value, 4)
+    0.024
     """
     return _risk(coefficients, n, (epsilon, delta), distance, k, population=False)
 
@@ -135,7 +189,31 @@ def population_risk(
     distance: float = 1.0,
     k: int | None = None,
 ) -> Risk:
-    """Order of the excess risk over fresh rows (Li et al. 2022, Theorem 3.5): G₀D/√n more."""
+    """Order of the excess risk over fresh rows (Li et al. 2022, Theorem 3.5): G₀D/√n more.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        G₀ ≥ G₁ ≥ … ≥ G_d, d + 1 of them.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+    distance : float
+        D, from the start to the best weights.
+    k : int, optional
+        Directions counted in full; the best number if not given.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(population_risk(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5).value, 4)
+    0.0556
+    """
     return _risk(coefficients, n, (epsilon, delta), distance, k, population=True)
 
 
@@ -156,6 +234,24 @@ def power_law_risk(
     ----------
     decay : float
         c, above 1/2.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+    distance : float
+        D, from the start to the best weights.
+    first : float
+        G₀, of every single row.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(power_law_risk(1000, 1.0, epsilon=1.0, delta=1e-5).value, 4)
+    0.0226
     """
     return _power_law(n, decay, (epsilon, delta), first * distance, population=False)
 
@@ -169,7 +265,31 @@ def power_law_population_risk(
     distance: float = 1.0,
     first: float = 1.0,
 ) -> Risk:
-    """Order of the excess risk over fresh rows if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.5)."""
+    """Order of the excess risk over fresh rows if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.5).
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    decay : float
+        c, the power by which coefficients fall; above 1/2.
+    epsilon, delta : float
+        The budget.
+    distance : float
+        D, from the start to the best weights.
+    first : float
+        G₀, of every single row.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(power_law_population_risk(1000, 1.0, epsilon=1.0, delta=1e-5).value, 4)
+    0.0542
+    """
     return _power_law(n, decay, (epsilon, delta), first * distance, population=True)
 
 
@@ -194,6 +314,23 @@ def schedule(
         Instead of n² + d·log²(d), which grows large: fewer steps at the rate that suits them. The
         theorem's rate has noise alone in its root, which is far larger than the gradient after so
         many steps; after fewer, the gradient counts as well.
+    coefficients : sequence of float
+        G₀ ≥ G₁ ≥ … ≥ G_d, d + 1 of them.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+    distance : float
+        D, from the start to the best weights.
+    population : bool
+        Whether the risk over fresh rows is meant (Theorem 3.5).
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Schedule
+        Steps and rate, as ``settings`` of a trainer.
 
     Examples
     --------

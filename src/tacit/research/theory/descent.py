@@ -93,6 +93,11 @@ def schedule(
     steps : int, optional
         Instead of (nε)², which grows large: fewer steps at the rate that suits them.
 
+    Returns
+    -------
+    Schedule
+        Steps and rate, as ``settings`` of a trainer.
+
     Examples
     --------
     >>> plan = schedule(500, 10, epsilon=1.0, delta=1e-5, norm=2.0)
@@ -120,7 +125,34 @@ def risk(
     """Excess empirical risk of noisy descent, in units of the loss (Song et al. 2021, Theorem 3.1).
 
     N·L·√((1 + 1/T)(1/T + r(Δ/(nμ))²)); T = (nε)² makes it about L·N·√(1 + 2r·log(1/δ))/(nε).
-    Parameters are those of `schedule`, which attains it.
+    `schedule` attains it.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    norm : float
+        N, at least the norm of the best weights, the intercept's included.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    neighbors : str
+        The relation of neighbouring data sets.
+    steps : int, optional
+        Instead of the theorem's number, which grows large.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(10_000, 50, epsilon=1.0, delta=1e-6).value, 5)
+    0.00299
     """
     require_positive(rank=rank, norm=norm, lipschitz=lipschitz, steps=steps)
     unit = noise_of(n, epsilon, delta, neighbors)
@@ -158,6 +190,26 @@ def clipped_risk(
         B, the norm that gradients are clipped to.
     norm : float
         At least the norm of the weights of least clipped objective (`tacit.losses.clipped`).
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    neighbors : str
+        The relation of neighbouring data sets.
+    steps : int, optional
+        Instead of the theorem's number, which grows large.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(clipped_risk(10_000, 50, epsilon=1.0, delta=1e-6, clip=0.5).value, 5)
+    0.00149
     """
     found = risk(
         n,
@@ -208,6 +260,24 @@ def population_risk(
         Of the rows' second moment in the population.
     norm : float
         At least the norm of the best weights for the population.
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        The budget.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(population_risk(10_000, 50, epsilon=1.0, delta=1e-6).value, 4)
+    0.0401
     """
     require_positive(rank=rank, norm=norm, lipschitz=lipschitz)
     unit = noise_of(n, epsilon, delta, neighbors)

@@ -50,6 +50,22 @@ def schedule(
         L(0) − L*, or the loss at zero weights if losses are not negative.
     lipschitz : float
         L, largest norm of a row's gradient.
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Schedule
+        Steps and rate, as ``settings`` of a trainer.
+
+    Examples
+    --------
+    >>> schedule(10_000, 50, epsilon=1.0, delta=1e-6, smoothness=0.25).steps
+    103
     """
     mu = 1 / (n * noise_of(n, epsilon / 2, delta, neighbors))
     return within(mu, n, rank, smoothness=smoothness, start=start, lipschitz=lipschitz)
@@ -58,7 +74,33 @@ def schedule(
 def within(
     mu: float, n: int, rank: int, *, smoothness: float, start: float, lipschitz: float
 ) -> Schedule:
-    """The same, where all steps together may spend ``mu``, a Gaussian budget per sensitivity."""
+    """The same, where all steps together may spend ``mu``, a Gaussian budget per sensitivity.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian budget of all steps together, per unit of sensitivity.
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    smoothness : float
+        β of the mean loss in the weights.
+    start : float
+        L(0) − L*, or the loss at zero weights if losses are not negative.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+
+    Returns
+    -------
+    Schedule
+        Steps and rate, as ``settings`` of a trainer.
+
+    Examples
+    --------
+    >>> within(0.2, 10_000, 50, smoothness=0.25, start=0.7, lipschitz=1.0).steps
+    167
+    """
     require_positive(mu=mu, n=n, rank=rank, smoothness=smoothness, start=start, lipschitz=lipschitz)
     unit = 1 / (n * mu)
     steps = max(1, round(math.sqrt(2 * smoothness * start / rank) / (lipschitz * unit)))
@@ -82,7 +124,38 @@ def risk(
 
     Noise over all steps is χ² with rT degrees of freedom (Laurent & Massart 2000, Lemma 1); the
     choice, by report-noisy-min with Laplace noise b = 4LΔ/(nε), misses the least norm by at most
-    2b·log(2T/failure). Parameters are those of `schedule`.
+    2b·log(2T/failure).
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    smoothness : float
+        β of the mean loss in the weights.
+    start : float
+        L(0) − L*, or the loss at zero weights if losses are not negative.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    neighbors : str
+        The relation of neighbouring data sets.
+    failure : float
+        Chance that the bound does not hold.
+    steps : int, optional
+        Instead of the theorem's number, which grows large.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(10_000, 50, epsilon=1.0, delta=1e-6, smoothness=0.25).value, 4)
+    0.0897
     """
     if not 0 < failure < 1:
         raise InputError(f"failure={failure!r} must lie between 0 and 1")

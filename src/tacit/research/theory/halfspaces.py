@@ -72,6 +72,11 @@ def projected_margin(
     failure : float
         β of the whole guarantee.
 
+    Returns
+    -------
+    float
+        A number.
+
     Examples
     --------
     >>> round(projected_margin(0.5, 0.02), 3)
@@ -110,12 +115,36 @@ def risk(
     """Order of PILLAR's error rate (Pinto et al. 2024, Theorem 1; with a shift Theorems 2 and 4).
 
     √k/(n·ε·ζ) + k/n; the second term, for fresh rows, is what the paper's condition ε < 1/√k
-    hides. Parameters are those of `projected_margin`, and
+    hides.
 
     Parameters
     ----------
     n, k : int
         Private rows; components.
+    epsilon, delta : float
+        The budget.
+    margin : float
+        γ, of unit rows and unit weights.
+    xi : float
+        ξ, where the projection keeps 1 − ξ of the norm of the best weights.
+    gap : float, optional
+        Δ_k, eigengap of the population behind the first k components.
+    public : int, optional
+        Public rows that components are estimated from; without, they are known.
+    shift : float
+        η, total variation between public and private rows.
+    failure : float
+        Chance that the bound does not hold.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(10_000, 10, epsilon=1.0, delta=1e-6, margin=0.5).value, 5)
+    0.00163
     """
     Budget(epsilon, delta)
     require_positive(n=n, k=k)
@@ -173,6 +202,35 @@ def sizes(
     A tenth of the margin that ξ and the shift leave is given to the error of the components:
     1600(1 + √(log(2/β)/2))²/(Δ_k·(γ − √(ξ(2 − ξ)) − 2η/Δ_k))² public rows. The paper has 1 − ξ in
     place of that margin in its Theorem 1 and γ in its Theorem 4.
+
+    Parameters
+    ----------
+    error : float
+        The error rate that is wanted.
+    k : int
+        Number of components.
+    epsilon : float
+        Of the budget.
+    margin : float
+        γ, of unit rows and unit weights.
+    gap : float
+        Δ_k, eigengap of the population behind the first k components.
+    xi : float
+        ξ, where the projection keeps 1 − ξ of the norm of the best weights.
+    shift : float
+        η, total variation between public and private rows.
+    failure : float
+        Chance that the bound does not hold.
+
+    Returns
+    -------
+    Sizes
+        Private and public rows.
+
+    Examples
+    --------
+    >>> sizes(0.1, 10, epsilon=1.0, margin=0.5, gap=0.1).public
+    3558812
     """
     _check_error(error)
     require_positive(k=k, epsilon=epsilon, gap=gap)
@@ -212,19 +270,55 @@ class Mixture:
             raise InputError("a mixture has at least two dimensions and stretch below 1")
 
     def margin(self, n: int, failure: float = 0.05) -> float:
-        """Least y⟨μ, x⟩ of n rows, with probability 1 − failure/4 or more."""
+        """Least y⟨μ, x⟩ of n rows, with probability 1 − failure/4 or more.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        failure : float
+            Chance of failure of the whole guarantee.
+
+        Returns
+        -------
+        float
+            A margin.
+        """
         return 1 - math.sqrt(2 * self.spread * math.log(4 * n / failure))
 
     def radius(self, n: int, failure: float = 0.05) -> float:
         """Largest norm of n rows, with probability 1 − failure/4 or more.
 
         ‖x‖ ≤ 1 + √tr(Σ) + √(2‖Σ‖·log(4n/β)), by Gaussian concentration.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        failure : float
+            Chance of failure of the whole guarantee.
+
+        Returns
+        -------
+        float
+            A norm.
         """
         far = math.sqrt(2 * (self.stretch + self.spread) * math.log(4 * n / failure))
         return 1 + math.sqrt(self.stretch + self.d * self.spread) + far
 
     def gap(self, radius: float) -> float:
-        """Δ₁ of rows divided by the radius: (1 − θ)/M²."""
+        """Δ₁ of rows divided by the radius: (1 − θ)/M².
+
+        Parameters
+        ----------
+        radius : float
+            M, that rows are divided by.
+
+        Returns
+        -------
+        float
+            An eigengap.
+        """
         return (1 - self.stretch) / radius**2
 
 
@@ -241,6 +335,27 @@ def mixture_risk(
 
     M/(n·ε·γ) + 1/n, free of d as long as σ² is at most of order 1/d (the paper says 1/√d, by its
     Lemma 8).
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    mixture : Mixture
+        Of two Gaussians.
+    epsilon, delta : float
+        The budget.
+    failure : float
+        Chance that the bound does not hold.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(mixture_risk(10_000, Mixture(100, 0.0, 0.0001), epsilon=1.0, delta=1e-6).value, 6)
+    0.000222
     """
     Budget(epsilon, delta)
     require_positive(n=n)
@@ -282,6 +397,28 @@ def error_rates(
         c₂, bound on ΣG²_{2ˢ⁻¹k}, for restricted Lipschitz descent.
     residual : float
         c₁, norm of gradients outside their public subspace, for gradient embedding.
+    n : int
+        Number of rows.
+    epsilon : float
+        Of the budget.
+    margin : float
+        γ, of unit rows and unit weights.
+    d : int
+        Number of columns.
+    k : int
+        Number of components.
+    xi : float
+        ξ, where the projection keeps 1 − ξ of the norm of the best weights.
+
+    Returns
+    -------
+    dict of str to Risk
+        By the way of learning.
+
+    Examples
+    --------
+    >>> round(error_rates(10_000, epsilon=1.0, margin=0.2, d=300, k=9)["noisy descent"].value, 5)
+    0.00866
     """
     require_positive(n=n, epsilon=epsilon, d=d, k=k)
     require_positive(zero=True, tail=tail, residual=residual)
@@ -337,6 +474,35 @@ def sample_sizes(
     """Orders of the private rows that an error rate takes (Pinto et al. 2024, Table V, corrected).
 
     `error_rates` solved for n; infinite where no number of rows is enough.
+
+    Parameters
+    ----------
+    error : float
+        The error rate that is wanted.
+    epsilon : float
+        Of the budget.
+    margin : float
+        γ, of unit rows and unit weights.
+    d : int
+        Number of columns.
+    k : int
+        Number of components.
+    xi : float
+        ξ, where the projection keeps 1 − ξ of the norm of the best weights.
+    tail : float
+        c₂, bound on ΣG²_{2ˢ⁻¹k}, for restricted Lipschitz descent.
+    residual : float
+        c₁, norm of gradients outside their public subspace.
+
+    Returns
+    -------
+    dict of str to float
+        By the way of learning.
+
+    Examples
+    --------
+    >>> round(sample_sizes(0.1, epsilon=1.0, margin=0.2, d=300, k=10)["random projection"], 0)
+    250.0
     """
     _check_error(error)
     given = {"epsilon": epsilon, "margin": margin, "xi": xi, "residual": residual}

@@ -48,6 +48,24 @@ def risk(
     neighbors : str
         The relation that the algorithm is private for. Where a row is blanked out, added or
         removed, replacing it is two steps: (2ε, (1 + e^ε)δ).
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(10_000, 50, epsilon=0.02, delta=1e-8).value, 5)
+    0.00119
     """
     Budget(epsilon, delta)
     epsilon, delta = _replaced(epsilon, delta, neighbors)
@@ -80,7 +98,32 @@ def population_risk(
 ) -> Risk:
     """Least excess risk over fresh rows, in units of the loss (Song et al. 2021, Theorem B.1).
 
-    L·N/√r·min(1/10, r/(100(e^ε − 1)n)). Parameters are those of `risk`.
+    L·N/√r·min(1/10, r/(100(e^ε − 1)n)).
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    norm : float, optional
+        N, at least the norm of the best weights, the intercept's included.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(population_risk(10_000, 50, epsilon=1.0, delta=1e-7).value, 7)
+    2.91e-05
     """
     Budget(epsilon, delta)
     epsilon, delta = _replaced(epsilon, delta, neighbors)

@@ -64,6 +64,24 @@ def risk(
         Instead of (nε)².
     failure : float
         Probability that the test of the eigengap fails and nothing is trained.
+    n : int
+        Number of rows.
+    k : int
+        Number of components.
+    norm : float
+        N, at least the norm of the best weights, the intercept's included.
+    neighbors : str
+        The relation of neighbouring data sets.
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(risk(10_000, 10, epsilon=1.0, delta=1e-6, tail=0.01).value, 3)
+    0.121
     """
     require_positive(k=k, norm=norm, lipschitz=lipschitz, bound=bound, steps=steps)
     require_positive(zero=True, tail=tail, failure=failure)
@@ -108,6 +126,18 @@ def chance_of_failure(
         δ_k, the eigengap of these rows; β, what the test asks for.
     epsilon, delta : float
         Of the test.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    float
+        A number.
+
+    Examples
+    --------
+    >>> round(chance_of_failure(10_000, gap=0.2, threshold=0.1, epsilon=1.0, delta=1e-6), 32)
+    2.52e-30
     """
     Budget(epsilon, delta)
     require_positive(n=n, threshold=threshold)

@@ -65,14 +65,31 @@ class Risk:
     correction: str = ""
 
     def comparable(self, other: Risk) -> bool:
-        """Whether the two values may be set against each other."""
+        """Whether the two values may be set against each other.
+
+        Parameters
+        ----------
+        other : Risk
+            Another bound.
+
+        Returns
+        -------
+        bool
+            Whether kind and unit are the same and both constants are known.
+        """
         exact = self.constant == other.constant == "exact"
         return exact and all(
             getattr(self, name) == getattr(other, name) for name in ("kind", "unit", "neighbors")
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; a bound without a value is None."""
+        """Plain JSON values; a bound without a value is None.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         given = asdict(self)
         for name in ("value", "printed"):
             number = given[name]

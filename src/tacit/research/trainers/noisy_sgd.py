@@ -51,7 +51,7 @@ class NoisySGD(DPSGD):
         Losses of single rows are cut to [0, ceiling] in the choice. ``"auto"``: twice the loss
         of a model that knows nothing.
     batch_size : float
-        As for `DPSGD`; the number of rows for full batches.
+        Expected number of rows in a batch; the number of rows for full batches.
 
     Notes
     -----
@@ -60,6 +60,11 @@ class NoisySGD(DPSGD):
     whole numbers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
     (ε/k, δ/k) each and the choice ε more: that is (2ε, δ) by its own composition, not the (ε, δ) of
     its Lemma 1.
+
+    Examples
+    --------
+    >>> NoisySGD(runs=3, steps=50).runs
+    3
     """
 
     runs: OrAuto = "auto"

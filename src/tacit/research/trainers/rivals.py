@@ -64,6 +64,13 @@ class GEP(GradientTrainer):
         fifth of it (Pinto et al. 2024, appendix B-G).
     balance : float
         Part of a step's budget, 1/z², that goes to the embedding.
+
+    Examples
+    --------
+    >>> from tacit import DPLinearClassifier, recipe
+    >>> public = np.random.default_rng(0).normal(size=(50, 4))
+    >>> DPLinearClassifier(**recipe("gep", public=public)).trainer.name
+    'GEP'
     """
 
     n_components: OrAuto = "auto"
@@ -117,6 +124,13 @@ class AdaDPS(GradientTrainer):
     about the columns beforehand. Here it is fixed and takes no labels.
 
     **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.
+
+    Examples
+    --------
+    >>> from tacit import DPLinearClassifier, recipe
+    >>> public = np.random.default_rng(0).normal(size=(50, 4))
+    >>> DPLinearClassifier(**recipe("adadps", public=public)).trainer.name
+    'AdaDPS'
     """
 
     needs_scales: ClassVar[bool] = True
@@ -145,6 +159,12 @@ class DPRAFT(GradientTrainer):
     budget μ (nearly to ε, at a fixed δ), in 100 to 300 steps.
 
     **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.
+
+    Examples
+    --------
+    >>> from tacit import DPLinearClassifier, recipe
+    >>> DPLinearClassifier(**recipe("dp-raft")).trainer.name
+    'DPRAFT'
     """
 
     clip: OrAuto = 1.0

@@ -21,7 +21,8 @@ from tacit.research.trajectories.trajectory import (
     follow,
     noise_for,
 )
-from tacit.trainers import Facts, GradientTrainer
+from tacit.trainers import GradientTrainer
+from tacit.trainers.defaults import Facts
 
 __all__ = ["module_trajectory"]
 
@@ -50,16 +51,45 @@ def module_trajectory(
 
     Parameters
     ----------
-    module, inputs, targets, loss, trainer, parameters
-        As for `fit_module`.
+    module : torch.nn.Module
+        In evaluation mode. Its parameters and buffers are public.
+    inputs : tensor or tuple of tensors
+        What the module is called with; rows come first.
+    targets : tensor
+        One for each row.
+    loss : callable
+        Of the module's outputs and the targets, for a batch of one row.
+    trainer : DPGD or DPSGD
+        With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``).
+    parameters : callable or sequence of str, optional
+        Names of the parameters that are trained, or whether a name is one.
     test : (inputs, targets)
         Other rows, for the scores: accuracies, of the largest output.
     epsilon, delta : float
         Budget of the run; ``epsilon=None``: no noise.
-    components, retrain, passes
-        As for `trajectory`. Memory is some 8 bytes for each of ``components`` and each parameter.
+    components : int
+        Directions to find. Memory is some 8 bytes for each of them and each parameter.
+    retrain : sequence of int
+        Numbers of directions to repeat the run with; larger ones than were found are left out.
+    passes : int
+        How often to go through the run; from the second on the directions found are improved.
     size : int, optional
         Number of rows that these stand for: noise is that of a run on so many.
+    seed : int
+        Of the noise of the rehearsal.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Trajectory
+        Not releasable.
+
+    Examples
+    --------
+    >>> found = module_trajectory(  # doctest: +SKIP
+    ...     module, inputs, targets, loss=loss, trainer=trainer, test=(more_inputs, more_targets)
+    ... )
     """
     if epsilon is not None:
         Budget(epsilon, delta)

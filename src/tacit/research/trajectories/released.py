@@ -39,7 +39,7 @@ FAILURE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTrajectory:
-    """Directions of noisy gradients. They may go out if the certificate of their run says so.
+    """Directions of noisy gradients: they may go out if the certificate of their run says so.
 
     Attributes
     ----------
@@ -72,14 +72,22 @@ class ReleasedTrajectory:
 
     @property
     def certificate(self) -> Certificate:
+        """Certificate of the run."""
         return self.fit.certificate
 
     @property
     def releasable(self) -> bool:
+        """Whether it may go out."""
         return self.certificate.releasable
 
     def to_dict(self) -> dict[str, Any]:
-        """What was found, with the certificate, as plain JSON values."""
+        """What was found, with the certificate, as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {
             "releasable": self.releasable,
             "epsilon": self.certificate.epsilon,
@@ -118,7 +126,8 @@ def trajectory_privately(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     labels : sequence
         Classes, or numbers for a loss of numbers.
     epsilon, delta : float
@@ -131,10 +140,24 @@ def trajectory_privately(
         Before training, none of them plain; by default rows are scaled to norm one, and their
         private mean is subtracted.
     trainer : DPGD or DPSGD, optional
+        Settings; those left at ``"auto"`` follow from public facts.
     components : int
         Directions to find, as far as there are steps and parameters.
-    neighbors, size, arithmetic, ledger, random_state
-        As for `tacit.DPLinearClassifier`.
+    neighbors : str
+        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
+    size : int, optional
+        Public number that stands for the number of rows.
+    arithmetic : {"exact", "strict", "fast"}
+        Whether noise is exact, exact and checked, or in floating point.
+    ledger : Ledger, optional
+        Account that the budget is taken from, before any noise is drawn.
+    random_state : int, optional
+        Repeatable noise: for tests, not for release.
+
+    Returns
+    -------
+    ReleasedTrajectory
+        With the fit and its certificate.
 
     Examples
     --------
@@ -206,10 +229,31 @@ def module_trajectory_privately(
 
     Parameters
     ----------
-    module, inputs, targets, loss, trainer, **settings
-        As for `tacit.networks.fit.fit_module`; ``watch`` is taken.
+    module : torch.nn.Module
+        In evaluation mode. Its parameters and buffers are public.
+    inputs : tensor or tuple of tensors
+        What the module is called with; rows come first.
+    targets : tensor
+        One for each row.
+    loss : callable
+        Of the module's outputs and the targets, for a batch of one row.
+    trainer : DPGD or DPSGD
+        With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``).
+    **settings
+        ``epsilon``, ``delta`` and what else `tacit.networks.fit.fit_module` takes, but ``watch``.
     components : int
         Directions to find, as far as there are steps.
+
+    Returns
+    -------
+    ReleasedTrajectory
+        With the fit and its certificate.
+
+    Examples
+    --------
+    >>> found = module_trajectory_privately(  # doctest: +SKIP
+    ...     module, inputs, targets, loss=loss, trainer=trainer, epsilon=8.0, delta=1e-5
+    ... )
     """
     steps = components if is_auto(trainer.steps) else int(trainer.steps)  # `settled` will refuse
     sketch = Sketch(min(int(components), steps), dtype=np.float32)

@@ -56,13 +56,35 @@ class Directions:
         return np.minimum(found / self.square, 1.0) if self.square else np.ones(len(found))
 
     def first(self, k: int) -> Directions:
-        """The first k of them."""
+        """The first k of them.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+
+        Returns
+        -------
+        Directions
+            With the largest singular values.
+        """
         return Directions(
             self.values[:k], self.at_most[:k], self.vectors[:k], self.square, self.rows
         )
 
     def project(self, row: np.ndarray) -> np.ndarray:
-        """What a row has in these directions."""
+        """What a row has in these directions.
+
+        Parameters
+        ----------
+        row : ndarray of shape (p,)
+            A vector.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+            Its projection on their span.
+        """
         return np.asarray((self.vectors @ row.astype(self.vectors.dtype)) @ self.vectors)
 
 
@@ -126,7 +148,13 @@ class Sketch:
         self._buffer: _Buffer | None = None
 
     def add(self, row: np.ndarray) -> None:
-        """Take in one row."""
+        """Take in one row.
+
+        Parameters
+        ----------
+        row : ndarray of shape (p,)
+            A vector.
+        """
         if self._buffer is None:
             more = max(8, self.kept // 2)
             self._buffer = _Buffer(self.kept + more, np.size(row), self._dtype)
@@ -148,7 +176,13 @@ class Sketch:
         return squares[: self.kept]
 
     def directions(self) -> Directions:
-        """All directions that were kept, the spare ones with less accuracy; ends the sketch."""
+        """All directions that were kept, the spare ones with less accuracy; ends the sketch.
+
+        Returns
+        -------
+        Directions
+            With their singular values.
+        """
         if self._buffer is None:
             raise InputError("a sketch needs rows, and answers once")
         squares = self._compress()

@@ -23,7 +23,7 @@ from tacit.diagnostics.base import DIAGNOSES, Diagnosis
 from tacit.diagnostics.lipschitz import PowerLaw, power_law_fit
 from tacit.diagnostics.picture import draw_curves
 from tacit.diagnostics.rehearsal import MOST_VALUES, Rehearsal, rehearse
-from tacit.engine.engine import GradientSource, LatticeSum
+from tacit.engine.engine import Engine, GradientSource, LatticeSum
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key, Stream
@@ -34,7 +34,9 @@ from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
-from tacit.trainers import DPGD, DPSGD, Engine, Facts, GradientTrainer, rehearsal, train_together
+from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.defaults import Facts
+from tacit.trainers.gradient import rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
 
@@ -244,7 +246,8 @@ def trajectory(
 
     Parameters
     ----------
-    data : rows
+    data : Rows, array or sparse matrix, of shape (n, d)
+        Private rows.
     labels : sequence
         Classes, or numbers for a loss of numbers.
     loss : str or Loss, optional
@@ -263,6 +266,15 @@ def trajectory(
         Whether the mean is subtracted first, as the recipe dpsgd-f does.
     most_values : int
         Numbers in the rows that are used; of more rows, evenly spaced ones are taken.
+    seed : int
+        Of the noise of the rehearsal.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Trajectory
+        Not releasable.
 
     Examples
     --------

@@ -1,0 +1,409 @@
+"""What classifier and regressor share: a thin shell over a plan."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.data.checks import as_floats, column_of
+from tacit.data.cluster import is_dask
+from tacit.data.rows import Rows, each
+from tacit.exceptions import InputError, MissingBound, of_rows
+from tacit.ledger import Ledger
+from tacit.linear_model.inputs import cells_of, rows_of
+from tacit.losses import Loss
+from tacit.mechanisms.noise import Key
+from tacit.params import Composed
+from tacit.plan import bounds as chain
+from tacit.plan.plan import Fit, Plan, apply_stages
+from tacit.preprocessing import (
+    Encode,
+    Normalize,
+    PrivateCenter,
+    PrivateEqualize,
+    PublicFeatures,
+    Root,
+    Stage,
+)
+from tacit.preprocessing.projection import Projection
+from tacit.privacy.budget import Budget
+from tacit.progress import Progress, progress_bar, silent
+from tacit.trainers import DPGD, GradientTrainer
+
+__all__ = ["DPLinearModel", "Problem"]
+
+SPARSE_EVEN, SPARSE_MEAN = 0.2, 0.12  # shares of μ for columns and mean of sparse rows
+
+
+class Problem(NamedTuple):
+    """Rows and targets of a fit, checked; ``classes`` is None for regression."""
+
+    rows: Rows
+    values: Any  # an array, or parts of one on a cluster
+    classes: np.ndarray | None
+    said: tuple[str, ...]
+
+    @property
+    def many(self) -> int:
+        """Number of classes; 0 for regression."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def targets(self, loss: Loss) -> Any:
+        """Targets as a loss takes them."""
+        return each(self.values, partial(loss.targets, outputs=self.outputs(loss)))
+
+    def outputs(self, loss: Loss) -> int:
+        """Scores of a row."""
+        return 1 if self.classes is None else loss.outputs(len(self.classes))
+
+
+class DPLinearModel(Composed, BaseEstimator):
+    """What classifier and regressor share.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget for everything that touches the rows.
+    stages : "auto" or list of stages
+        What happens to the rows before training; see `tacit.preprocessing`.
+    trainer : "auto" or trainer
+        See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
+    neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
+        What it means for two data sets to differ in one row. ``"auto"`` is
+        ``"replace_special"``: one row is blanked out, their number is public; with
+        a noiseless stage it is ``"replace_one"``, for which those are analysed.
+    fit_intercept : bool
+        Whether to fit an intercept.
+    size : int, optional
+        Public stand-in for the number of rows, needed with
+        ``"add_or_remove_one"``.
+    arithmetic : {"exact", "strict", "fast"}
+        ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
+        step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
+        times the time; ``"fast"`` uses float32 and writes "ideal arithmetic assumed"
+        into the certificate.
+    random_state : int, optional
+        Makes a run repeatable *and not private*: for tests. The certificate
+        then says "seeded: not for release".
+    ledger : Ledger, optional
+        The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
+        before any noise is drawn, and a fit that would pass the account's limit is refused.
+    start : fitted linear model or (coef, intercept), optional
+        A *public* model to begin at, on the same columns behind the same stages, as far as those
+        are not affine: what another model released, or one fitted to public rows.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    stages_ : tuple of Stage
+        What rows go through before the coefficients meet them: what is not affine, and what
+        comes before it; affine stages behind that are folded into the coefficients. Behind
+        `Normalize`, as by default, coefficients are for rows of norm one and not for rows as
+        passed: the effect of a column then depends on the rest of its row.
+    certificate_ : Certificate
+        What was spent, on what, under which assumptions.
+    plan_ : CalibratedPlan
+        What was run; ``plan_.explain()`` says it in words.
+    n_features_in_ : int
+        Columns of the rows that were fitted.
+    """
+
+    intercept_: Any
+
+    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        """The public model to begin at, for the scores of a loss."""
+        raise NotImplementedError
+
+    def _loss_of(self, classes: int) -> Loss:
+        """The loss that is minimised, for so many classes."""
+        raise NotImplementedError
+
+    def _go(self, budget: Budget, problem: Problem, before: Fit | None = None) -> Self:
+        """Fit to a problem, or go on from ``before``."""
+        loss = self._loss_of(problem.many)
+        plan = self._plan(loss, problem.rows, budget, before)
+        start = None if before is None else (before.coef, before.intercept)
+        if before is None:
+            start = self._start(problem, loss)
+        if start is None and not problem.rows.spread:
+            plan = self._from_zero(plan)
+        fit = self._fit_rows(
+            plan,
+            problem.rows,
+            problem.targets(loss),
+            problem.many,
+            problem.said if before is None else (),
+            start=start,
+            before=before,
+        )
+        self._keep(fit, problem)
+        return self
+
+    def _from_zero(self, plan: Plan) -> Plan:
+        """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
+        auto = isinstance(self.trainer, str)
+        return replace(plan, trainer=self._default_trainer(plan)) if auto else plan
+
+    def _auto_trainer(self) -> GradientTrainer:
+        return DPGD()
+
+    def _default_trainer(self, plan: Plan) -> GradientTrainer:
+        """What ``"auto"`` stands for, where training begins at zero and rows are at hand."""
+        return plan.trainer
+
+    def _plan(
+        self,
+        loss: Loss,
+        rows: Rows | None = None,
+        budget: Budget | None = None,
+        before: Fit | None = None,
+    ) -> Plan:
+        """The whole plan, or what comes after ``before`` for a budget more."""
+        stages: Any = self.stages if before is None else before.told
+        if isinstance(stages, str):
+            if stages != "auto":
+                raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
+            known = rows is not None and rows.bytes
+            first = (Root(),) if known else ()  # bytes are intensities: pixels, or counts
+            stages = (*first, Normalize())
+            classes = loss.task == "classification"
+            if getattr(self.trainer, "local", False):
+                pass  # nobody may see all rows
+            elif classes and not known and rows is not None and rows.sparse:
+                # Columns are words, or the like: the rarer, the more one says (decision 35).
+                even = PrivateEqualize(SPARSE_EVEN)
+                stages = (*stages, even, Normalize(), PrivateCenter(SPARSE_MEAN))
+            else:
+                stages = (*stages, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
+                if known and classes:
+                    # Cells that hardly vary in most rows would be learned last (decision 28).
+                    stages = (*stages, PrivateEqualize(), Normalize())
+        elif isinstance(stages, Stage):
+            stages = (stages,)
+        elif not isinstance(stages, list | tuple):
+            raise InputError(f"stages must be 'auto' or a list of stages, not {stages!r}")
+        trainer: Any = self.trainer
+        if isinstance(trainer, str):
+            if trainer != "auto":
+                raise InputError(f"trainer={trainer!r} must be 'auto' or one of tacit.trainers")
+            trainer = DPGD()
+        if not isinstance(trainer, GradientTrainer):
+            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
+        neighbors = chain.relation(self.neighbors, stages, trainer)
+        return Plan(
+            budget or self._budget(),
+            tuple(stages),
+            trainer,
+            loss,
+            neighbors,
+            bool(self.fit_intercept),
+            self.arithmetic,
+            fitted=before is not None,
+        )
+
+    def _budget(self, epsilon: float | None = None, delta: float | None = None) -> Budget:
+        """What a fit spends: the model's own budget, as far as no other is given."""
+        return Budget(
+            self.epsilon if epsilon is None else epsilon, self.delta if delta is None else delta
+        )
+
+    def _before(self) -> Fit:
+        """What a budget more is added to."""
+        before: Fit | None = getattr(self, "_last", None)
+        if before is None:
+            raise InputError(
+                "a model from a file holds no stages to go on with: fit anew with start=model"
+            )
+        return before
+
+    def _more(self, epsilon: float | None, delta: float | None) -> Budget:
+        """The budget that is added."""
+        more = self._budget(epsilon, delta)
+        if epsilon is None or delta is None:  # scikit-learn wants this to work
+            warnings.warn(
+                f"partial_fit spends another epsilon={more.epsilon:g}, delta={more.delta:g} on top "
+                "of what this model has cost; say so with epsilon= and delta=",
+                stacklevel=3,
+            )
+        return more
+
+    def _size(self, neighbors: str, n: int) -> int:
+        """The public normaliser."""
+        size = self.size
+        whole = isinstance(size, Integral) and not isinstance(size, bool)
+        if size is not None and not (whole and size >= 1):
+            raise InputError(f"size={size!r} must be a whole number of at least 1")
+        if neighbors == "add_or_remove_one":
+            if size is None:
+                raise MissingBound(
+                    "neighbors='add_or_remove_one' keeps the number of rows private and",
+                    "size=, a public guess of it",
+                )
+            return int(size)
+        if size not in (None, n):
+            raise InputError(f"size={size}, but there are {n} rows, a public number")
+        return n
+
+    def _require_account(self) -> None:
+        """Refuse, before any row is read, a ledger that this fit could not use."""
+        if self.ledger is None:
+            return
+        if not isinstance(self.ledger, Ledger):
+            raise InputError(
+                f"ledger must be a tacit.Ledger with a data set, not {self.ledger!r:.80}"
+            )
+        if self.random_state is not None:
+            raise InputError(
+                "with random_state a run is not private, so no account of it can be kept: leave "
+                "out random_state, or the ledger"
+            )
+        self.ledger.limits()
+
+    def _key(self) -> Key:
+        state = self.random_state
+        if state is None:
+            return Key.fresh()
+        if isinstance(state, np.random.RandomState):
+            state = state.randint(np.iinfo(np.int32).max)
+        elif isinstance(state, np.random.Generator):
+            state = state.integers(np.iinfo(np.int64).max)
+        return Key.from_seed(state)
+
+    def _rows(self, X: Any, *, reset: bool, **targets: Any) -> tuple[Rows, Any]:
+        """Rows of X, checked for the stages to be fitted, or for those that are."""
+        stages = self.stages if reset else self.stages_
+        return rows_of(self, X, stages, reset=reset, **targets)
+
+    def _require_separate(self, X: Any) -> None:
+        """Refuse public rows that are the private ones, before those are copied anywhere."""
+        stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
+        chain.separate(stages, cells_of(X))
+
+    def _fit_rows(
+        self,
+        plan: Plan,
+        rows: Rows,
+        targets: Any,
+        classes: int,
+        assumptions: Sequence[str],
+        *,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
+        before: Fit | None = None,
+    ) -> Fit:
+        calibrated = plan.calibrate(
+            size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
+        )
+        assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
+        if warning := calibrated.outlook if start is None else calibrated.shortage:
+            logging.getLogger("tacit").warning(warning)  # before anything is spent
+        key, whole = self._key(), None
+        if before is not None:  # composed before anything is spent, since it may be refused
+            more = calibrated.certify(key.seeded, plan.stages, assumptions)
+            whole = before.certificate.then(more)
+        with progress_bar() if self.verbose else nullcontext(silent) as progress:
+            show: Progress = progress
+            fit = calibrated.run(
+                rows,
+                targets,
+                key=key,
+                assumptions=assumptions,
+                progress=show,
+                ledger=self.ledger,
+                start=start,
+            )
+        if whole is not None:
+            said, created = fit.certificate.plan, fit.certificate.created
+            said = {**said, "continues": whole.plan["continues"]}
+            fit = replace(fit, certificate=replace(whole, plan=said, created=created))
+        return fit
+
+    def _taken(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None) -> list[str]:
+        """What is taken as public besides what every plan says."""
+        said = [] if start is None else ["the model that training starts from is public"]
+        if isinstance(self.stages, str) and rows.bytes:
+            said.append("that the cells are bytes, 0 to 255, is public")
+        elif isinstance(self.stages, str) and rows.sparse:
+            said.append("that the rows are kept as a sparse matrix is public")
+        said += [rows.origin] if rows.origin else []
+        return said
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
+        self._last = fit
+        self.plan_ = fit.plan
+        self.certificate_ = fit.certificate
+        self.stages_ = fit.stages
+        self.coef_ = fit.coef
+        self.intercept_ = fit.intercept
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """coef_ · stages_(row) + intercept_, for every row: (n, K)."""
+        check_is_fitted(self, "coef_")
+        if is_dask(X):
+            raise InputError(
+                "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
+                "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
+            )
+        rows, _ = self._rows(X, reset=False)
+        coef = np.atleast_2d(self.coef_)
+        seen = apply_stages(rows, self.stages_)
+        if seen.d != coef.shape[1]:
+            raise InputError(f"rows have {seen.d} features, the model {coef.shape[1]}")
+        parts = [np.asarray(chunk @ coef.T) for _, chunk in seen.chunks()]
+        return np.concatenate(parts) + self.intercept_
+
+    def _scored(self, figure: Any, X: Any, y: Any, weights: Any) -> float:
+        """A figure of scikit-learn, whose own words about targets would quote them."""
+        found = self.predict(X)
+        truth = column_of(y, len(found))
+        if isinstance(self, RegressorMixin):
+            truth = as_floats(truth, "y")
+        if weights is not None:
+            weights = as_floats(column_of(weights, len(found), "sample_weight"), "sample_weight")
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(figure(truth, found, sample_weight=weights))
+        raise of_rows(
+            InputError(
+                "y cannot be compared with what is predicted: it must hold values of the same kind"
+            )
+        )
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of ``coef_``.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names of the columns of the rows, if those that were fitted had none.
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            A name for every coefficient; ``x0, x1, ...`` where columns were mixed.
+        """
+        check_is_fitted(self, "coef_")
+        count = np.atleast_2d(self.coef_).shape[1]
+        names = getattr(self, "feature_names_in_", input_features)
+        for stage in self.stages_:
+            if isinstance(stage, Encode):
+                names = stage.feature_names
+            elif isinstance(stage, Projection | PublicFeatures):
+                names = None  # mixtures of columns, which have no names
+        if names is None or len(names) != count:
+            names = [f"x{i}" for i in range(count)]
+        return np.asarray(names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,313 @@
+"""`DPLinearClassifier`: private linear models of classes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from tacit.data.dask_rows import Parts
+from tacit.data.labels import distinct, labels_of, positions_of
+from tacit.data.scans import Scan
+from tacit.exceptions import InputError, of_rows
+from tacit.ledger import Ledger
+from tacit.linear_model import warm_start as starting
+from tacit.linear_model.base import DPLinearModel, Problem
+from tacit.losses import Loss, Softmax, get_loss
+from tacit.plan.plan import Fit
+
+__all__ = ["DPLinearClassifier"]
+
+
+class DPLinearClassifier(ClassifierMixin, DPLinearModel):
+    """A linear classifier whose whole pipeline is (ε, δ)-differentially private.
+
+    By default every row is scaled to unit norm, a private mean is subtracted,
+    and noisy gradient descent is run on all rows; one guarantee covers it all.
+    Unsigned bytes are taken for intensities, such as pixels: their roots come first. Columns of
+    sparse matrices are taken for words, and are brought to one size by private mean squares.
+
+    Parameters
+    ----------
+    loss : "auto", str or Loss
+        ``"auto"`` is logistic for two classes and softmax for more. Also ``"hinge"``,
+        ``"huber-hinge"``, and the bounded ``"savage"``, ``"tangent"`` and ``"tempered"``,
+        which are not convex and forgive wrong labels.
+    classes : sequence, optional
+        The labels that may occur. If None they are read from ``y`` and taken as
+        public, which the certificate says.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, d) or (classes, d)
+        Coefficients of the d columns behind ``stages_``: one row for two classes.
+    intercept_ : ndarray of shape (1,) or (classes,)
+        Scores are ``stages_(row) @ coef_.T + intercept_``.
+    classes_ : ndarray of shape (classes,)
+        Labels.
+
+    Notes
+    -----
+    With gᵢ the gradient of row i, clipped to a norm of C, every step takes the weights θ to
+    θ − η·(Σᵢ gᵢ + z·C·N(0, I))/n, for a noise multiplier z (Song, Steinke, Thakkar & Thakurta 2021,
+    Algorithm 1). The private mean in front is that of Sun, Suresh & Menon 2024, Algorithm 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 5000)
+    >>> X = rng.normal(size=(5000, 5)) + 2.0 * y[:, None]
+    >>> clf = DPLinearClassifier(epsilon=1.0, delta=1e-6).fit(X, y)
+    >>> clf.score(X, y) > 0.8
+    True
+    >>> clf.certificate_.verify().holds
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        stages: Any = "auto",
+        loss: str | Loss = "auto",
+        trainer: Any = "auto",
+        neighbors: str = "auto",
+        classes: Any = None,
+        fit_intercept: bool = True,
+        size: int | None = None,
+        arithmetic: str = "exact",
+        random_state: Any = None,
+        ledger: Ledger | None = None,
+        start: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.stages = stages
+        self.loss = loss
+        self.trainer = trainer
+        self.neighbors = neighbors
+        self.classes = classes
+        self.fit_intercept = fit_intercept
+        self.size = size
+        self.arithmetic = arithmetic
+        self.random_state = random_state
+        self.ledger = ledger
+        self.start = start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit on private rows and labels, spending the budget.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files, of shape (n, d)
+            A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
+            see ``docs/accelerators.md``.
+            A Dask array or data frame is fitted on the cluster of the current client: see
+            ``docs/cluster.md``. Of features from `tacit.features.load_features` the certificate
+            names the network.
+        y : sequence of n labels
+            May be left out if X is a scan that names its target, or features with labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        return self._go(self._budget(), self._problem(X, y, self.classes))
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+    ) -> Self:
+        """Go on from where the model is, for a budget more; at first, the same as `fit`.
+
+        Stages stay as they were fitted, training begins at the present weights, and the
+        certificate covers everything spent so far, composed jointly.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Private rows: of the same people, or of others.
+        y : sequence of n labels
+            Their labels.
+        classes : sequence, optional
+            The labels that may occur, at the first call.
+        epsilon, delta : float
+            What is spent *in addition*; the model's own budget, with a warning, if not given.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        if not hasattr(self, "certificate_"):
+            known = self.classes if classes is None else classes
+            return self._go(self._budget(epsilon, delta), self._problem(X, y, known))
+        before, problem = self._before(), self._problem(X, y, self.classes_, reset=False)
+        return self._go(self._more(epsilon, delta), problem, before)
+
+    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+        """Rows and labels, checked; ``given`` are the classes, if they are known."""
+        self._require_account()
+        self._require_separate(X)
+        rows, y = self._rows(X, reset=reset, y=y)
+        if isinstance(X, Scan) and y is None:
+            classes, index, assumption = self._scanned_classes(X, given)
+        else:
+            classes, index, assumption = self._classes(labels_of(y, rows), given)
+        return Problem(rows, index, classes, (assumption,))
+
+    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        if self.start is None:
+            return None
+        assert problem.classes is not None
+        return starting.for_classes(self.start, problem.classes, problem.outputs(loss))
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
+        super()._keep(fit, problem)
+        self.classes_ = np.asarray(problem.classes)
+        if problem.many == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
+            self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
+
+    def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:
+        seen = labels
+        kinds = "y does not hold labels of one kind; make all of them text, or all numbers"
+        alike = False
+        with suppress(TypeError):  # some of them missing, or of another kind
+            if isinstance(labels, Parts):
+                seen = distinct(labels) if given is None else np.asarray(given)
+            check_classification_targets(seen)
+            alike = True
+        if not alike:
+            raise of_rows(InputError(kinds))
+        if given is None:
+            classes, index = np.unique(seen, return_inverse=True)
+            said = _require_two(classes, given)
+            return classes, index if seen is labels else positions_of(labels, classes), said
+        classes = np.unique(np.asarray(given))
+        said = _require_two(classes, given)
+        return classes, positions_of(labels, classes), said
+
+    def _scanned_classes(self, X: Scan, given: Any) -> tuple[np.ndarray, np.ndarray, str]:
+        if given is not None:
+            _require_two(np.unique(np.asarray(given)), given)
+        classes, index = X.labels(given)
+        return classes, index, _require_two(classes, given)
+
+    def _loss_of(self, classes: int) -> Loss:
+        name = self.loss
+        if isinstance(name, str) and name == "auto":
+            name = "logistic" if classes == 2 else "softmax"
+        loss = get_loss(name)
+        if loss.task != "classification":
+            raise InputError(f"loss={loss.name!r} is for regression; use DPLinearRegressor")
+        return loss
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            One score for two classes, positive for the second of them; one for each of more.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label with the highest score.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels, out of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[index]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Part of these rows whose label is predicted, without noise.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        y : sequence of n labels
+            Their labels.
+        sample_weight : sequence of n numbers, optional
+            How much every row counts.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        from sklearn.metrics import accuracy_score
+
+        return self._scored(accuracy_score, X, y, sample_weight)
+
+    def _has_probabilities(self) -> bool:
+        try:
+            loss = self._loss_of(len(getattr(self, "classes_", (0, 1))))
+        except InputError:
+            return False
+        return type(loss).probabilities is not Loss.probabilities
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of every class, where the loss defines one.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of ``classes_``.
+        """
+        scores, loss = self._scores(X), self._loss_of(len(self.classes_))
+        if isinstance(loss, Softmax) and scores.shape[1] == 1:
+            loss = get_loss("logistic")  # of two classes, softmax leaves one difference
+        return loss.probabilities(scores)
+
+
+def _require_two(classes: np.ndarray, given: Any) -> str:
+    """Refuse a single class; where the classes are from, in words."""
+    if given is not None:
+        if len(classes) < 2:
+            raise InputError("classes= must name at least two labels")
+        return "the set of labels was given in advance"
+    if len(classes) < 2:
+        raise of_rows(
+            InputError(
+                "Classifier can't train when only one class is present. If others exist, "
+                "pass all of them as classes="
+            )
+        )
+    return "the set of labels was read from the data and is taken as public"
