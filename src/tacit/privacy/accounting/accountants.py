@@ -669,8 +669,8 @@ def delta(
     if not events:
         return 0.0
     if _compound(events):
-        found = alternatives(events, neighbors)
-        return _more((delta(plain, epsilon, neighbors, grid=grid), p) for plain, p in found)
+        cases = alternatives(events, neighbors)
+        return _more((delta(plain, epsilon, neighbors, grid=grid), p) for plain, p in cases)
     if accountant_for(events) == "gaussian-dp":
         return gaussian_delta(total_mu(events, neighbors), epsilon)
     if accountant_for(events) == "rdp":

@@ -288,7 +288,8 @@ def _cases(steps: Steps, neighbors: str) -> list[tuple[Steps, float]]:
     whatever it is. So each of these is what some pair of neighbours may see, at worst.
     """
     plain: list[Any] = []
-    chance, splits = 0.0, {}
+    chance = 0.0
+    splits: dict[tuple[str, ...], tuple[list[Any], int]] = {}
     for kind, given in steps:
         if kind not in ("parallel", "failure"):
             plain.append((kind, given))
@@ -301,7 +302,7 @@ def _cases(steps: Steps, neighbors: str) -> list[tuple[Steps, float]]:
             if not parts or any(name == "parallel" for part in parts for name, _ in part):
                 raise InputError("a split has parts, which are not split again")
             unlike = {repr(part): part for part in _worst_trials(parts, neighbors)}
-            before = splits.get(tuple(unlike), (None, 0))[1]
+            before = splits.get(tuple(unlike), ([], 0))[1]
             splits[tuple(unlike)] = list(unlike.values()), before + count
             continue
         probability = float(given["probability"])
