@@ -112,8 +112,8 @@ class Composed:
     def beside(self, other: Composed) -> Composed:
         """Both together."""
         mine, others = self.branches, other.branches
-        if len(mine) * len(others) > MOST_COMBINATIONS:
-            mine, others = (reduce(Branch.joined, mine),), (reduce(Branch.joined, others),)
+        if len(mine) * len(others) > MOST_COMBINATIONS:  # what is new becomes one
+            others = (reduce(Branch.joined, others),)
         return Composed(
             self.neighbors,
             max(self.grid, other.grid),

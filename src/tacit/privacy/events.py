@@ -351,6 +351,9 @@ class Parallel(Event):
       place is not covered: what is behind a removed row moves up, into other parts. The numbers of
       rows in the parts are private, as n is.
 
+    And (3) nothing carries a unit into other parts by itself: a noiseless stage that was fitted on
+    all rows moves those of every part. Fitted on one part, it is that part's drift.
+
     *Proof.* (McSherry 2009, Theorem 4, has it for pure differential privacy.) Fix two neighbours,
     and the coins if any: hockey-stick divergences are jointly convex, so that coins with the same
     law under both may be revealed. Let j be the part of the odd unit. Given what was released
