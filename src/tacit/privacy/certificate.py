@@ -33,6 +33,7 @@ FORMAT = "tacit-certificate/1"
 DEPTH = 64
 LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
+MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
 LATER = {"groups", "unit"}  # fields that certificates of earlier versions do not have
 
@@ -360,6 +361,9 @@ class Certificate:
             cost = None
             steps = [(e.kind, dict(e.to_dict()["parameters"])) for e in events]
             try:
+                cases = accountants.alternatives(events, self.neighbors)
+                if sum(e.sampled for plain, _ in cases for e in plain) > MOST_COMPOSED:
+                    raise InputError("there are too many combinations of parallel parts")
                 with np.errstate(all="ignore"):
                     second = recheck.epsilon(steps, delta, self.neighbors)
                     recomputed["recheck"] = second.epsilon
