@@ -233,7 +233,7 @@ def _twice(real):
 
     def calibrate(events, budget, neighbors):
         found = real(events, budget, neighbors)
-        return 2 * found if len(events(1.0)[-1].parts) > 1 else found
+        return 2 * found if len(events(1.0)[-1].leaves) > 1 else found
 
     return calibrate
 

@@ -27,7 +27,7 @@ from tacit.exceptions import BudgetError, InputError
 from tacit.ledger.ledger import _Next
 from tacit.ledger.links import LONGEST
 from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
-from tacit.privacy import Gaussian, PoissonGaussian
+from tacit.privacy import Gaussian, Parallel, PoissonGaussian
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, loss_distribution
 from tacit.privacy.certificate import MOST_EVENTS, MOST_SAMPLED, Certificate, Expense
 from tacit.privacy.verification import recheck
@@ -351,6 +351,20 @@ def test_many_kinds_of_sampled_steps_are_a_problem_and_take_no_time():
     events = [PoissonGaussian(50.0 + i, 100, 0.01) for i in range(MOST_SAMPLED + 1)]
     found = claim(1.0, 1e-5, "replace_special", *events).verify()
     assert not found.holds and f"more than {MOST_SAMPLED}" in found.problems[0]
+
+
+def test_many_combinations_of_parts_are_a_problem_and_take_no_time():
+    """Each of 32 combinations would be composed by itself, by both routes."""
+    noise = iter(range(100))
+    parts = [
+        [[PoissonGaussian(5.0 + next(noise), 9, 0.1) for _ in range(3)] for _ in range(2)]
+        for _ in range(5)
+    ]
+    found = claim(9.0, 1e-5, "replace_special", *map(Parallel, parts)).verify()
+    assert not found.holds and "too many combinations" in found.problems[0]
+    more = [Parallel(some) for some in parts] + [Parallel(parts[0], count=10**12)]
+    found = claim(9.0, 1e-5, "replace_special", *more).verify()
+    assert not found.holds and "so many" in found.problems[0]
 
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "replace_one"])

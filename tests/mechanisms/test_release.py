@@ -16,13 +16,16 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws, PublicRandomness, Releases, Token
 from tacit.privacy.events import (
     Event,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
     Selection,
 )
+from tacit.privacy.unit import Unit
 
 UNIT = 2.0**-12
 ONE = BoundedSum(np.array([5, -3]), UNIT, bound=1.0, reach=1.0)
@@ -68,6 +71,7 @@ EVENTS = {
     "iterated": Iterated(2.0, steps=4),
     "selection": Selection(2.0),
     "repeated": Repeated(trial=(TRIAL,), rate=0.1),
+    "parallel": Parallel([TRIAL, TRIAL[:1]]),
 }
 SUITS = {
     "gaussian": {"gaussian", "poisson-gaussian"},
@@ -535,13 +539,91 @@ def test_a_seeded_run_says_so():
 
 def test_every_event_can_be_drawn_and_every_draw_is_tried_here():
     kinds = {event.kind for event in EVENTS.values()}
-    assert kinds == {
+    assert kinds | {Failure.kind} == {
         each.kind for each in Event.__subclasses__() if each.__module__ == Event.__module__
     }
-    assert set().union(*SUITS.values()) == kinds and set(SUITS) == set(DRAWN)
+    # Of parallel parts each is a run of its own, tried above; failures are nothing to draw.
+    assert set().union(*SUITS.values()) == kinds - {"parallel"} and set(SUITS) == set(DRAWN)
     drawing = {name for name in vars(Draws) if not name.startswith("_")}
     # `cell` is drawn by `cells`, and `setting` needs a trial; both are tried above.
     assert drawing <= {*vars(Token), "cell", "setting"}
+
+
+# --- Parallel parts, failures, units --------------------------------------------------------------
+
+HALVES = Parallel([TRIAL, TRIAL[:1]])
+
+
+def use(run, counted, at):
+    for i, (name, event) in enumerate(counted):
+        token = run.token(name)
+        for step in range(event.count):
+            token.at(f"{name}, {at}", 10 * i + step).gaussian(ONE)
+
+
+def test_every_part_of_a_split_is_a_run_of_its_own():
+    run, split = paid(HALVES)
+    sides = [split.side(0, CALLED), split.side(1, CALLED[:1])]
+    for k, (side, counted) in enumerate(zip(sides, (CALLED, CALLED[:1]), strict=True)):
+        use(side, counted, k)
+    with pytest.raises(ReleaseError, match="not counted"):
+        sides[1].token("Score")  # which was counted for the other part
+    with pytest.raises(ReleaseError, match="not counted: 1 of 1 are used"):
+        split.side(0, CALLED)
+    run.close()
+
+
+@pytest.mark.parametrize(
+    "index, counted", [(0, CALLED[:1]), (1, CALLED), (2, CALLED), (-1, CALLED[:1]), (0, [])]
+)
+def test_a_part_gets_what_was_counted_for_it_and_nothing_else(index, counted):
+    _, split = paid(HALVES)
+    with pytest.raises(ReleaseError, match="a part that was not counted"):
+        split.side(index, counted)
+
+
+def test_a_part_that_did_not_run_or_only_in_part_is_found_at_the_end():
+    run, split = paid(HALVES)
+    use(split.side(0, CALLED), CALLED, 0)
+    with pytest.raises(ReleaseError, match="counted and not drawn"):
+        run.close()
+    split.side(1, CALLED[:1]).token("Training").at("one").gaussian(ONE)  # of two
+    with pytest.raises(ReleaseError, match="Training was counted and not drawn"):
+        run.close()
+
+
+def test_only_a_split_has_parts():
+    _, token = paid(Gaussian(2.0))
+    with pytest.raises(ReleaseError, match="draws something else"):
+        token.side(0, [("it", Gaussian(2.0))])
+
+
+def test_a_failure_is_counted_and_nothing_is_drawn_for_it():
+    counted = [("Mean", Gaussian(1.0)), ("Keys", Failure(1e-9))]
+    run = Releases(Key.from_seed(0), counted)
+    with pytest.raises(ReleaseError, match="not counted"):
+        run.token("Keys")
+    run.token("Mean").at("mean").gaussian(ONE)
+    run.close()
+
+
+@pytest.mark.parametrize("name", sorted({*DRAWN} - {"stop", "trials"}))  # which look at nobody
+def test_a_bound_on_rows_does_not_do_where_persons_were_counted(name):
+    draw, event = DRAWN[name]
+    run = Releases(Key.from_seed(0), [("it", event)], unit=Unit("person", 3))
+    with pytest.raises(ReleaseError, match="what a row counts for, and was counted for"):
+        draw(run.token("it").at("noise"))
+
+
+def test_a_bound_on_persons_does_where_they_were_counted():
+    person = Unit("person", 3)
+    ours = BoundedSum(np.array([5, -3]), UNIT, bound=1.0, reach=1.0, owner=person)
+    run = Releases(Key.from_seed(0), [("it", Parallel([[Gaussian(2.0)]]))], unit=person)
+    run.token("it").side(0, [("a", Gaussian(2.0))]).token("a").at("noise").gaussian(ours)
+    run.close()
+    _, token = paid(Gaussian(2.0))
+    with pytest.raises(ReleaseError, match="what a person counts for"):
+        token.gaussian(ours)
 
 
 def test_a_run_in_which_others_draw_is_never_for_release():

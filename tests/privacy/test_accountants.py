@@ -26,9 +26,11 @@ from tacit.privacy.accounting.accountants import (
 from tacit.privacy.events import (
     EVENTS,
     NEIGHBORS,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
     Selection,
@@ -43,6 +45,8 @@ SAMPLES = {
     "gaussian": Gaussian(4.0),
     "poisson-gaussian": PoissonGaussian(2.0, sampling_probability=0.2),
     "repeated": Repeated(trial=((Gaussian(30.0),),), shape=1.0, rate=0.5),
+    "parallel": Parallel([[Gaussian(4.0)], [Gaussian(9.0), PoissonGaussian(0.9, 2, 0.05)]]),
+    "failure": Failure(1e-6),
 }
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -136,7 +140,7 @@ def test_a_million_steps_are_one_step_with_a_thousandth_of_the_noise(count):
 def test_every_registered_kind_has_a_sample_and_an_accountant():
     assert set(SAMPLES) == set(EVENTS)
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
-    others = {Gamma, Iterated, Repeated}
+    others = {Failure, Gamma, Iterated, Parallel, Repeated}
     assert set(accountants._AS_DP_EVENT) | closed | others == set(EVENTS.values())
 
 
@@ -144,6 +148,10 @@ def test_every_registered_kind_has_a_sample_and_an_accountant():
 @pytest.mark.parametrize("kind", EVENTS)
 def test_an_event_n_times_is_a_list_of_n_events(kind, neighbors):
     event = SAMPLES[kind]
+    if kind == "failure":
+        assert delta([event.times(6)], 1.0, neighbors) == pytest.approx(6e-6, rel=1e-12)
+        assert delta([event] * 6, 1.0, neighbors) == pytest.approx(6e-6, rel=1e-12)
+        return
     once = epsilon([event], 1e-5, neighbors, grid=COARSE_GRID)
     counted = epsilon([event.times(6)], 1e-5, neighbors, grid=COARSE_GRID)
     listed = epsilon([event] * 6, 1e-5, neighbors, grid=COARSE_GRID)

@@ -312,7 +312,7 @@ def test_cost_grows_with_shift_weight_and_failure():
 
 def test_every_kind_of_event_can_stand_beside_drifted_steps():
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
-    unfolded = {EVENTS["repeated"]}  # they become others first
+    unfolded = {EVENTS[kind] for kind in ("repeated", "parallel", "failure")}  # become others first
     assert set(accountants._AS_LOSS) | closed | unfolded == set(EVENTS.values())
     beside = [Selection(20.0), step(6.0, 0.05, THIRDS, 5)]
     assert epsilon(beside, 1e-5, REPLACE) > epsilon(beside[1:], 1e-5, REPLACE)
@@ -475,7 +475,7 @@ def test_calibration_fits_the_budget_and_one_per_cent_less_noise_does_not():
 
 
 def test_a_failure_that_takes_all_of_delta_leaves_nothing():
-    with pytest.raises(BudgetError, match="rows drift farther") as error:
+    with pytest.raises(BudgetError, match="fail") as error:
         calibrate(lambda z: [step(z, 0.1, THIRDS, 10, 1e-5)], Budget(1.0, 1e-5), REPLACE)
     assert error.value.remaining == 0.0
 

@@ -16,9 +16,11 @@ from tacit.privacy.events import (
     EVENTS,
     NEIGHBORS,
     Event,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
     Selection,
@@ -34,8 +36,11 @@ SAMPLES = {
     "repeated": Repeated(
         count=2, trial=[[Gaussian(3.0, 5), Gaussian(9.0)], [PoissonGaussian(2.0)]], rate=0.2
     ),
+    "parallel": Parallel([[Gaussian(3.0, 5), Failure(1e-9)], [PoissonGaussian(2.0)]], count=2),
+    "failure": Failure(1e-7, count=3),
 }
-STEPS = {kind: event for kind, event in EVENTS.items() if event is not Repeated}
+COMPOUND = (Repeated, Parallel, Failure)  # with no noise of their own
+STEPS = {kind: event for kind, event in EVENTS.items() if event not in COMPOUND}
 EVERY_EVENT = [pytest.param(SAMPLES.get(kind), id=kind) for kind in EVENTS]
 
 
@@ -181,7 +186,7 @@ def test_hostile_parameters_give_an_event_or_an_input_error(kind, name, value):
         event = Event.from_dict({"kind": kind, "parameters": {**parameters, name: value}})
     except InputError:
         return
-    assert 0 < event.noise_multiplier < math.inf
+    assert 0 < event.noise_multiplier < math.inf or type(event) is Failure
     assert event.count >= 1
 
 
@@ -216,9 +221,50 @@ def test_repeated_trials_are_checked(given, says):
         Repeated(**given)
 
 
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: Parallel([]), "from 1 to 64"),
+        (lambda: Parallel([[]]), "from 1 to 32"),
+        (lambda: Parallel([[Gaussian(1.0)], []]), "from 1 to 32"),
+        (lambda: Parallel("ab"), "lists of events"),
+        (lambda: Parallel([Gaussian(1.0)]), "lists of events"),
+        (lambda: Parallel([[SAMPLES["parallel"]]]), "cannot itself hold parallel"),
+        (lambda: Parallel([[SAMPLES["parallel"].to_dict()]]), "cannot itself hold parallel"),
+        (lambda: Parallel([[{"kind": "nothing", "parameters": {}}]]), "unknown kind"),
+        (lambda: Parallel([[PoissonGaussian(1.0 + i)] for i in range(9)]), "8 kinds"),
+        (lambda: Parallel([[Failure(1e-9)]]), "have noise"),
+        (lambda: Parallel([[Gaussian(1.0)]], count=0), "count"),
+        (lambda: Repeated(trial=[[Gaussian(1.0), Failure(0.0)]]), "cannot itself hold failure"),
+        (lambda: Repeated(trial=[[SAMPLES["parallel"]]]), "cannot itself hold parallel"),
+        (lambda: Failure(1.0), "probability"),
+        (lambda: Failure(-1e-9), "probability"),
+        (lambda: Failure(math.nan), "probability"),
+        (lambda: Failure("x"), "number from 0 to 1"),
+        (lambda: Failure(1e-9, count=1.5), "count"),
+        (lambda: Event.from_dict({"kind": "failure", "parameters": {"chance": 0.1}}), "chance"),
+        (lambda: Event.from_dict({"kind": "failure", "parameters": {"drift": []}}), "drift"),
+    ],
+)
+def test_parallel_parts_and_failures_are_checked(make, says):
+    with pytest.raises(InputError, match=says):
+        make()
+
+
+def test_parts_may_hold_searches_and_know_their_least_noise_and_most_failure():
+    parts = [[SAMPLES["repeated"], Failure(2e-9)], [Gaussian(7.0), Failure(1e-9), Failure(5e-9)]]
+    event = Parallel(parts, count=3)
+    assert Event.from_dict(json.loads(json.dumps(event.to_dict()))) == event
+    assert event.noise_multiplier == 2.0 and event.sampled and not event.gaussian
+    assert event.failure == pytest.approx(18e-9, rel=1e-12)
+    more = event.scaled(2.0)
+    assert more.noise_multiplier == 4.0 and more.failure == event.failure
+    assert Parallel([[Gaussian(3.0)], [Selection(2.0)]]).gaussian
+
+
 def test_more_noise_in_repeated_trials_is_more_in_each_of_their_events():
     event = SAMPLES["repeated"]
     more = event.scaled(2.0)
-    assert [e.noise_multiplier for e in more.parts] == [6.0, 18.0, 4.0]
+    assert [e.noise_multiplier for e in more.leaves] == [6.0, 18.0, 4.0]
     assert more.noise_multiplier == 4.0
     assert (more.count, more.rate) == (event.count, event.rate)

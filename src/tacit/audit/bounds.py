@@ -17,7 +17,6 @@ from scipy.stats import beta, binom
 from tacit.exceptions import InputError
 from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
-    accountant_for,
     gaussian_epsilon,
     loss_distribution,
 )
@@ -187,7 +186,7 @@ def accounted_lower(
     """
     listed = tuple(events)
     count = (false_positives, negatives, false_negatives, positives)
-    if accountant_for(listed) == "gaussian-dp":
+    if all(event.gaussian for event in listed):
         return gaussian_lower(*count, delta=delta, confidence=confidence, together=together)
     found = rates(*count, confidence, together=together)
 

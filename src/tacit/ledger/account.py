@@ -14,6 +14,7 @@ from tacit.ledger.links import ORIGIN, Row, Tampered, digest, follow
 from tacit.ledger.tally import Limits, Spending, Tally, checked
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
+from tacit.privacy.unit import ROW, Unit
 
 __all__ = ["OUTCOMES", "Account", "Book", "Charge", "Mark", "Remaining"]
 
@@ -42,6 +43,8 @@ class Charge:
         crashed. Each of them is spent.
     certificate : str or None
         Digest of the certificate.
+    unit : Unit
+        Whose contributions its events count; the account's.
     """
 
     number: int
@@ -53,6 +56,7 @@ class Charge:
     together: float
     outcome: str = UNFINISHED
     certificate: str | None = None
+    unit: Unit = ROW
 
     @staticmethod
     def of(body: Mapping[str, Any], outcome: str, certificate: str | None) -> Charge:
@@ -82,6 +86,7 @@ class Charge:
             float(body["together"]),
             outcome,
             certificate,
+            Unit.from_dict(body.get("unit")),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,6 +109,7 @@ class Charge:
             "together": self.together,
             "outcome": self.outcome,
             "certificate": self.certificate,
+            "unit": self.unit.to_dict(),
         }
 
 
@@ -122,6 +128,8 @@ class Remaining:
         composed jointly, this is more than ``epsilon - spent``.
     plans, unfinished : int
         How many plans were reserved, and how many of these have no outcome.
+    unit : Unit
+        Whose contributions the events of the account count.
     """
 
     dataset: str
@@ -132,6 +140,7 @@ class Remaining:
     left: float
     plans: int
     unfinished: int
+    unit: Unit = ROW
 
     def to_dict(self) -> dict[str, Any]:
         """What is left as plain JSON values.
@@ -141,7 +150,8 @@ class Remaining:
         dict
             Attributes by name.
         """
-        return {**self.__dict__, "spent": self.spent if math.isfinite(self.spent) else None}
+        spent = self.spent if math.isfinite(self.spent) else None
+        return {**self.__dict__, "spent": spent, "unit": self.unit.to_dict()}
 
 
 class Mark(NamedTuple):
@@ -218,9 +228,15 @@ class Account:
         """ε of everything together, at the account's δ."""
         return self.tally.epsilon(self.limits)
 
-    def plus(self, spending: Spending, neighbors: str) -> tuple[Tally, float]:
+    def plus(self, spending: Spending, neighbors: str, unit: Unit) -> tuple[Tally, float]:
         """What is spent with this spending in it, and its ε at the account's δ."""
         limits = self.limits
+        if unit != limits.unit:
+            raise LedgerError(
+                f"in the plan {unit.sentence}; in the account of {self.dataset!r} "
+                f"{limits.unit.sentence}: what is hidden differs, so the two cannot be added up. "
+                "Keep an account for each unit of privacy"
+            )
         if neighbors != limits.neighbors:
             raise LedgerError(
                 f"the plan is private for neighbors={neighbors!r:.40}, but the account of "
@@ -245,7 +261,7 @@ class Account:
     def refusal(self, spending: Spending, budget: Budget | None) -> BudgetError:
         """Why a spending that passes the limit is refused, and what would not be."""
         limits = self.limits
-        _, together = self.plus(spending, limits.neighbors)
+        _, together = self.plus(spending, limits.neighbors, limits.unit)
         spent = self.spent
         delta = limits.delta if budget is None else budget.delta
         room = self.tally.room(limits, delta, spending)
@@ -273,6 +289,7 @@ class Account:
             self.tally.room(limits, limits.delta),
             len(self.reserved),
             len(self.reserved) - len(self.outcomes),
+            limits.unit,
         )
 
 
@@ -320,10 +337,11 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
     if not isinstance(body["at"], str):
         raise TypeError("its time is missing")
     if account is None:
-        limits = Limits(body["epsilon"], body["delta"], body["neighbors"])
+        unit = Unit.from_dict(body.get("unit"))
+        limits = Limits(body["epsilon"], body["delta"], body["neighbors"], unit)
         account = Account(row.dataset, limits)
     elif kind == "amend":
-        account.limits = Limits(body["epsilon"], body["delta"], account.limits.neighbors)
+        account.limits = replace(account.limits, epsilon=body["epsilon"], delta=body["delta"])
         if not isinstance(body["reason"], str):
             raise TypeError("its reason is missing")
     elif kind == "reserve":
@@ -334,6 +352,8 @@ def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account
             raise TypeError("its budget or its total is missing")
         if not all(isinstance(item["stage"], str) for item in body["events"]):
             raise TypeError("its events have no names")
+        if Unit.from_dict(body.get("unit")) != account.limits.unit:
+            raise TypeError("it counts another unit of privacy than its account")
         events = [Event.from_dict(item) for item in body["events"]]
         account.tally.add(events, *checked(len(events), body["draws"], body["failure"]))
         account.reserved[row.id] = body

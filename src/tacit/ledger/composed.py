@@ -7,8 +7,8 @@ the ledger beside its entries. Gaussian events stay apart, as one number μ²: �
 
 Searches stand in it for one of their trials each: they multiply δ and add to ε
 (`tacit.privacy.accounting.repeated`). Where a search draws settings with unlike events, each of
-them makes a branch, and the worst counts. Too many branches become one that is no better than any
-of them.
+them makes a branch, and the worst counts; so does each part of a parallel event. Too many branches
+become one that is no better than any of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.files import parse_json
 from tacit.privacy.accounting.accountants import gaussian_delta, total_mu, unfolded
 from tacit.privacy.accounting.loss_pmf import LossPmf, dyadic, event_losses, power
 from tacit.privacy.accounting.repeated import MOST_COMBINATIONS
-from tacit.privacy.events import Event, PoissonGaussian, Repeated
+from tacit.privacy.events import Event, Failure, Parallel, PoissonGaussian, Repeated
 
 __all__ = ["LARGEST_KEPT", "Branch", "Composed", "composed_event", "grid_for"]
 
@@ -112,8 +112,8 @@ class Composed:
     def beside(self, other: Composed) -> Composed:
         """Both together."""
         mine, others = self.branches, other.branches
-        if len(mine) * len(others) > MOST_COMBINATIONS:
-            mine, others = (reduce(Branch.joined, mine),), (reduce(Branch.joined, others),)
+        if len(mine) * len(others) > MOST_COMBINATIONS:  # what is new becomes one
+            others = (reduce(Branch.joined, others),)
         return Composed(
             self.neighbors,
             max(self.grid, other.grid),
@@ -121,6 +121,20 @@ class Composed:
             (self.shift + other.shift) * (1 + 1e-15),
             (self.failure + other.failure) * (1 + 1e-15),
             tuple(one.beside(two) for one in mine for two in others),
+        )
+
+    def either(self, other: Composed) -> Composed:
+        """One or the other, nobody knows which: the worst counts, whatever is beside it."""
+        branches = (*self.branches, *other.branches)
+        if len(branches) > MOST_COMBINATIONS:
+            branches = (reduce(Branch.joined, branches),)
+        return Composed(
+            self.neighbors,
+            max(self.grid, other.grid),
+            max(self.log_weight, other.log_weight),
+            max(self.shift, other.shift),
+            max(self.failure, other.failure),
+            branches,
         )
 
     def delta(self, epsilon: float, square: float) -> float:
@@ -218,7 +232,14 @@ def _least(delta_at: Callable[[float], float], delta: float, low: float, high: f
 
 @lru_cache(maxsize=64)
 def composed_event(event: Event, neighbors: str, grid: float, fine: bool = False) -> Composed:
-    """One event that is not Gaussian, by itself; ``fine`` is closer, and takes longer."""
+    """One event that is not Gaussian, by itself; ``fine`` is closer, and takes longer.
+
+    What may fail within parallel parts is left to the tally, drift included.
+    """
+    if isinstance(event, Parallel):
+        one = reduce(Composed.either, (_part(p, neighbors, grid, fine) for p in event.parts))
+        # Not the same part so many times: it may have been another, each time.
+        return power(one, event.count, Composed.beside)
     if not isinstance(event, Repeated):
         failure = event.failure if isinstance(event, PoissonGaussian) else 0.0
         losses = event_losses(event, neighbors, grid, fine)
@@ -231,6 +252,14 @@ def composed_event(event: Event, neighbors: str, grid: float, fine: bool = False
     one = Composed(neighbors, grid, log_weight, found.shift, branches=branches)
     # Not the same trial so many times: two searches may have drawn different settings.
     return power(one, event.count, Composed.beside)
+
+
+def _part(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> Composed:
+    gaussian = [event for event in events if event.gaussian]
+    others = [e for e in events if not (e.gaussian or isinstance(e, Failure))]
+    whole = Composed(neighbors, grid, branches=(_branch(gaussian, neighbors, grid, fine),))
+    made = (composed_event(event, neighbors, grid, fine) for event in others)
+    return replace(reduce(Composed.beside, made, whole), failure=0.0)
 
 
 def _branch(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> Branch:

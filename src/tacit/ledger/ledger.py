@@ -18,9 +18,10 @@ from tacit.ledger.account import OUTCOMES, Account, Book, Charge, Remaining
 from tacit.ledger.address import Address
 from tacit.ledger.composed import LARGEST_KEPT, Composed
 from tacit.ledger.links import Row, Tampered, broken, canonical, digest, parse
-from tacit.ledger.tally import Limits, Spending
+from tacit.ledger.tally import Limits, Spending, unit_said
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event
+from tacit.privacy.events import Event, Failure
+from tacit.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
     from tacit.ledger.store import Journal, Store
@@ -225,6 +226,7 @@ class Ledger:
         epsilon: float,
         delta: float,
         neighbors: str = "replace_special",
+        unit: Unit = ROW,
     ) -> Ledger:
         """Open an account, and the ledger itself if there is none yet.
 
@@ -236,13 +238,15 @@ class Ledger:
             What all plans together may ever spend on this data set.
         neighbors : str
             The relation that plans must be calibrated for.
+        unit : Unit
+            The unit of privacy that plans must have: rows, unless persons are told apart.
 
         Returns
         -------
         Ledger
             This ledger, with the new account as its data set.
         """
-        name, limits = self._named(dataset), Limits(epsilon, delta, neighbors)
+        name, limits = self._named(dataset), Limits(epsilon, delta, neighbors, unit)
 
         def decide(account: Account | None, patient: bool) -> _Next:
             if account is not None:
@@ -250,7 +254,7 @@ class Ledger:
                     f"there is an account of {name!r} already; its limits can be changed by an "
                     "amendment, which is recorded"
                 )
-            return _Next({"kind": "open", **limits.__dict__})
+            return _Next({"kind": "open", **limits.to_dict()})
 
         self._write(name, decide, make=True)
         return self.at(name)
@@ -303,6 +307,7 @@ class Ledger:
                 old.epsilon if epsilon is None else epsilon,
                 old.delta if delta is None else delta,
                 old.neighbors,
+                old.unit,
             )
             if limits == old:
                 raise InputError("these are the limits of the account already")
@@ -335,6 +340,7 @@ class Ledger:
         failure: float = 0.0,
         budget: Budget | None = None,
         plan: Mapping[str, Any] | None = None,
+        unit: Unit = ROW,
     ) -> Reservation:
         """Set aside what a plan will spend, before any noise is drawn.
 
@@ -352,6 +358,8 @@ class Ledger:
             What the plan by itself was calibrated for.
         plan : mapping, optional
             What is planned, in public words and numbers, for people to read.
+        unit : Unit
+            Whose contributions the events count; it must be the account's.
 
         Returns
         -------
@@ -374,24 +382,24 @@ class Ledger:
         if not fits:
             raise InputError("plan must be a short mapping of plain JSON values")
 
-        sampled = any(not event.gaussian for _, event in spending.events)
+        sampled = any(not (e.gaussian or isinstance(e, Failure)) for _, e in spending.events)
 
         def decide(account: Account | None, patient: bool) -> _Next:
             account = self._there(account, name)
             if patient and account.behind:
                 raise _Behind
-            tally, together = account.plus(spending, neighbors)
+            tally, together = account.plus(spending, neighbors, unit)
             if not together <= account.limits.epsilon:
                 raise _Refused(account)
             asked = None if budget is None else [budget.epsilon, budget.delta]
-            facts = {"plan": said, "budget": asked, "together": together}
+            facts = {"plan": said, "budget": asked, "together": together, **unit_said(unit)}
             composed = tally.composed(account.limits) if sampled else None
             return _Next({"kind": "reserve", **facts, **spending.to_dict()}, composed)
 
         def prepare(account: Account) -> None:
             # Loss distributions take a while. What is found here is remembered, and used under
             # the lock unless somebody else has spent something in between.
-            account.plus(spending, neighbors)
+            account.plus(spending, neighbors, unit)
 
         try:
             if sampled:

@@ -7,12 +7,21 @@ composed as one list, which costs δ₁(ε). To this come
   which costs (1 + e^ε)·τ at the account's ε, and not at a plan's smaller one
   (`tacit.mechanisms.lattice.numerical_delta`);
 - *tests*: the probabilities δ_t with which private tests pass wrongly;
+- *failures*: what may reveal everything, with the probabilities that the plans state, which add up
+  in any composition (`tacit.privacy.events.Failure`);
 - `PLD_SLACK` for every plan with events that are not Gaussian, as in its certificate.
 
 Searches among them multiply all of δ₁, and the slack with it, by the trials that they expect, and
 add to ε (`tacit.privacy.accounting.repeated`).
 
-The account holds as long as δ₁(ε) and these sum to at most δ.
+Of *parallel* parts the worst counts, beside all that an account ever composes: a person is in one
+part of each split, and nobody knows which. Parts of Gaussian noise only are one number, the largest
+μ. All others are kept as branches of what is composed, each part beside each of the other splits';
+too many of them become one that is no better than any (`tacit.ledger.composed`). If parts differ in
+what may fail in them, the largest of these chances counts, whatever else their part costs.
+
+The account holds as long as δ₁(ε) and these sum to at most δ. All of it is about the same unit of
+privacy, row or person: plans of another unit are refused.
 
 *Why tests add up.* Fix two neighbours and one plan with a test. If both satisfy its conditions, the
 plan is dominated by its events, the test's own among them (`tacit.privacy.ptr`). If not, both fail
@@ -50,7 +59,7 @@ from tacit.privacy.accounting.accountants import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
-    selection_mu,
+    step_mu,
 )
 from tacit.privacy.accounting.calibrate import MARGIN
 from tacit.privacy.accounting.renyi import pure_step
@@ -60,16 +69,18 @@ from tacit.privacy.events import (
     EVENTS,
     LARGEST_COUNT,
     Event,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
-    Selection,
     sensitivity,
 )
+from tacit.privacy.unit import ROW, Unit
 
-__all__ = ["Limits", "Spending", "Tally", "checked"]
+__all__ = ["Limits", "Spending", "Tally", "checked", "unit_said"]
 
 MOST_EVENTS = 1000  # of one plan
 MOST_KINDS = 10_000  # of sampled steps in an account: to compose them anew takes minutes
@@ -80,7 +91,7 @@ DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
 
 @dataclass(frozen=True)
 class Limits:
-    """What an account allows, and for which neighbours.
+    """What an account allows, for which neighbours, and for which unit of privacy.
 
     Attributes
     ----------
@@ -88,17 +99,32 @@ class Limits:
         Most that all plans together may spend.
     neighbors : str
         The relation that the account is kept in.
+    unit : Unit
+        Whose contributions are counted.
     """
 
     epsilon: float
     delta: float
     neighbors: str
+    unit: Unit = ROW
 
     def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InputError(f"unit must be a Unit of privacy, not {self.unit!r:.80}")
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
         object.__setattr__(self, "delta", budget.delta)
         sensitivity(self.neighbors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As an entry states it; accounts of rows do not say so, as they never did."""
+        said = {"epsilon": self.epsilon, "delta": self.delta, "neighbors": self.neighbors}
+        return said | unit_said(self.unit)
+
+
+def unit_said(unit: Unit) -> dict[str, Any]:
+    """What an entry says of a unit: nothing of rows."""
+    return {} if unit == ROW else {"unit": unit.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -180,7 +206,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._squares: list[float] = []  # count/noise² of Gaussian noise: μ² in units of one row
-        self._selections: dict[Selection, int] = {}  # one of them, and how many there were
+        # Selections, and parallel parts of Gaussian noise: one of them, and how many there were.
+        self._gaussians: dict[Event, int] = {}
         # One step, how often it was taken, and the chance that its drift failed to hold.
         self._sampled: dict[PoissonGaussian, tuple[int, float]] = {}
         self._others: dict[Event, int] = {}  # gamma noise, passes, searches: one, and how many
@@ -203,11 +230,15 @@ class Tally:
             if type(event) is Gaussian:
                 self._squares.append(event.count * (1 / event.noise_multiplier) ** 2)
                 continue
-            if isinstance(event, Selection):
-                choice = replace(event, count=1)
-                self._selections[choice] = self._selections.get(choice, 0) + event.count
+            if event.gaussian:
+                one = replace(event, count=1)
+                self._gaussians[one] = self._gaussians.get(one, 0) + event.count
                 continue
-            sampled = sampled or not all(part.gaussian for part in event.parts)
+            if isinstance(event, Failure | Parallel):
+                self._failures.append(event.failure)
+            if isinstance(event, Failure):
+                continue
+            sampled = sampled or event.sampled
             self._others_in_order.append(event)
             if not isinstance(event, PoissonGaussian):
                 one = replace(event, count=1)
@@ -229,10 +260,7 @@ class Tally:
         """μ of all Gaussian events: μ² = Σ count·(sensitivity/noise)² (Dong, Roth & Su 2022,
         Cor. 3.3), rounded up."""
         unit = sensitivity(neighbors)
-        chosen = (
-            count * selection_mu(unit / one.noise_multiplier) ** 2
-            for one, count in self._selections.items()
-        )
+        chosen = (count * step_mu(one, neighbors) ** 2 for one, count in self._gaussians.items())
         return math.sqrt(math.fsum([unit**2 * math.fsum(self._squares), *chosen])) * (1 + 2e-15)
 
     def events(self, neighbors: str, *, gaussian: bool = True) -> tuple[Event, ...]:
@@ -258,11 +286,7 @@ class Tally:
 
     def _weight(self) -> float:
         """What searches multiply δ by: the product of the trials that they expect."""
-        log = math.fsum(
-            count * math.log(weight(one))
-            for one, count in self._others.items()
-            if isinstance(one, Repeated)
-        )
+        log = math.fsum(count * _log_weight(one) for one, count in self._others.items())
         return math.exp(min(log * (1 + 1e-12), 700.0))
 
     def left_of(self, limits: Limits) -> float:
@@ -369,18 +393,23 @@ class Tally:
 
         The plan is taken for one Gaussian mechanism, besides the draws and tests of ``spending``:
         exact if its events are Gaussian. Whatever is offered was tried, as a Gaussian; a search,
-        as the same search with more noise.
+        or parallel parts, as the same with more noise.
         """
         unit = sensitivity(limits.neighbors)
         draws, failure, sampled = 0, 0.0, False
         if spending is not None:
             draws, failure = spending.draws, spending.failure
-            sampled = any(not event.gaussian for _, event in spending.events)
+            sampled = any(event.sampled for _, event in spending.events)
+            failure += math.fsum(
+                e.failure for _, e in spending.events if isinstance(e, Failure | Parallel)
+            )
         left = self.left_of(limits) - failure - numerical_delta(draws, limits.epsilon)
         left -= PLD_SLACK * sampled
         if not left > 0 or not self.fits(limits):
             return 0.0
-        if spending is not None and any(isinstance(e, Repeated) for _, e in spending.events):
+        if spending is not None and any(
+            isinstance(e, Repeated | Parallel) and not e.gaussian for _, e in spending.events
+        ):
             return self._room_for_search(limits, delta, spending)
         used = self.mu(limits.neighbors)
         mu = math.sqrt(max(self._most(limits, left) ** 2 - used**2, 0.0))
@@ -422,13 +451,22 @@ class Tally:
             more = tuple((name, event.scaled(math.exp(middle))) for name, event in spending.events)
             if self.plus(replace(spending, events=more)).fits(limits):
                 high = middle
-                offered = epsilon([event for _, event in more], delta, limits.neighbors) * 0.99
+                found = epsilon([event for _, event in more], delta, limits.neighbors) * 0.99
+                offered = found if found < math.inf else offered
             else:
                 low = middle
         if offered < LEAST:
             return 0.0
         scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(offered)))
         return math.floor(offered * scale) / scale
+
+
+def _log_weight(event: Event) -> float:
+    """ln of the trials that a search expects; of parallel parts, of the most in one."""
+    if isinstance(event, Parallel):
+        sums = (math.fsum(e.count * _log_weight(e) for e in part) for part in event.parts)
+        return max(sums)
+    return math.log(weight(event)) if isinstance(event, Repeated) else 0.0
 
 
 def _fold(whole: Composed, events: Iterable[Event], fine: bool = False) -> Composed:
@@ -445,19 +483,20 @@ def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:
     In noise multipliers: a step has losses up to about r²/2 + 10r, r = sensitivity/noise, and all
     of them together have a mean of about half the squared distance of their means.
     """
-    mean = 0.0
-    for event in events:
-        lists = event.trial if isinstance(event, Repeated) else ((event,),)
-        found = [[_losses(part, neighbors) for part in trial] for trial in lists]
-        if any(far > FARTHEST for trial in found for far, _ in trial):
-            return True
-        times = event.count if isinstance(event, Repeated) else 1
-        mean += times * max(math.fsum(middle for _, middle in trial) for trial in found)
-    return mean > 10 * limit + 10
+    found = [_losses(event, neighbors) for event in events]
+    mean = math.fsum(middle for _, middle in found)
+    return mean > 10 * limit + 10 or any(far > FARTHEST for far, _ in found)
 
 
 def _losses(event: Event, neighbors: str) -> tuple[float, float]:
     """About the largest loss of one step, and the mean loss of all its steps."""
+    if isinstance(event, Repeated | Parallel):
+        lists = event.trial if isinstance(event, Repeated) else event.parts
+        found = [
+            [_losses(e, neighbors) for e in some if not isinstance(e, Failure)] for some in lists
+        ]
+        means = [math.fsum(middle for _, middle in each) for each in found]
+        return max(far for each in found for far, _ in each), event.count * max(means)
     reach = sensitivity(neighbors) / event.noise_multiplier
     often = event.count * getattr(event, "sampling_probability", 1.0) ** 2
     if isinstance(event, Gamma):

@@ -29,7 +29,16 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.selection import exponential_choice, pick
 from tacit.mechanisms.threshold import noisy_above
 from tacit.mechanisms.trials import draw_setting, draw_trials
-from tacit.privacy.events import Event, Gaussian, Iterated, Repeated, Selection
+from tacit.privacy.events import (
+    Event,
+    Failure,
+    Gaussian,
+    Iterated,
+    Parallel,
+    Repeated,
+    Selection,
+)
+from tacit.privacy.unit import ROW, Unit
 
 __all__ = ["BoundedSum", "Draws", "PublicRandomness", "Releases", "Token"]
 
@@ -60,6 +69,8 @@ class BoundedSum:
         What an audit calls it.
     start : int
         First column, where the sum is over a part of the columns.
+    owner : Unit
+        Whose contributions the bound is on: those of a row, or of a person with all rows.
     """
 
     values: np.ndarray
@@ -68,6 +79,7 @@ class BoundedSum:
     reach: float
     kind: Kind = "sum"
     start: int = 0
+    owner: Unit = ROW
 
     def __post_init__(self) -> None:
         if not 0 < self.bound <= self.reach < math.inf:
@@ -218,6 +230,8 @@ class Token:
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
         self._trials, self._settings = _Budget(budget.name, 0), _Budget(budget.name, 0)
+        parts = event.parts if isinstance(event, Parallel) else ()
+        self._sides = [_Budget(budget.name, event.count) for _ in parts]
 
     @property
     def noise_multiplier(self) -> float:
@@ -233,7 +247,7 @@ class Token:
         """The same token, that draws from the stream of this name."""
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
-        other._settings = self._settings
+        other._settings, other._sides = self._settings, self._sides
         return other
 
     def part(self, share: float) -> Token:
@@ -264,7 +278,15 @@ class Token:
             self._opened.append(self._releases.open(*self._place))
         return self._opened[0]
 
+    def _require_unit(self, owner: Unit) -> None:
+        if owner != self._releases.unit:
+            raise ReleaseError(
+                f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
+                f"{self._releases.unit}"
+            )
+
     def _deviation(self, total: BoundedSum) -> float:
+        self._require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
     def _require(self, *kinds: type[Event]) -> None:
@@ -336,6 +358,7 @@ class Token:
     def choose(self, utilities: Any, reach: float) -> int:
         """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
+        self._require_unit(ROW)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
         return self._releases.draws.choose(utilities, noise, self._stream)
@@ -346,6 +369,7 @@ class Token:
         Masses are for m targets with m times the noise each: one selection together.
         """
         self._require(Selection)
+        self._require_unit(ROW)
         self._budget.take(1.0)
         return [self._releases.draws.cell(*run, self._stream) for run in runs]
 
@@ -355,6 +379,7 @@ class Token:
         The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
         """
         self._require(Gaussian)
+        self._require_unit(ROW)
         self._budget.take(1.0)
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
@@ -363,6 +388,7 @@ class Token:
         """Rows of a step, each drawn independently with the probability that was counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
+        self._require_unit(ROW)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)
@@ -383,7 +409,21 @@ class Token:
         self._trials.take(1.0)
         if self._settings.used < self._trials.used:
             raise ReleaseError(f"{self._budget.name} makes a trial whose setting was not drawn")
-        return Releases(self._releases._key, counted, draws=self._releases.draws)
+        return self._releases.run(counted)
+
+    def side(self, index: int, counted: Sequence[tuple[str, Event]]) -> Releases:
+        """What one part of a parallel event may draw, once for each of its ``count``.
+
+        That a part is computed from the rows of its own units only, is for whoever splits them.
+        Each of the runs is closed with the one that it is part of.
+        """
+        self._require(Parallel)
+        if not (0 <= index < len(self._sides)) or (
+            tuple(event for _, event in counted) != self.event.parts[index]  # type: ignore[attr-defined]
+        ):
+            raise ReleaseError(f"{self._budget.name} runs a part that was not counted")
+        self._sides[index].take(1.0)
+        return self._releases.part_of(counted)
 
     def setting(self, count: int) -> int:
         """Which of ``count`` settings a trial tries, each equally likely; secret."""
@@ -403,6 +443,11 @@ class Releases:
         What the plan spends, in its order.
     draws : Draws, optional
         What draws: real noise, unless an audit looks on.
+    unit : Unit
+        Whose contributions were counted; what bounds another's is refused.
+
+    Failures draw nothing, and need no token. Of a parallel event every part runs
+    (`Token.side`): all of them look at rows, each at its own.
 
     Examples
     --------
@@ -420,12 +465,18 @@ class Releases:
     """
 
     def __init__(
-        self, key: Key, counted: Sequence[tuple[str, Event]], *, draws: Draws | None = None
+        self,
+        key: Key,
+        counted: Sequence[tuple[str, Event]],
+        *,
+        draws: Draws | None = None,
+        unit: Unit = ROW,
     ) -> None:
-        self._key = key
+        self._key, self.unit = key, unit
         self.draws = Draws() if draws is None else draws
-        self._waiting = list(counted)
+        self._waiting = [item for item in counted if not isinstance(item[1], Failure)]
         self._budgets: list[_Budget] = []
+        self._open: list[Releases] = []  # runs of parallel parts
         self._public = PublicRandomness(key)
 
     @property
@@ -443,18 +494,30 @@ class Releases:
             if each == name:
                 del self._waiting[i]
                 budget = _Budget(name, event.count)
-                self.watch(budget)
                 token = Token(self, event, budget)
+                if not token._sides:
+                    self.watch(budget)
                 if token.samples:  # as many batches as steps
                     self.watch(token._batches)
                 if isinstance(event, Iterated):  # and each pass ends at random, once
                     self.watch(token._stops)
+                for side in token._sides:  # it draws nothing by itself, and each part once
+                    self.watch(side)
                 return token
         raise ReleaseError(f"{name} asks for a release that was not counted")
 
+    def run(self, counted: Sequence[tuple[str, Event]]) -> Releases:
+        """A run of the same key with what was counted for it; for this module alone."""
+        return Releases(self._key, counted, draws=self.draws, unit=self.unit)
+
+    def part_of(self, counted: Sequence[tuple[str, Event]]) -> Releases:
+        """The same, which this one waits for; for this module alone."""
+        self._open.append(self.run(counted))
+        return self._open[-1]
+
     def child(self, label: str, step: int = 0) -> Releases:
         """A run with a key of its own, and nothing that it may draw by itself."""
-        return Releases(self._key.child(label, step), (), draws=self.draws)
+        return Releases(self._key.child(label, step), (), draws=self.draws, unit=self.unit)
 
     def keyed(self, other: Releases) -> Releases:
         """What this run may draw, from the streams of another."""
@@ -474,6 +537,8 @@ class Releases:
 
         Whether this holds is a matter of the plan, never of the rows.
         """
+        for part in self._open:
+            part.close(failed=failed)
         begun = [budget for budget in self._budgets if budget.used or not failed]
         unused = [budget.name for budget in begun if not budget.spent]
         unused += [] if failed else [name for name, _ in self._waiting]

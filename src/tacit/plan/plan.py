@@ -52,6 +52,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
 from tacit.privacy.sensitivity.drift import Drift
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts, noise_left, outlook, prospect
 from tacit.trainers.feasible import require_feasible, require_startable
@@ -101,9 +102,12 @@ class Plan:
     arithmetic: str = "exact"
     fitted: bool = False  # the stages are: what they released before is not released again
     remarks: tuple[str, ...] = ()  # what public facts chose in place of a stage, in words
+    unit: Unit = ROW  # of privacy: whose contributions are bounded and counted
 
     def __post_init__(self) -> None:
         sensitivity(self.neighbors)
+        if self.unit != ROW:
+            raise InputError("stages and trainers bound what a row counts for, not yet a person")
         if self.arithmetic not in ARITHMETIC:
             raise InputError(f"arithmetic={self.arithmetic!r} must be one of {ARITHMETIC}")
         for stage in self.stages:
@@ -525,6 +529,7 @@ class CalibratedPlan:
             failure=0.0 if self.test is None else self.test.delta,
             budget=plan.budget,
             plan={**said, "columns": self.columns, "arithmetic": self.arithmetic},
+            unit=plan.unit,
         )
 
     def releases(self, key: Key, draws: Draws | None = None) -> Releases:
@@ -542,7 +547,7 @@ class CalibratedPlan:
         Releases
             From which stages and trainer take tokens.
         """
-        return Releases(key, self.spent, draws=draws)
+        return Releases(key, self.spent, draws=draws, unit=self.plan.unit)
 
     def _fit(
         self,
@@ -863,6 +868,7 @@ class CalibratedPlan:
             epsilon=budget.epsilon,
             delta=budget.delta,
             neighbors=plan.neighbors,
+            unit=plan.unit,
             spent=self.spent,
             releasable=not reasons,
             reasons=reasons,

@@ -5,14 +5,17 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate, Expense, Verification
 from tacit.privacy.events import (
     Event,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
     Selection,
 )
 from tacit.privacy.sensitivity.drift import Drift
+from tacit.privacy.unit import Unit
 
 __all__ = [
     "Budget",
@@ -20,12 +23,15 @@ __all__ = [
     "Drift",
     "Event",
     "Expense",
+    "Failure",
     "Gamma",
     "Gaussian",
     "Iterated",
+    "Parallel",
     "PoissonGaussian",
     "Repeated",
     "Selection",
+    "Unit",
     "Verification",
     "calibrate",
 ]

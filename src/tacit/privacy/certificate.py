@@ -24,16 +24,18 @@ from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.unit import BEGINS, ROW, Unit
 from tacit.privacy.verification import recheck
 
-__all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups"]
+__all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups", "counts_groups"]
 
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
 LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
+MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
-LATER = {"groups"}  # fields that certificates of earlier versions do not have
+LATER = {"groups", "unit"}  # fields that certificates of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Expense:
             In the same order.
         """
         alone = [accountants.epsilon([e], delta, neighbors) for _, e in spent]
+        if not all(value < math.inf for value in alone):
+            raise InputError(f"delta={delta:g} is less than the chance that something fails")
         squares = [accountants.gaussian_mu(max(a, 1e-9), delta) ** 2 for a in alone]
         total = math.fsum(squares) or 1.0
         return [
@@ -196,6 +200,9 @@ class Certificate:
         When, in UTC.
     groups : mapping
         ε of somebody with several rows.
+    unit : Unit
+        Whose contributions the events count: those of a row, as in all certificates of earlier
+        versions, or of a person (`tacit.privacy.unit`), of whom no groups are stated.
 
     Examples
     --------
@@ -222,8 +229,11 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     created: str = ""
     groups: Mapping[str, float | None] = field(default_factory=dict)
+    unit: Unit = ROW
 
     def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InputError(f"unit must be a Unit of privacy, not {self.unit!r:.80}")
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
         object.__setattr__(self, "delta", budget.delta)
@@ -257,6 +267,7 @@ class Certificate:
         neighbors: str,
         spent: Sequence[tuple[str, Event]],
         assumptions: Sequence[str] = (),
+        unit: Unit = ROW,
         **others: Any,
     ) -> Certificate:
         """A certificate of what was spent, with all that follows from it filled in.
@@ -268,7 +279,9 @@ class Certificate:
         spent : sequence of (str, Event)
             All events, by the part of the plan that caused them.
         assumptions : sequence of str
-            What the claim rests on, besides that every person is one row.
+            What the claim rests on, besides how many rows a person has.
+        unit : Unit
+            Whose contributions the events count.
         **others
             The other fields.
 
@@ -291,8 +304,11 @@ class Certificate:
             neighbors=neighbors,
             events=tuple(Expense.weigh(spent, delta, neighbors)),
             accountant=accountants.accountant_for([event for _, event in spent]),
+            unit=unit,
             **others,
         )
+        if unit != ROW:
+            return replace(made, assumptions=(unit.sentence, *assumptions))
         # Another machine's grid, in `verify`, may be less exact than this.
         stated = {str(rows): _stated(made._group(rows, allowance=2.0)) for rows in group.ROWS}
         said = (group.sentence(stated), *assumptions)
@@ -300,8 +316,11 @@ class Certificate:
 
     def _group(self, rows: int, allowance: float = 1.0) -> float:
         """ε of somebody with so many rows, from the events; infinite if nothing can be said."""
+        events = [expense.event for expense in self.events]
+        if self.unit != ROW or not counts_groups(events):
+            return math.inf
         return group.group_epsilon(
-            [expense.event for expense in self.events],
+            events,
             self.delta,
             self.neighbors,
             rows,
@@ -333,6 +352,7 @@ class Certificate:
         data: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             data[item.name] = _thaw(getattr(self, item.name))
+        data["unit"] = None if self.unit == ROW else self.unit.to_dict()
         for name in LATER:
             if not data[name]:  # as it was issued, digest and all
                 del data[name]
@@ -385,6 +405,7 @@ class Certificate:
         try:
             values = {name: data[name] for name in known & data.keys()}
             values["events"] = tuple(Expense.from_dict(event) for event in data["events"])
+            values["unit"] = Unit.from_dict(data.get("unit"))
             return cls(**values)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise CertificateError(f"the certificate cannot be read: {error}") from error
@@ -443,7 +464,8 @@ class Certificate:
         one of them must confirm the claim. The lower bound of the second must
         not contradict it. What is stated of several rows is recomputed as well.
         A certificate that falls under an advisory does not hold, whatever its
-        events cost (`tacit.privacy.advisories`).
+        events cost (`tacit.privacy.advisories`). Nor does one whose words speak
+        of another unit than its events count.
 
         Returns
         -------
@@ -453,7 +475,12 @@ class Certificate:
         delta = self.delta - self.numerical_delta
         events = [expense.event for expense in self.events]
         problems = []
-        sampled = [part for event in events for part in event.parts if not part.gaussian]
+        sampled = [leaf for event in events for leaf in event.leaves if leaf.sampled]
+        if self.unit.contradicted_by(self.assumptions) or (self.unit != ROW and self.groups):
+            problems.append(
+                f"the events count {self.unit.kind}s of at most {self.unit.rows} rows, and what is "
+                "said of the rows of a person is something else"
+            )
         if not events:
             problems.append("no events are listed, so nothing can be recomputed")
         if len(sampled) > MOST_SAMPLED:
@@ -465,6 +492,9 @@ class Certificate:
         if not problems:
             steps = [(e.kind, dict(e.to_dict()["parameters"])) for e in events]
             try:
+                cases = accountants.alternatives(events, self.neighbors)
+                if sum(e.sampled for plain, _ in cases for e in plain) > MOST_COMPOSED:
+                    raise InputError("there are too many combinations of parallel parts")
                 with np.errstate(all="ignore"):
                     second = recheck.epsilon(steps, delta, self.neighbors)
                     recomputed["recheck"] = second.epsilon
@@ -535,6 +565,10 @@ class Certificate:
             raise InputError(
                 f"certificates for {self.neighbors} and for {later.neighbors} do not add up"
             )
+        if self.unit != later.unit:
+            raise InputError(
+                f"certificates for different units do not add up: {self.unit}, {later.unit}"
+            )
         if any(expense.stage == TEST for expense in (*self.events, *later.events)):
             # Within a plan δ covers δ_t by a maximum (`tacit.privacy.ptr`). Beside other plans
             # it is a sum (`tacit.ledger.tally`), and events do not tell δ_t.
@@ -549,7 +583,7 @@ class Certificate:
         events = [event for _, event in spent]
         if not accountants.closed_form(events):
             # What grids may get wrong counts as often as searches beside them expect trials.
-            many = accountants.unfolded(events, self.neighbors).weight
+            many = accountants.searched_trials(events, self.neighbors)
             numerical = min(numerical + accountants.PLD_SLACK * (many - 1), delta)
         epsilon = accountants.epsilon(events, delta - numerical, self.neighbors)
         cautions = [*self.warnings, *later.warnings]
@@ -566,7 +600,8 @@ class Certificate:
             spent=spent,
             releasable=self.releasable and later.releasable,
             reasons=tuple(dict.fromkeys((*self.reasons, *later.reasons))),
-            assumptions=[text for text in said if not text.startswith(group.UNIT)],
+            assumptions=[text for text in said if not text.startswith(BEGINS)],
+            unit=self.unit,
             warnings=tuple(dict.fromkeys(cautions)),
             numerical_delta=numerical,
             plan={**later.plan, "continues": self.digest},
@@ -577,6 +612,17 @@ class Certificate:
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only mappings do not pickle; JSON does, and is checked on the way in.
         return (Certificate.from_json, (self.to_json(),))
+
+
+def counts_groups(events: Sequence[Event]) -> bool:
+    """Whether what several rows cost is worked out for these events.
+
+    It is not where something may fail: k rows may each fail, and along a path of k steps the chance
+    of one grows by Σ e^(jε). Nor for parallel parts that are not Gaussian, over which several rows
+    of one person may be spread.
+    """
+    kinds = {event.kind for event in events if not event.gaussian}
+    return not kinds & {"failure", "parallel"}
 
 
 def _number(data: Mapping[str, Any], name: str) -> float:

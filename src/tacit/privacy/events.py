@@ -1,16 +1,32 @@
 """Randomised steps as frozen data.
 
-An event says what noise was added to a sum in which one row contributes a
-vector of norm at most one unit; how far two neighbouring sums lie apart is for
-the neighbouring relation to say (`sensitivity`). Accountants read events;
+An event says what noise was added to a sum in which one row (or, where a certificate says so, one
+person: `tacit.privacy.unit`) contributes a vector of norm at most one; how far two neighbouring
+sums lie apart is for the neighbouring relation to say (`sensitivity`). Accountants read events;
 events know nothing of accountants.
+
+Events are written into certificates and ledgers, which must be read for as long as somebody keeps
+them. Hence, from version to version:
+
+1. A kind, once released, keeps its name, the names of its parameters and what these mean. What
+   would mean something else is a new kind.
+2. A new parameter has a default that means what files without it meant, and is left out of a file
+   where it has that value: an old certificate, read and written again, has the same digest.
+3. No parameter and no kind is dropped. One that is no longer made is still read and counted.
+4. What is unknown is refused, be it a kind or a parameter: an event that is not understood cannot
+   be counted, and leaving it out would claim too little.
+5. An account may become tighter, or looser where it was found to be wrong; in the latter case
+   an advisory says so (`tacit.privacy.advisories`).
+
+``tests/old`` holds files of earlier versions, which every version must read as they were meant
+(``docs/decisions/0045``, which says the same of certificates, ledgers and models).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from tacit.exceptions import InputError
@@ -20,9 +36,11 @@ __all__ = [
     "EVENTS",
     "NEIGHBORS",
     "Event",
+    "Failure",
     "Gamma",
     "Gaussian",
     "Iterated",
+    "Parallel",
     "PoissonGaussian",
     "Repeated",
     "Selection",
@@ -40,7 +58,7 @@ NEIGHBORS: Mapping[str, float] = {
 SMALLEST_NOISE = 1e-6  # below it there is no privacy to speak of, and arithmetic ends
 LARGEST_COUNT = 10**12
 MOST_SHIFTS = 256
-MOST_ALTERNATIVES, MOST_IN_TRIAL = 64, 32
+MOST_ALTERNATIVES, MOST_IN_TRIAL = 64, 32  # lists of events, and events of one list
 MOST_SAMPLED_TRIALS = 8  # of the alternatives: each of them is composed on a grid, several times
 SLOWEST_STOP = 1e-3  # γ; the table of all numbers of trials grows as 1/γ
 MOST_TRIALS, LARGEST_SHAPE = 1000.0, 100.0
@@ -75,12 +93,16 @@ class Event(Documented):
     count: int = 1
 
     def __post_init__(self) -> None:
-        noise, count = self._plain("noise_multiplier"), self._plain("count")
+        noise = self._plain("noise_multiplier")
         if not SMALLEST_NOISE <= noise < math.inf:
             raise InputError(
                 f"noise_multiplier must be positive and finite, from {SMALLEST_NOISE:g} on, "
                 f"not {noise!r}"
             )
+        self._require_count()
+
+    def _require_count(self) -> None:
+        count = self._plain("count")
         if not (1 <= count <= LARGEST_COUNT and count == int(count)):
             raise InputError(
                 f"count must be a whole number of at least 1 and at most 10**12, not {count!r}"
@@ -96,7 +118,7 @@ class Event(Documented):
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             kinds = {"count": "whole number of at least 1", "failure": "number from 0 to 1"}
-            kinds |= {"shape": "number above -1"}
+            kinds |= {"shape": "number above -1", "probability": "number from 0 to 1"}
             kind = kinds.get(name, "positive number")
             raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
         object.__setattr__(self, name, number)
@@ -141,9 +163,14 @@ class Event(Documented):
         return replace(self, noise_multiplier=self.noise_multiplier / rows * (1 - 1e-15))
 
     @property
-    def parts(self) -> tuple[Event, ...]:
+    def leaves(self) -> tuple[Event, ...]:
         """The steps that it is made of."""
         return (self,)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether any step of it has no closed form: its losses are composed on a grid."""
+        return not self.gaussian
 
     def to_dict(self) -> dict[str, Any]:
         """The event as plain JSON values.
@@ -382,8 +409,8 @@ class Repeated(Event):
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trial", _alternatives(self.trial))
-        least = min(event.noise_multiplier for event in self.parts)
+        object.__setattr__(self, "trial", _trials(self.trial))
+        least = min(event.noise_multiplier for event in self.leaves)
         if self.noise_multiplier not in (0.0, least):
             raise InputError("the noise of repeated trials is that of their events: pass trial=")
         object.__setattr__(self, "noise_multiplier", least)
@@ -403,7 +430,7 @@ class Repeated(Event):
             )
 
     @property
-    def parts(self) -> tuple[Event, ...]:
+    def leaves(self) -> tuple[Event, ...]:
         return tuple(event for alternative in self.trial for event in alternative)
 
     def several(self, rows: int) -> Self | None:
@@ -412,6 +439,10 @@ class Repeated(Event):
         if any(event is None for events in trial for event in events):
             return None
         return replace(self, trial=trial, noise_multiplier=0.0)  # type: ignore[arg-type]
+
+    @property
+    def sampled(self) -> bool:
+        return any(event.sampled for event in self.leaves)
 
     def scaled(self, factor: float) -> Self:
         trial = tuple(tuple(e.scaled(factor) for e in events) for events in self.trial)
@@ -424,35 +455,203 @@ class Repeated(Event):
         return {"kind": self.kind, "parameters": {**numbers, "trial": trial}}
 
 
-def _alternatives(given: Any) -> tuple[tuple[Event, ...], ...]:
-    """Lists of events, from objects or from what JSON gave back."""
+@dataclass(frozen=True)
+class Parallel(Event):
+    """Several lists of events, each on rows of its own: parallel composition.
+
+    Every unit is in one part at most, and the events of a part look at the rows of its units, and
+    at what was released before. All parts run, in any order. The cost is that of the worst part,
+    beside all other events: δ(ε) = maxᵢ δ(ε; others, partᵢ), the maximum being taken outside of
+    the composition.
+
+    *What is required.* Between two neighbours, (1) every unit that both have is in the same part
+    in both, and (2) the unit in which they differ is in one part, the same in both.
+
+    - ``replace_special``, ``replace_one``: the part is decided by the place in the table, or by a
+      coin that is drawn without looking at values. Under ``replace_one`` a part by *value* (a
+      label, a category) is not covered: the new row may be in another part, so that two parts
+      differ, and so do their numbers of rows, which these relations take for public.
+    - ``add_or_remove_one``: by a coin of every unit, or by its own values or identifier. By its
+      place is not covered: what is behind a removed row moves up, into other parts. The numbers of
+      rows in the parts are private, as n is.
+
+    And (3) nothing carries a unit into other parts by itself: a noiseless stage that was fitted on
+    all rows moves those of every part. Fitted on one part, it is that part's drift.
+
+    *Proof.* (McSherry 2009, Theorem 4, has it for pure differential privacy.) Fix two neighbours,
+    and the coins if any: hockey-stick divergences are jointly convex, so that coins with the same
+    law under both may be revealed. Let j be the part of the odd unit. Given what was released
+    before, an event of any other part looks at the same rows under both neighbours, so it has the
+    same law: its loss is zero. All that is released is therefore an adaptive composition of the
+    other events, those of part j, and kernels that are equal; it is dominated by the pairs of the
+    first two (Zhu, Dong & Wang 2022, Theorem 10). Each pair of neighbours has one j, so the
+    worst of all pairs is at most the worst of all j. ∎
+
+    The maximum of the parts' own curves, composed with others afterwards, would be too small: it
+    need not be the curve of one pair. Nor does the proof say that part j is the same in two
+    different splits: repetitions (``count``), and several events of this kind, may each have the
+    unit in another part. If a split is used again, list its events in the same part.
+
+    Attributes
+    ----------
+    parts : tuple of tuples of events
+        What each part spends. Parts that nothing looks at need not be listed.
+    noise_multiplier : float
+        That of the least noisy step, for reading; it is filled in.
+
+    Examples
+    --------
+    >>> halves = Parallel([[Gaussian(5.0, 10)], [Gaussian(2.0)]])
+    >>> halves.noise_multiplier, halves.gaussian
+    (2.0, True)
+    """
+
+    kind: ClassVar[str] = "parallel"
+    noise_multiplier: float = field(default=0.0, init=False)
+    count: int = field(default=1, kw_only=True)
+    parts: tuple[tuple[Event, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _lists("parts", self.parts, refused=(Parallel,)))
+        noise = [e.noise_multiplier for e in self.leaves if not isinstance(e, Failure)]
+        if not noise:
+            raise InputError("parallel parts have noise: what may fail only needs no parts")
+        object.__setattr__(self, "noise_multiplier", min(noise))
+        # Parts of Gaussian noise only are dominated by that of the largest μ, whatever is beside.
+        object.__setattr__(self, "gaussian", all(e.gaussian for part in self.parts for e in part))
+        super().__post_init__()
+
+    @property
+    def leaves(self) -> tuple[Event, ...]:
+        return tuple(leaf for part in self.parts for event in part for leaf in event.leaves)
+
+    @property
+    def sampled(self) -> bool:
+        return any(event.sampled for event in self.leaves)
+
+    def several(self, rows: int) -> Self | None:
+        """All rows in the worst part: along a path of neighbours, k steps of μ at most have kμ.
+
+        Only for Gaussian noise. The rows of one unit may else be spread over parts in other ways.
+        """
+        if not self.gaussian:
+            return None
+        parts = tuple(tuple(event.several(rows) for event in part) for part in self.parts)
+        return replace(self, parts=parts)  # type: ignore[arg-type]
+
+    @property
+    def failure(self) -> float:
+        """Probability that anything fails which some unit is exposed to, rounded up."""
+        sums = [math.fsum(getattr(e, "failure", 0.0) for e in part) for part in self.parts]
+        return min(self.count * max(sums) * (1 + 1e-15), 1.0)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, parts=tuple(tuple(e.scaled(factor) for e in p) for p in self.parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = [[event.to_dict() for event in part] for part in self.parts]
+        return {"kind": self.kind, "parameters": {"count": self.count, "parts": parts}}
+
+
+@dataclass(frozen=True)
+class Failure(Event):
+    """Something that may reveal everything, with a small probability: δ grows by it.
+
+    A threshold on a noisy histogram is the example: a key that one person has is released with a
+    probability of at most p, and what is released otherwise tells nothing of it.
+
+    *What it means.* The law of all that is released is (1 − p)·P′ + p·P″ on the one of two
+    neighbours and (1 − p)·Q′ + p·Q″ on the other, where P′ against Q′ is dominated by all other
+    events, and P″ and Q″ may be anything (Bun & Steinke 2016, Definition 8.1, say the same of
+    Rényi divergences). In words: on each neighbour there is an accident, of probability p at most,
+    without which the account of the other events holds.
+
+    *What it costs.* p, not (1 + e^ε)·p, in any composition. With a₊ = max(a, 0),
+
+        ∫((1−p)P′ + pP″ − e^ε·((1−p)Q′ + pQ″))₊ ≤ (1−p)·∫(P′ − e^ε·Q′)₊ + p·∫P″ ≤ δ(ε) + p,
+
+    as Q″ ≥ 0 is subtracted. Several add up: step by step each law is such a mixture, given what
+    was released before, so the mixture of the whole has no accident with probability Π(1 − pᵢ) ≥
+    1 − Σpᵢ, and then all other events compose as they do (Bun & Steinke 2016, Lemma 8.2). ∎
+
+    *What it does not cover.* A law that lies within total variation p of P′, while the neighbour's
+    lies within p of Q′, is no such mixture: mass may be *missing* where Q′ has it, and that costs
+    (1 + e^ε)·p (`tacit.mechanisms.lattice.numerical_delta`). Nor is it a private test's failure,
+    which δ covers by a maximum (`tacit.privacy.ptr`).
+
+    Attributes
+    ----------
+    probability : float
+        p of one time, for one unit.
+    noise_multiplier : float
+        Always 0: it is no noise.
+    """
+
+    kind: ClassVar[str] = "failure"
+    noise_multiplier: float = field(default=0.0, init=False)
+    count: int = field(default=1, kw_only=True)
+    probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self._plain("probability") < 1:
+            raise InputError(f"probability must lie in [0, 1), not {self.probability!r}")
+        self._require_count()
+
+    @property
+    def sampled(self) -> bool:
+        return False
+
+    @property
+    def failure(self) -> float:
+        """Of all times together, by the union bound, rounded up."""
+        return min(self.count * self.probability * (1 + 1e-15), 1.0)
+
+    def scaled(self, factor: float) -> Self:
+        return self  # it has no noise
+
+    def several(self, rows: int) -> None:
+        """Each row may have an accident, and along a path its chance grows by Σ e^(jε)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = {"count": self.count, "probability": self.probability}
+        return {"kind": self.kind, "parameters": numbers}
+
+
+def _lists(
+    name: str, given: Any, refused: tuple[type[Event], ...]
+) -> tuple[tuple[Event, ...], ...]:
+    """Lists of events, from objects or from what JSON gave back; what would nest is refused."""
+
+    def read(item: Any) -> Event:
+        kind = item.get("kind") if isinstance(item, Mapping) else getattr(item, "kind", None)
+        if any(kind == other.kind for other in refused):  # before it is read
+            raise InputError(f"a list of {name} cannot itself hold {kind} events")
+        return item if isinstance(item, Event) else Event.from_dict(item)
+
     try:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError
-        lists = tuple(tuple(_in_trial(event) for event in events) for events in given)
+        lists = tuple(tuple(read(event) for event in events) for events in given)
     except (TypeError, AttributeError):
-        raise InputError("trial must be lists of events") from None
+        raise InputError(f"{name} must be lists of events") from None
     if not 0 < len(lists) <= MOST_ALTERNATIVES:
-        raise InputError(f"trial must hold from 1 to {MOST_ALTERNATIVES} lists of events")
+        raise InputError(f"{name} must hold from 1 to {MOST_ALTERNATIVES} lists of events")
     if not all(0 < len(events) <= MOST_IN_TRIAL for events in lists):
-        raise InputError(f"a trial has from 1 to {MOST_IN_TRIAL} events")
-    if any(getattr(event, "failure", 0.0) > 0 for events in lists for event in events):
-        raise InputError("a trial whose drift may fail to hold cannot be repeated")
+        raise InputError(f"each of {name} has from 1 to {MOST_IN_TRIAL} events")
     sampled = {events for events in lists if not all(event.gaussian for event in events)}
     if len(sampled) > MOST_SAMPLED_TRIALS:
         raise InputError(
-            f"trials with noise that is not Gaussian come in {MOST_SAMPLED_TRIALS} kinds at most, "
-            f"not {len(sampled)}: give all settings the same steps and batch size"
+            f"{name} with noise that is not Gaussian come in {MOST_SAMPLED_TRIALS} kinds at most, "
+            f"not {len(sampled)}: give all of them the same steps and batch size"
         )
     return lists
 
 
-def _in_trial(given: Any) -> Event:
-    """An event, as such or from JSON; what would nest is refused before it is read."""
-    repeated = isinstance(given, Repeated)
-    if repeated or (isinstance(given, Mapping) and given.get("kind") == Repeated.kind):
-        raise InputError("a trial cannot itself be repeated trials")
-    return given if isinstance(given, Event) else Event.from_dict(given)
+def _trials(given: Any) -> tuple[tuple[Event, ...], ...]:
+    lists = _lists("trial", given, refused=(Repeated, Parallel, Failure))
+    if any(getattr(event, "failure", 0.0) > 0 for events in lists for event in events):
+        raise InputError("a trial whose drift may fail to hold cannot be repeated")
+    return lists
 
 
 def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
@@ -477,5 +676,15 @@ def _shifts(given: Any) -> tuple[tuple[float, float], ...]:
 
 
 EVENTS: dict[str, type[Event]] = {
-    event.kind: event for event in (Gaussian, PoissonGaussian, Selection, Gamma, Iterated, Repeated)
+    event.kind: event
+    for event in (
+        Gaussian,
+        PoissonGaussian,
+        Selection,
+        Gamma,
+        Iterated,
+        Repeated,
+        Parallel,
+        Failure,
+    )
 }

@@ -30,7 +30,7 @@ _AS_SOURCE = {
     "selection": _GAUSSIAN,
     "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
 }
-_NO_SOURCE = {"gamma", "iterated", "repeated"}
+_NO_SOURCE = {"gamma", "iterated", "repeated", "parallel", "failure"}
 _RECOMPUTE = """\
 import dp_accounting as dpa
 from dp_accounting import pld

@@ -18,7 +18,8 @@ from tacit.privacy.accounting.repeated import weight
 from tacit.privacy.advisories import FORMER_KINDS
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import FORMAT, check_groups
-from tacit.privacy.events import Event, Repeated, sensitivity
+from tacit.privacy.events import Event, Failure, Repeated, sensitivity
+from tacit.privacy.unit import ROW, Unit
 from tacit.report.phrases import (
     ACCOUNTANTS,
     ARITHMETIC,
@@ -118,6 +119,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
     times, extra = factor(epsilon), one_in(delta)
     game, guesses = _game(budget, numerical, neighbors, spent)
     groups = _groups(epsilon, certificate.get("groups", {}))
+    unit = Unit.from_dict(certificate.get("unit"))
     return Story(
         epsilon=epsilon,
         delta=delta,
@@ -164,6 +166,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
             ("Arithmetic", ARITHMETIC.get(arithmetic, arithmetic)),
             ("Part of δ kept back for numerical error", number(numerical, digits=2)),
             ("Neighbouring relation", f"{neighbors}: {relation.short}"),
+            *([] if unit == ROW else [("Unit of privacy", clean(unit.sentence))]),
             ("Versions", ", ".join(versions)),
             ("Created", date(clean(certificate["created"]))),
             ("Digest (shows damage, not forgery)", clean(certificate["digest"])),
@@ -264,7 +267,7 @@ def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:
                 position=position,
                 stage=clean(item["stage"]),
                 kind=event.kind,
-                noise=number(event.noise_multiplier),
+                noise="none" if isinstance(event, Failure) else number(event.noise_multiplier),
                 count=_times(event, parameters["count"]),
                 sampling=number(parameters["sampling_probability"]) if sampled else "all",
                 epsilon_alone=number(item["epsilon_alone"], digits=3),

@@ -8,7 +8,7 @@ a μ that may be spent never above it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -19,12 +19,14 @@ from scipy.special import log_expit, log_ndtr, ndtri_exp
 from tacit.exceptions import InputError
 from tacit.privacy.accounting import renyi
 from tacit.privacy.accounting.mixtures import loss_of_sampled_step
-from tacit.privacy.accounting.repeated import Profile, Unfolded, unfold
+from tacit.privacy.accounting.repeated import Profile, Unfolded, every_combination, unfold
 from tacit.privacy.events import (
     Event,
+    Failure,
     Gamma,
     Gaussian,
     Iterated,
+    Parallel,
     PoissonGaussian,
     Repeated,
     Selection,
@@ -41,7 +43,9 @@ __all__ = [
     "FINE_GRID",
     "MOST_STEPS",
     "PLD_SLACK",
+    "Alternative",
     "accountant_for",
+    "alternatives",
     "closed_form",
     "delta",
     "epsilon",
@@ -50,7 +54,9 @@ __all__ = [
     "gaussian_mu",
     "loss_distribution",
     "loss_of_step",
+    "searched_trials",
     "selection_mu",
+    "step_mu",
     "total_mu",
     "unfolded",
 ]
@@ -68,13 +74,22 @@ STEP_POINTS, ALL_POINTS = 2**20, 2**23  # of a grid: up to half a minute, and ha
 
 def total_mu(events: Sequence[Event], neighbors: str) -> float:
     """μ of Gaussian events together: μ² = Σ count·μᵢ², μᵢ = sensitivity/noise (Cor. 3.3)."""
-    unit = sensitivity(neighbors)
+    squares = math.fsum(e.count * step_mu(e, neighbors) ** 2 for e in events)
+    return math.sqrt(squares) * (1 + 1e-15)
 
-    def mu(event: Event) -> float:
-        reach = unit / event.noise_multiplier
-        return selection_mu(reach) if isinstance(event, Selection) else reach
 
-    return math.sqrt(math.fsum(e.count * mu(e) ** 2 for e in events)) * (1 + 1e-15)
+def step_mu(event: Event, neighbors: str) -> float:
+    """μ of a Gaussian event, taken once; of parallel parts, that of the worst.
+
+    N(μ, 1) against N(0, 1) is made of the same with a larger μ, by scaling it and adding noise: so
+    the part of the largest μ dominates all, whatever is beside it.
+    """
+    if not event.gaussian:
+        raise InputError(f"an event of kind {event.kind!r} has no Gaussian account")
+    if isinstance(event, Parallel):
+        return max(total_mu(part, neighbors) for part in event.parts)
+    reach = sensitivity(neighbors) / event.noise_multiplier
+    return selection_mu(reach) if isinstance(event, Selection) else reach
 
 
 def selection_mu(reach: float) -> float:
@@ -183,11 +198,15 @@ def loss_distribution(
     from dp_accounting import pld
 
     sensitivity(neighbors)
+    if _compound(events):
+        found = alternatives(events, neighbors)
+        cases = [(loss_distribution(plain, neighbors, grid), p) for plain, p in found]
+        return _Worst(tuple(cases))
     if any(isinstance(event, Repeated) for event in events):
         return _searched(events, neighbors, grid)
     # Gaussians together are one Gaussian, exactly: no need to convolve them on a grid.
     gaussians = [event for event in events if event.gaussian]
-    if len(gaussians) > 1 or any(isinstance(event, Selection) for event in gaussians):
+    if len(gaussians) > 1 or any(type(event) is not Gaussian for event in gaussians):
         noise = sensitivity(neighbors) / total_mu(gaussians, neighbors)
         events = [Gaussian(noise), *(event for event in events if not event.gaussian)]
     drifts = _drifts(events, neighbors)
@@ -391,17 +410,91 @@ def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -
         mu = total_mu(trial, neighbors)
         return lambda x: gaussian_delta(mu, x)
 
-    def merge(lists: Sequence[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
-        """Lists of Gaussian noise only become one, of the largest μ, which is the worst."""
-        distinct = list(dict.fromkeys(lists))
-        gaussian = [trial for trial in distinct if all(e.gaussian for e in trial)]
-        others = [trial for trial in distinct if trial not in gaussian]
-        if not gaussian:
-            return others
-        mu = max(total_mu(trial, neighbors) for trial in gaussian)
-        return [*others, (Gaussian(sensitivity(neighbors) / mu * (1 - 1e-15)),)]
+    return unfold(events, profile, lambda lists: _worst_lists(lists, neighbors))
 
-    return unfold(events, profile, merge)
+
+# --- parallel parts, of which a unit is in one; what may fail ------------------------------------
+
+
+class Alternative(NamedTuple):
+    """What neighbours may see that differ in a unit of certain parts.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        All others, and those of these parts: neither parallel nor failures.
+    failure : float
+        What is to be added to their δ.
+    """
+
+    events: tuple[Event, ...]
+    failure: float
+
+
+def _compound(events: Sequence[Event]) -> bool:
+    return any(
+        isinstance(event, Failure) or (isinstance(event, Parallel) and not event.gaussian)
+        for event in events
+    )
+
+
+def alternatives(events: Sequence[Event], neighbors: str) -> tuple[Alternative, ...]:
+    """Lists of events of which the worst counts, in the place of parallel parts and failures.
+
+    δ(ε) is at most the largest of δ(ε; events) + failure over all of them: proofs are in the
+    docstrings of `tacit.privacy.events.Parallel` and `Failure`. Parts of Gaussian noise only are
+    dominated by that of the largest μ, whatever is beside them, and equal parts are one.
+    """
+    choices: list[tuple[Sequence[tuple[Event, ...]], int]] = []
+    for event in events:
+        if isinstance(event, Parallel) and not event.gaussian:
+            choices.append((_worst_lists(event.parts, neighbors), event.count))
+        else:
+            choices.append(([(event,)], 1))
+    found = []
+    for listed in every_combination(choices):
+        plain = tuple(event for event in listed if not isinstance(event, Failure))
+        chances = [event.failure for event in listed if isinstance(event, Failure)]
+        found.append(Alternative(plain, min(math.fsum(chances) * (1 + 1e-15), 1.0)))
+    return tuple(dict.fromkeys(found))
+
+
+def _worst_lists(lists: Sequence[tuple[Event, ...]], neighbors: str) -> list[tuple[Event, ...]]:
+    """Without repetitions; those of Gaussian noise only become one, of the largest μ."""
+    distinct = list(dict.fromkeys(lists))
+    gaussian = [events for events in distinct if all(e.gaussian for e in events)]
+    others = [events for events in distinct if events not in gaussian]
+    if not gaussian:
+        return others
+    mu = max(total_mu(events, neighbors) for events in gaussian)
+    return [*others, (Gaussian(sensitivity(neighbors) / mu * (1 - 1e-15)),)]
+
+
+class _Worst(NamedTuple):
+    """Loss distributions of which the worst counts, each with what is added to its δ."""
+
+    cases: tuple[tuple[LossDistribution, float], ...]
+
+    @property
+    def weight(self) -> float:
+        """What searches multiply δ by, in the worst case."""
+        return max(float(getattr(loss, "weight", 1.0)) for loss, _ in self.cases)
+
+    def get_epsilon(self, target_delta: float) -> float:
+        return max(_less(target_delta, p, loss.get_epsilon) for loss, p in self.cases)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        return _more((float(loss.get_delta(target_epsilon)), p) for loss, p in self.cases)
+
+
+def _less(delta: float, failure: float, epsilon_at: Callable[[float], float]) -> float:
+    """ε at what a failure leaves of δ; infinite if that is nothing."""
+    left = math.nextafter(delta - failure, -math.inf) if failure else delta
+    return float(epsilon_at(left)) if left > 0 else math.inf
+
+
+def _more(found: Iterable[tuple[float, float]]) -> float:
+    return max(min((spent + p) * (1 + 1e-15 * (p > 0)), 1.0) for spent, p in found)
 
 
 # --- either, whichever is exact ----------------------------------------------------------------
@@ -410,8 +503,16 @@ def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -
 def accountant_for(events: Sequence[Event]) -> str:
     """``gaussian-dp`` where it is exact, ``rdp`` for gamma noise, ``pld`` otherwise.
 
-    ``profile`` if trials are repeated: one of the others, for one trial of each.
+    ``profile`` if trials are repeated: one of the others, for one trial of each. Parallel parts are
+    taken together.
     """
+    events = [
+        step
+        for event in events
+        for part in (event.parts if isinstance(event, Parallel) else ((event,),))
+        for step in part
+        if not isinstance(step, Failure)
+    ]
     if any(isinstance(event, Repeated) for event in events):
         return "profile"
     others = [event for event in events if not isinstance(event, Gamma)]
@@ -422,7 +523,12 @@ def accountant_for(events: Sequence[Event]) -> str:
 
 def closed_form(events: Sequence[Event]) -> bool:
     """Whether no grid of losses is needed."""
-    return all(part.gaussian for event in events for part in event.parts)
+    return not any(event.sampled for event in events)
+
+
+def searched_trials(events: Sequence[Event], neighbors: str) -> float:
+    """What searches multiply δ by, and with it the error of a grid, rounded up; 1 without any."""
+    return max(unfolded(plain, neighbors).weight for plain, _ in alternatives(events, neighbors))
 
 
 def epsilon(
@@ -437,6 +543,12 @@ def epsilon(
     """
     if not events:
         return 0.0
+    if _compound(events):
+
+        def cost(plain: Sequence[Event], failure: float) -> float:
+            return _less(delta, failure, lambda left: epsilon(plain, left, neighbors, grid=grid))
+
+        return max(cost(*found) for found in alternatives(events, neighbors))
     if accountant_for(events) == "gaussian-dp":
         return gaussian_epsilon(total_mu(events, neighbors), delta)
     if accountant_for(events) == "rdp":
@@ -458,6 +570,9 @@ def delta(
     """δ of all events together at ``epsilon``, never below the truth."""
     if not events:
         return 0.0
+    if _compound(events):
+        cases = alternatives(events, neighbors)
+        return _more((delta(plain, epsilon, neighbors, grid=grid), p) for plain, p in cases)
     if accountant_for(events) == "gaussian-dp":
         return gaussian_delta(total_mu(events, neighbors), epsilon)
     if accountant_for(events) == "rdp":

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from tacit.exceptions import BudgetError
 from tacit.privacy.accounting.accountants import FINE_GRID, closed_form, epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Repeated, sensitivity
+from tacit.privacy.events import Event, Failure, Parallel, Repeated, sensitivity
 
 __all__ = ["calibrate"]
 
@@ -57,15 +57,16 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
         spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
         return math.log(min(max(spent, LEAST / 10), 1e300) / target)
 
-    if closed_form(events(1.0)):
-        return math.exp(_least(partial(excess, grid=FINE_GRID), 0.0, 1.0, 1e-12, budget))
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events(1.0))
     if failure >= budget.delta:
         raise BudgetError(
-            f"delta={budget.delta:g} is not enough: with probability {failure:.2g} rows drift "
-            "farther than is counted. Bound the drift with less chance of failure.",
+            f"delta={budget.delta:g} is not enough: with probability {failure:.2g} something "
+            "happens that no noise covers, such as rows that drift farther than is counted. Bound "
+            "it with less chance of failure.",
             remaining=0.0,
         )
+    if closed_form(events(1.0)):
+        return math.exp(_least(partial(excess, grid=FINE_GRID), 0.0, 1.0, 1e-12, budget))
     unknown = [one for one, other in zip(events(1.0), events(2.0), strict=True) if one != other]
     guess = _central_limit(unknown[-1], budget, neighbors)
     # In proportion to the answer: as fine as it takes, and no finer than a sceptic's.
@@ -93,7 +94,9 @@ def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
     q·sensitivity is how far apart the *means* of neighbouring sums lie; rows that
     drifted add b, their mean shift.
     """
-    if isinstance(event, Repeated):  # the unknown is a factor, near one
+    if isinstance(event, Parallel):
+        return max(_central_limit(e, budget, neighbors) for part in event.parts for e in part)
+    if isinstance(event, Repeated | Failure):  # of the former the unknown is a factor, near one
         return 0.0
     apart = getattr(event, "sampling_probability", 1.0) * sensitivity(neighbors)
     apart += math.fsum(weight * shift for weight, shift in getattr(event, "drift", ()))

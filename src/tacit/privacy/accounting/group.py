@@ -50,7 +50,7 @@ UNIT = "every person is one row"  # how the sentence about them begins
 LARGEST = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow
 TRIES = 100
 GRID_PER_ROW = 3.0  # several times faster than 1, and at most 0.3% larger
-UP = 1 + 1e-6  # so that another accountant's rounding confirms it
+UP, BARELY_UP = 1 + 1e-6, 1 + 1e-8  # of a claim, so that the rounding of others confirms it
 
 Cost = Callable[[float], float]
 
@@ -96,7 +96,8 @@ def group_epsilon(
     grid : float
         Distance between losses, for one row; for more it is so many times GRID_PER_ROW of it.
     allowance : float
-        Times what a grid may get wrong that is set aside.
+        Times what a grid may get wrong that is set aside. Above one, for a claim, ε is rounded up
+        by a millionth besides, so that recomputing confirms it.
 
     Examples
     --------
@@ -140,7 +141,7 @@ def group_epsilon(
 
     x = least / path
     for _ in range(TRIES):
-        tried = x * UP + 1e-12
+        tried = x * (UP if allowance > 1 else BARELY_UP) + 1e-12
         left = left_at(tried)
         if not left > 0:
             return math.inf

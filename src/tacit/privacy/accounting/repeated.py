@@ -34,8 +34,9 @@ quarter to a half more noise; they are kept to show that.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
@@ -43,7 +44,16 @@ from scipy.optimize import brentq, minimize_scalar
 from tacit.exceptions import InputError
 from tacit.privacy.events import MOST_TRIALS, SLOWEST_STOP, Event, Repeated
 
-__all__ = ["Profile", "Unfolded", "rate_for", "renyi_epsilon", "shift", "unfold", "weight"]
+__all__ = [
+    "Profile",
+    "Unfolded",
+    "every_combination",
+    "rate_for",
+    "renyi_epsilon",
+    "shift",
+    "unfold",
+    "weight",
+]
 
 Profile = Callable[[float], float]  # δ as a function of ε
 
@@ -158,20 +168,61 @@ def unfold(
         Makes of lists of events fewer, the worst of which is no better.
     """
     logs, moved = 0.0, 0.0
-    choices: list[Sequence[tuple[Event, ...]]] = []
+    choices: list[tuple[Sequence[tuple[Event, ...]], int]] = []
     for event in events:
         if not isinstance(event, Repeated):
-            choices.append([(event,)])
+            choices.append(([(event,)], 1))
             continue
         lists = merge(event.trial)
         curves = [profile(trial) for trial in lists]
         moved += event.count * shift(event, _worst(curves))
         logs += event.count * math.log(weight(event))
-        choices.append([tuple(e.times(event.count) for e in trial) for trial in lists])
-    if math.prod(map(len, choices)) > MOST_COMBINATIONS:
-        raise InputError("so many searches over unlike settings cannot be counted together")
-    combined = tuple(tuple(e for part in parts for e in part) for parts in product(*choices))
+        choices.append((lists, event.count))
+    combined = tuple(every_combination(choices))
     return Unfolded(math.exp(min(logs * UP, LARGEST)) * UP, moved * UP, combined)
+
+
+def every_combination(
+    choices: Sequence[tuple[Sequence[tuple[Event, ...]], int]],
+) -> list[tuple[Event, ...]]:
+    """All lists of events that a choice of one list at every turn may come to.
+
+    Of each (lists, count) one list is taken, ``count`` times anew: not the same one every time, for
+    two unlike ones may together cost more than either of them twice.
+
+    Examples
+    --------
+    >>> from tacit.privacy.events import Gaussian
+    >>> one, two = (Gaussian(1.0),), (Gaussian(2.0),)
+    >>> [len(events) for events in every_combination([([one, two], 2)])]
+    [1, 2, 1]
+    """
+    turns: list[list[tuple[Event, ...]]] = []
+    unlike: Counter[tuple[tuple[Event, ...], ...]] = Counter()
+    for lists, count in choices:
+        if len(lists) == 1:
+            turns.append([tuple(_times(e, count) for e in lists[0])])
+        else:
+            unlike[tuple(lists)] += count
+    many = math.prod(math.comb(n + len(lists) - 1, n) for lists, n in unlike.items())
+    if many > MOST_COMBINATIONS:
+        raise InputError(
+            "so many searches over unlike settings, or unlike parallel parts, cannot be counted "
+            "together"
+        )
+    for several, count in unlike.items():
+        drawn = combinations_with_replacement(range(len(several)), count)
+        turns.append(
+            [
+                tuple(_times(e, taken.count(i)) for i in dict.fromkeys(taken) for e in several[i])
+                for taken in drawn
+            ]
+        )
+    return [tuple(e for part in parts for e in part) for parts in product(*turns)]
+
+
+def _times(event: Event, count: int) -> Event:
+    return event if count == 1 else event.times(count)
 
 
 def _worst(curves: Sequence[Profile]) -> Profile:

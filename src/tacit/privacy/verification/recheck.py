@@ -53,6 +53,9 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
         Drawn rows may have drifted: ``drift`` lists (weight, shift), and ``failure`` is the
         probability, in all ``count`` steps together, that they drifted farther. A unit may have
         several ``rows``, each drawn by itself.
+        probability, in all ``count`` steps together, that they drifted farther.
+        ``"parallel"`` has lists of steps in ``parts``, each on rows of its own: the worst counts.
+        ``"failure"`` adds its ``probability`` to δ, ``count`` times.
     delta : float
         Between 0 and 1.
     neighbors : str
@@ -66,21 +69,33 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must lie between 0 and 1, not {delta!r}")
+    cases = _cases(steps, neighbors)
+    return _worst([_epsilon(plain, delta, chance, neighbors) for plain, chance in cases])
+
+
+def _epsilon(steps: Steps, delta: float, chance: float, neighbors: str) -> Recheck:
+    """The same of steps that are neither parallel nor failures, beside a ``chance`` to fail."""
+    # Accidents of chance p in all that reveal everything make δ at least p − p²/2 + (1−p)·δ′, and
+    # at most p + δ′: δ′ lies between δ − p and that plus δ·p/(1−p).
+    left, slip = delta - chance, (4 * UNIT + chance / (1 - chance)) * delta if chance else 0.0
     if any(kind == "repeated" for kind, _ in steps):
         weight, shift, lists = _searches(steps, neighbors)
-        if not (delta / weight > 1e-300 and shift < math.inf):
+        if not ((left - slip) / weight > 1e-300 and shift < math.inf):
             return Recheck(math.inf, math.inf, 0.0)
-        worst = _worst([epsilon(plain, delta / weight, neighbors) for plain in lists])
+        share = (left - slip) / weight
+        worst = _worst([_epsilon(plain, share, 0.0, neighbors) for plain in lists])
         return Recheck(shift + worst.epsilon, (shift + worst.upper) * (1 + 4 * UNIT), 0.0)
-    if any(kind == "gamma" for kind, _ in steps):
-        found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + math.log(1 / delta) / (a - 1))
-        return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
     failure = _failure(steps)
-    left, slip = delta - failure, 4 * UNIT * delta if failure else 0.0
+    left, slip = left - failure, slip + (4 * UNIT * delta if failure else 0.0)
     if not left > slip:
         raise InputError(
-            f"rows may drift too far with probability {failure:g}: delta={delta!r} is too small"
+            f"something may fail with probability {chance + failure:g}, such as a bound on drift: "
+            f"delta={delta!r} is too small"
         )
+    if any(kind == "gamma" for kind, _ in steps):
+        log = math.log(1 / (left - slip))
+        found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + log / (a - 1))
+        return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
     return _worst([epsilon_of(pairs, left, slip) for pairs in _directions(steps, neighbors)])
 
 
@@ -95,11 +110,25 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be at least 0 and finite, not {epsilon!r}")
+    found = []
+    for plain, p in _cases(steps, neighbors):
+        one = _delta(plain, epsilon, neighbors)
+        if p:
+            value, upper = (min((x + p) * (1 + 4 * UNIT), 1.0) for x in (one.epsilon, one.upper))
+            # Of accidents that reveal everything at least one happens with p − p²/2 or more.
+            lower = (p * (1 - p / 2) + (1 - p) * one.lower) * (1 - 4 * UNIT)
+            one = Recheck(value, upper, lower)
+        found.append(one)
+    return _worst(found)
+
+
+def _delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
+    """The same of steps that are neither parallel nor failures."""
     if any(kind == "repeated" for kind, _ in steps):
         weight, shift, lists = _searches(steps, neighbors)
         if not (epsilon >= shift and weight < math.inf):
             return Recheck(1.0, 1.0, 0.0)
-        worst = _worst([delta(plain, epsilon - shift, neighbors) for plain in lists])
+        worst = _worst([_delta(plain, epsilon - shift, neighbors) for plain in lists])
         value, upper = (min(weight * x * (1 + 4 * UNIT), 1.0) for x in (worst.epsilon, worst.upper))
         return Recheck(value, upper, 0.0)
     if any(kind == "gamma" for kind, _ in steps):
@@ -155,7 +184,7 @@ def _gaussian(z: float, _: float, neighbors: str) -> list[Pair]:
     return [(((1.0, (2.0 if neighbors == "replace_one" else 1.0) / z),), ((1.0, 0.0),))]
 
 
-def _drawn(q: float, rows: int) -> Mixture:
+def _binomial(q: float, rows: int) -> Mixture:
     """How many of so many rows are drawn: C(k, j)·q^j·(1−q)^(k−j), computed exactly."""
     chance = Fraction(q)
     weights = [
@@ -175,7 +204,7 @@ def _poisson_gaussian(z: float, q: float, neighbors: str, rows: int = 1) -> list
     if neighbors == "replace_one":
         return [_apart(z, q, 0.0, rows)]
     null = ((1.0, 0.0),)
-    up = tuple((weight, j / z) for weight, j in _drawn(q, rows))
+    up = tuple((weight, j / z) for weight, j in _binomial(q, rows))
     down = tuple((weight, -mean) for weight, mean in up)
     return [(up, null), (null, down)]  # "remove"; "add", reflected so that the loss increases
 
@@ -186,7 +215,7 @@ def _apart(z: float, q: float, b: float, rows: int) -> Pair:
     Seen from half-way between these sums, no mean of the one mixture, and none of the other, is
     farther than b/2 or, with j replaced rows, j + b/2: opposite directions dominate.
     """
-    up = tuple((weight, (j + b / 2) / z) for weight, j in _drawn(q, rows))
+    up = tuple((weight, (j + b / 2) / z) for weight, j in _binomial(q, rows))
     return up, tuple((weight, -mean) for weight, mean in up)
 
 
@@ -300,6 +329,75 @@ def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
     return [total for i, total in enumerate(totals) if total and total not in totals[:i]]
 
 
+# --- parallel parts and failures ---------------------------------------------------------------
+
+
+def _cases(steps: Steps, neighbors: str) -> list[tuple[Steps, float]]:
+    """Plain steps, and a chance to fail, for every part that the odd row may be in.
+
+    A row is in one part of each split, and what is computed from the other parts is the same
+    whatever it is. So each of these is what some pair of neighbours may see, at worst.
+    """
+    plain: list[Any] = []
+    chance = 0.0
+    splits: dict[tuple[str, ...], tuple[list[Any], int]] = {}
+    for kind, given in steps:
+        if kind not in ("parallel", "failure"):
+            plain.append((kind, given))
+            continue
+        count = int(given.get("count", 1))
+        if not (count > 0 and count == given.get("count", 1)):
+            raise InputError(f"{kind} needs a whole count of at least 1")
+        if kind == "parallel":
+            parts = [[(e["kind"], dict(e["parameters"])) for e in part] for part in given["parts"]]
+            if not parts or any(name == "parallel" for part in parts for name, _ in part):
+                raise InputError("a split has parts, which are not split again")
+            unlike = {repr(part): part for part in _worst_trials(parts, neighbors)}
+            before = splits.get(tuple(unlike), ([], 0))[1]
+            splits[tuple(unlike)] = list(unlike.values()), before + count
+            continue
+        probability = float(given["probability"])
+        if not 0 <= probability < 1:
+            raise InputError(f"a failure has a probability below one, not {probability!r}")
+        chance += count * probability
+    cases = [(plain, chance)]
+    for parts, count in splits.values():
+        cases = [
+            ([*others, *rest], chance + p)
+            for others, chance in cases
+            for taken in _drawn(parts, count, 32 // len(cases))
+            for rest, p in _cases(taken, neighbors)
+        ]
+    if not all(chance < 1 for _, chance in cases):
+        raise InputError("something fails for certain")
+    return list(cases)
+
+
+def _repeated(steps: Sequence[Any], count: int) -> list[Any]:
+    """Steps, so many times as often. The chance that drift fails to hold is of all of them."""
+    more = []
+    for kind, given in steps:
+        now = {**given, "count": int(given.get("count", 1)) * count}
+        if "failure" in given:
+            now["failure"] = min(float(given["failure"]) * count * (1 + 4 * UNIT), 1 - UNIT)
+        more.append((kind, now))
+    return more
+
+
+def _drawn(lists: Sequence[Any], count: int, most: int) -> list[list[Any]]:
+    """What drawing one list ``count`` times, each time anew, may come to, in whatever order."""
+    if len(lists) == 1:
+        return [_repeated(lists[0], count)]
+    found: list[list[Any]] = []
+    for k in range(count + 1):  # of the first; the others share the rest
+        if max(count, len(found)) > most:
+            raise InputError("so many unlike settings or parts cannot be checked")
+        first = _repeated(lists[0], k) if k else []
+        rest = _drawn(lists[1:], count - k, most) if count > k else [[]]
+        found += [[*first, *others] for others in rest]
+    return found
+
+
 # --- the best of a random number of trials --------------------------------------------------
 
 
@@ -326,7 +424,7 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
 
         def exceeds(x: float, known: dict[float, float] = known, trials: Any = trials) -> float:
             if x not in known:
-                known[x] = max(delta(trial, x, neighbors).upper for trial in trials)
+                known[x] = max(_delta(trial, x, neighbors).upper for trial in trials)
             return known[x]
 
         if given["distribution"] == "poisson":  # λe^(−λs)/(1 − e^−λ)
@@ -344,11 +442,7 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
         power = count * math.log(max(many * (1 + 1e-11), 1.0))
         weight *= math.exp(power) if power < WIDEST else math.inf
         shift += count * more * (1 + 1e-11)
-        if len(lists) * len(trials) > 32:
-            raise InputError("so many searches over unlike settings cannot be checked")
-        again = [
-            [(k, {**g, "count": int(g.get("count", 1)) * count}) for k, g in t] for t in trials
-        ]
+        again = _drawn(trials, count, 32 // len(lists))
         lists = [[*plain, *trial] for plain in lists for trial in again]
     return weight, shift, lists
 
@@ -359,7 +453,8 @@ def _worst_trials(trials: list[list[Any]], neighbors: str) -> list[list[Any]]:
     for trial in trials:
         square = 0.0
         for kind, given in trial:
-            (loss, *_), count = _losses(kind, given, neighbors) if kind != "gamma" else ([None], 1)
+            other = kind in ("gamma", "repeated", "failure")
+            (loss, *_), count = ([None], 1) if other else _losses(kind, given, neighbors)
             mu = None if loss is None else gaussian_mu(loss)
             square += math.inf if mu is None else count * mu**2
         if square == math.inf:
