@@ -362,7 +362,7 @@ def test_many_combinations_of_parts_are_a_problem_and_take_no_time():
     ]
     found = claim(9.0, 1e-5, "replace_special", *map(Parallel, parts)).verify()
     assert not found.holds and "too many combinations" in found.problems[0]
-    more = [Parallel(some) for some in parts] + [Parallel(parts[0], count=10**12)]
+    more = [Parallel(parts[0], count=10**12)]
     found = claim(9.0, 1e-5, "replace_special", *more).verify()
     assert not found.holds and "so many" in found.problems[0]
 

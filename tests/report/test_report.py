@@ -18,7 +18,8 @@ import tacit
 from tacit.exceptions import CertificateError, FileError, InputError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.certificate import Certificate, Expense
-from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Gaussian
+from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Failure, Gaussian, Parallel
+from tacit.privacy.unit import Unit
 from tacit.report import html, plain_text, render_html, render_text, show
 from tacit.report.phrases import HOW_IT_PAYS, RELATIONS
 from tacit.report.view import read
@@ -378,6 +379,20 @@ def test_real_certificates_are_read() -> None:
     issued = Certificate(1.0, 1e-5, "replace_special", events=tuple(spent), plan=plan)
     assert "2.72" in page(issued.to_dict()).text
     assert "2.72" in plain_text(issued.to_dict())
+
+
+def test_parts_failures_and_the_unit_are_shown() -> None:
+    spent = [("Keys", Failure(1e-7)), ("Halves", Parallel([[Gaussian(65.0)], [Gaussian(90.0)]]))]
+    person = Unit("person", 5, "patient")
+    claim = {"epsilon": 1.0, "delta": 1e-5, "neighbors": "replace_special", "unit": person}
+    issued = Certificate.issue(**claim, spent=spent, plan=certificate()["plan"]).to_dict()
+    for text in (page(issued).text, plain_text(issued)):
+        words = " ".join(text.split())
+        assert "Keys" in words and "Halves" in words and "has at most 5 rows" in words
+    small_print = dict(read(issued).small_print)
+    assert small_print["Unit of privacy"] == person.sentence
+    assert [item.noise for item in read(issued).spent] == ["none", "65"]
+    assert "Unit of privacy" not in page(certificate()).text
 
 
 def test_every_relation_and_event_of_the_library_has_words() -> None:

@@ -61,7 +61,7 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
     if failure >= budget.delta:
         raise BudgetError(
             f"delta={budget.delta:g} is not enough: with probability {failure:.2g} something "
-            "happens that no noise covers, such as rows that drift farther than is counted. Bound "
+            "happens that no noise covers, such as that rows drift farther than is counted. Bound "
             "it with less chance of failure.",
             remaining=0.0,
         )
