@@ -43,7 +43,7 @@ from tacit.privacy.events import (
     Repeated,
     sensitivity,
 )
-from tacit.trainers.gradient import DPSGD, GradientTrainer, train_together
+from tacit.trainers.gradient import train_together
 
 __all__ = ["CalibratedSearch", "Found", "Search", "Trials"]
 
@@ -186,7 +186,7 @@ class Search:
                 replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
             )
             return replace(self, plans=tuple(plans)).calibrate(**facts)
-        grid = any(isinstance(plan.trainer, DPSGD) for plan in self.plans)
+        grid = any(plan.trainer.samples for plan in self.plans)
         found = self._calibrated(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):
             found = self._calibrated(facts, True)
@@ -546,7 +546,7 @@ def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[
     for trial in trials:
         plan = plans[trial]
         trainer = plan.trainer
-        alike = type(trainer).train is GradientTrainer.train and not isinstance(trainer, DPSGD)
+        alike = trainer.trains_together
         what: tuple[Any, ...] = (type(trainer).__name__, int(trainer.steps), trainer.clipping)
         what += (getattr(trainer, "n_components", None),) if alike else (trial,)
         groups.setdefault((*_engine_of(plan), *what), []).append(trial)

@@ -18,17 +18,10 @@ from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.preprocessing.base import NoiselessStage, Stage
-from tacit.preprocessing.free import ClipNorm, Normalize
-from tacit.preprocessing.public import PublicPrecondition
-from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
-from tacit.privacy.sensitivity.sampling import candidates, cheapest
-from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import DPSGD, GradientTrainer
-from tacit.trainers.rivals import AdaDPS
+from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["Way", "check", "relation", "sampled", "separate", "settle", "suits", "walk"]
+__all__ = ["Way", "check", "relation", "separate", "settle", "suits", "walk"]
 
 
 def relation(
@@ -97,11 +90,11 @@ def suits(
             f"{trainer.name} is not analysed for rows that a noiseless stage, here {plain[0]}, has "
             "moved; train with DPGD, or leave the stage out"
         )
-    if isinstance(trainer, AdaDPS) and not isinstance(
-        stages[-1] if stages else None, PublicPrecondition
-    ):
+    last = stages[-1] if stages else None
+    if trainer.needs_scales and not (last and last.scales_columns):
         raise InputError(
-            "AdaDPS needs PublicPrecondition(public) as the last stage, which divides the columns"
+            f"{trainer.name} needs PublicPrecondition(public) as the last stage, which divides the "
+            "columns"
         )
     curated = [stage.name for stage in stages if stage.pays]
     if curated and trainer.local:
@@ -109,7 +102,7 @@ def suits(
             f"{curated[0]} needs somebody who sees all rows, and {trainer.name} trusts nobody: use "
             "free and public stages only"
         )
-    if trainer.contracts and not (stages and isinstance(stages[-1], ClipNorm | Normalize)):
+    if trainer.contracts and not (last and last.certain_norm):
         raise InputError(
             f"{trainer.name} needs rows whose norm is certain: end the stages in ClipNorm(radius)"
         )
@@ -304,34 +297,3 @@ def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | Non
     outgoing = stage.drift(incoming, n, d)
     # Rows that move at all are computed in floating point, and that far off.
     return outgoing.rounded(stage.slip(incoming.bound) * outgoing.bound)
-
-
-def sampled(
-    facts: Facts, trainer: GradientTrainer, moves: GradientSensitivity, budget: Budget
-) -> Facts:
-    """Facts with the cheapest way to bound what drift does to sampled sums, if rows are sampled."""
-    if not isinstance(trainer, DPSGD):
-        return facts
-    moves.require_smooth()
-    clip, norm = float(trainer.clip), trainer.reference_norm(moves)
-    steps, q = int(trainer.steps), trainer.sampling_probability(facts)
-    laws = candidates(
-        moves.rows,
-        constant=moves.constant(norm, clip, per_class=trainer.clipping == "per-class"),
-        clip=clip,
-        probability=q,
-        n=facts.size,
-        steps=steps,
-        delta=budget.delta,
-        most=moves.most(clip),
-        extra=moves.rounding(norm, clip),
-    )
-    # About the noise that the budget will ask for: subsampled steps are nearly Gaussian.
-    least = min(math.fsum(weight * b for weight, b in shifts) for shifts, _ in laws)
-    noise = max(0.5, math.sqrt(steps) * (2 * q + least) / (2 * facts.mu))
-
-    def event(shifts: tuple[tuple[float, float], ...], failure: float) -> Event:
-        return trainer.event(noise, replace(facts, shifts=shifts, failure=failure))
-
-    shifts, failure = cheapest(laws, event, budget.delta)
-    return replace(facts, shifts=shifts, failure=failure)

@@ -36,8 +36,6 @@ from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws, Releases
 from tacit.plan import bounds as chain
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
-from tacit.preprocessing.private_center import PrivateCenter
-from tacit.preprocessing.public import PublicPrecondition
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
     accountant_for,
@@ -53,7 +51,7 @@ from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts, noise_left, outlook, prospect
 from tacit.trainers.feasible import require_feasible, require_startable
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, is_auto, train_together
+from tacit.trainers.gradient import GradientTrainer, is_auto, train_together
 from tacit.trainers.sufficient_statistics import Moments
 
 __all__ = ["CalibratedPlan", "Fit", "Plan", "Prepared", "apply_stages"]
@@ -210,7 +208,7 @@ class Plan:
             drift,
             loss=self.loss,
             limit=None if last is None else last.bound,
-            lean=_lean(stages, noise, way),
+            mean_noise_norm=_mean_noise_norm(stages, noise, way),
         )
         trainer = self.trainer.resolve(facts)
         draws = way.draws + trainer.draws(way.d + self.adds_constant, outputs)
@@ -235,7 +233,7 @@ class Plan:
         if self.noiseless:
             bias = float(trainer.bias) * way.typical if self.adds_constant else 0.0
             moves = way.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
-            facts = chain.sampled(facts, trainer, moves, left_over)
+            facts = trainer.account_drift(facts, moves, left_over)
 
         counted = fixed
         if training is not None:
@@ -334,7 +332,7 @@ class CalibratedPlan:
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
         ``draws`` is for audits, which look on.
         """
-        if watch is not None and type(self.trainer) not in (DPGD, DPSGD):
+        if watch is not None and not self.trainer.covers_steps:
             raise InputError(
                 f"the event of {self.trainer.name} does not cover the gradients of its steps: "
                 "watch DPGD or DPSGD"
@@ -468,7 +466,7 @@ class CalibratedPlan:
         length = chain.length(prepared.fitted, self.columns)
         if length is None or length == facts.bound:
             return self
-        facts = replace(facts, bound=length, settled=True)
+        facts = replace(facts, bound=length, measured=True)
         trainer = replace(told, steps=self.trainer.steps).resolve(facts)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
             return self
@@ -525,9 +523,9 @@ class CalibratedPlan:
                 told.append(stage)
                 fitted.append(stage)
         progress("stages", len(plan.stages), len(plan.stages))
-        shift = None
-        if self.moves is None and fitted and isinstance(fitted[-1], PrivateCenter):
-            seen, shift = before, fitted[-1].mean_  # centre implicitly: sparse stays so
+        shift = fitted[-1].shift if self.moves is None and fitted else None
+        if shift is not None:
+            seen = before  # centre implicitly: sparse stays so
         if strict:
             check_places(seen)
         return Prepared(seen, tuple(fitted), tuple(told), shift)
@@ -582,9 +580,7 @@ class CalibratedPlan:
     def facts_for(self, prepared: Prepared) -> Facts:
         """Facts, with the public scales of the last stage."""
         last = prepared.fitted[-1] if prepared.fitted else None
-        if isinstance(last, PublicPrecondition):
-            return replace(self.facts, scales=tuple(last.scale_.tolist()))
-        return self.facts
+        return replace(self.facts, scales=() if last is None else last.column_scales)
 
     def conclude(
         self,
@@ -818,9 +814,9 @@ class CalibratedPlan:
         if not any(is_auto(getattr(told, name)) for name in names):
             return "Settings: all of them were given."
         length = "as the stages leave it"
-        if facts.settled:
+        if facts.measured:
             length = "as the released mean shows it"
-        elif facts.lean and facts.task == "classification" and is_auto(told.bias):
+        elif facts.mean_noise_norm and facts.task == "classification" and is_auto(told.bias):
             length = "and less once a mean is released"
         left = noise_left(trainer, facts)
         constant = f", the constant feature {float(trainer.bias):.3g}" * self.plan.adds_constant
@@ -893,12 +889,12 @@ def _in_range(targets: np.ndarray) -> np.ndarray:
     return np.clip(targets, -TARGET, TARGET)
 
 
-def _lean(stages: Sequence[Stage], noise: Mapping[int, float], way: chain.Way) -> float:
+def _mean_noise_norm(stages: Sequence[Stage], noise: Mapping[int, float], way: chain.Way) -> float:
     """How far noise leaves the rows from the origin that are centred at last."""
     last = len(stages) - 1
-    if last not in noise or not isinstance(stages[last], PrivateCenter):
+    if last not in noise:
         return 0.0
-    return math.sqrt(way.d) * noise[last] * way.typical / way.size
+    return stages[last].mean_noise_norm(noise[last], way.typical, way.size, way.d)
 
 
 def _share(stage: Stage) -> float:

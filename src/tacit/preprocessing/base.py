@@ -125,6 +125,12 @@ class Stage:
     first: ClassVar[bool] = False
     #: Whether several threads may map chunks at the same time.
     shared: ClassVar[bool] = True
+    #: Whether no row out exceeds the bound, whatever rows come in.
+    certain_norm: ClassVar[bool] = False
+    #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
+    scales_columns: ClassVar[bool] = False
+    #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
+    external: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -253,6 +259,23 @@ class Stage:
         """After `fit`: what a certificate should warn of."""
         return ()
 
+    @property
+    def column_scales(self) -> tuple[float, ...]:
+        """After `fit`: what the columns were divided by, if it `scales_columns`."""
+        return ()
+
+    @property
+    def shift(self) -> np.ndarray | None:
+        """After `fit`: the released vector whose subtraction is all that it does, if it is.
+
+        Whoever computes sums may subtract it then, so that sparse rows stay sparse.
+        """
+        return None
+
+    def mean_noise_norm(self, noise_multiplier: float, radius: float, size: int, d: int) -> float:
+        """How far from the origin the noise of a mean leaves rows that it centres; 0 if none."""
+        return 0.0
+
     def beyond(self, chunk: Chunk) -> np.ndarray:
         """Which rows lie beyond what it was told to expect: asked of public rows only."""
         return np.zeros(0, dtype=bool)
@@ -271,6 +294,14 @@ class Stage:
 
     def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing."""
+
+    def example(self, d: int) -> Any:
+        """One row of d columns that it can map."""
+        return np.zeros((1, d))
+
+    def supply(self, network: Any) -> None:
+        """Bring the network of a stage that is `external`."""
+        raise TypeError(f"{self.name} has no network")
 
     def apply(self, chunk: Chunk) -> Chunk:
         """Map one chunk, each row by itself."""

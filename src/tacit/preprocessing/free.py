@@ -45,6 +45,7 @@ class ClipNorm(Stage):
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
+    certain_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")
@@ -83,6 +84,7 @@ class Normalize(Stage):
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
+    certain_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")

@@ -86,6 +86,7 @@ class PublicFeatures(Stage):
     kind: ClassVar[Kind] = "public"
     first: ClassVar[bool] = True
     shared: ClassVar[bool] = False
+    external: ClassVar[bool] = True
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
     def __post_init__(self) -> None:
@@ -152,9 +153,9 @@ class PublicFeatures(Stage):
                 )
         return found
 
-    def supply(self, extractor: Any) -> None:
+    def supply(self, network: Any) -> None:
         """Give a stage that comes from a file its network; another one is refused."""
-        self.extractor, self._slot = extractor, _Slot()
+        self.extractor, self._slot = network, _Slot()
         self.opened()
 
     def width(self, d: int) -> int:

@@ -23,7 +23,9 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import accounted_probability
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
+from tacit.privacy.budget import Budget
 from tacit.privacy.events import NEIGHBORS, Event, Gaussian, PoissonGaussian
+from tacit.privacy.sensitivity.sampling import candidates, cheapest
 from tacit.progress import Progress, silent
 from tacit.theory import descent
 from tacit.trainers.averaging import AVERAGES, Averages
@@ -107,6 +109,10 @@ class GradientTrainer:
     descends: ClassVar[bool] = True
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
+    #: Whether steps are on rows drawn at random, anew for each.
+    samples: ClassVar[bool] = False
+    #: Whether it moves weights as if a last stage that divides columns had not.
+    needs_scales: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
     relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
     arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
@@ -133,6 +139,16 @@ class GradientTrainer:
         Only where its event does not depend on them: clip, rate and the size of the constant.
         """
         return False
+
+    @property
+    def covers_steps(self) -> bool:
+        """Whether its event covers the noisy gradients of all steps, which may then be seen."""
+        return False
+
+    @property
+    def trains_together(self) -> bool:
+        """Whether several settings can be trained in one product, all on the same rows."""
+        return type(self).train is GradientTrainer.train and not self.samples
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay."""
@@ -178,6 +194,10 @@ class GradientTrainer:
     def draws(self, features: int, outputs: int) -> int:
         """How many noise values it draws, for that many columns, the intercept's included."""
         return int(self.steps) * features * outputs
+
+    def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
+        """Facts with all that its event has to say of rows that moved."""
+        return facts
 
     def members(self, step: int, n: int) -> np.ndarray | None:
         """Rows of a step that is not drawn at random; None for all of them."""
@@ -347,6 +367,10 @@ class DPGD(GradientTrainer):
     def follows(self) -> bool:
         return type(self) is DPGD and self.norm is None
 
+    @property
+    def covers_steps(self) -> bool:
+        return type(self) is DPGD
+
     def check(self, facts: Facts) -> None:
         super().check(facts)
         self._check("norm", lambda v: v is None or is_positive(v), "a positive number or None")
@@ -400,9 +424,14 @@ class DPSGD(GradientTrainer):
     """
 
     batch_size: OrAuto = "auto"
+    samples: ClassVar[bool] = True
 
     @property
     def follows(self) -> bool:
+        return type(self) is DPSGD
+
+    @property
+    def covers_steps(self) -> bool:
         return type(self) is DPSGD
 
     def check(self, facts: Facts) -> None:
@@ -421,6 +450,32 @@ class DPSGD(GradientTrainer):
             drift=facts.shifts,
             failure=facts.failure,
         )
+
+    def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
+        """The cheapest way to bound what drift does to sampled sums."""
+        moves.require_smooth()
+        clip, norm = float(self.clip), self.reference_norm(moves)
+        steps, q = int(self.steps), self.sampling_probability(facts)
+        laws = candidates(
+            moves.rows,
+            constant=moves.constant(norm, clip, per_class=self.clipping == "per-class"),
+            clip=clip,
+            probability=q,
+            n=facts.size,
+            steps=steps,
+            delta=budget.delta,
+            most=moves.most(clip),
+            extra=moves.rounding(norm, clip),
+        )
+        # About the noise that the budget will ask for: subsampled steps are nearly Gaussian.
+        least = min(math.fsum(weight * b for weight, b in shifts) for shifts, _ in laws)
+        noise = max(0.5, math.sqrt(steps) * (2 * q + least) / (2 * facts.mu))
+
+        def event(shifts: tuple[tuple[float, float], ...], failure: float) -> Event:
+            return self.event(noise, replace(facts, shifts=shifts, failure=failure))
+
+        shifts, failure = cheapest(laws, event, budget.delta)
+        return replace(facts, shifts=shifts, failure=failure)
 
     def reference_norm(self, moves: GradientSensitivity) -> float:
         """Norm of the weights that ``event`` states the drift for: the radius, or 1/R."""

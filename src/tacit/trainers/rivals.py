@@ -119,6 +119,8 @@ class AdaDPS(GradientTrainer):
     **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.
     """
 
+    needs_scales: ClassVar[bool] = True
+
     def scales(self, facts: Facts, d: int) -> np.ndarray | None:
         if not facts.scales:
             return None
