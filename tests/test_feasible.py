@@ -16,7 +16,7 @@ from tacit.cli.tasks import Settings
 from tacit.data import memory
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.privacy import Budget
 from tacit.trainers import DPGD, DPSGD, GEP, FlattestDPGD, NoisySGD
 

@@ -23,7 +23,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import FileError, InputError
 from tacit.files import parse_json, write_bytes
 from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
-from tacit.plan.plan import apply_stages
+from tacit.plan import apply_stages
 from tacit.preprocessing import Stage
 from tacit.privacy.certificate import Certificate
 

@@ -16,7 +16,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS

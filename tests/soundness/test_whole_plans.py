@@ -15,7 +15,7 @@ import pytest
 import tacit
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import InputError, MissingBound, PrivateTestError
-from tacit.plan.plan import Fit
+from tacit.plan import Fit
 from tacit.preprocessing import (
     ClipNorm,
     FillGaps,

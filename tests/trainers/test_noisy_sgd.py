@@ -21,7 +21,7 @@ from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.mechanisms.selection import masses
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu

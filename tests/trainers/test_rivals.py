@@ -22,7 +22,7 @@ from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
     Normalize,

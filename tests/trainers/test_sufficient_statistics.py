@@ -17,7 +17,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS

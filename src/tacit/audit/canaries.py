@@ -22,7 +22,7 @@ from tacit.audit.recorder import Recorder, Release
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, PrivateTestError
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import CalibratedPlan, Fit, apply_stages
+from tacit.plan import CalibratedPlan, Fit, apply_stages
 from tacit.preprocessing import PrivateEqualize
 from tacit.preprocessing.base import NoiselessStage
 from tacit.preprocessing.private_extent import RankStage

@@ -24,7 +24,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     Bound,
     Dedup,
@@ -135,7 +135,7 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
     Examples
     --------
     >>> from tacit.losses import get_loss
-    >>> from tacit.plan.plan import Plan
+    >>> from tacit.plan import Plan
     >>> from tacit.privacy.budget import Budget
     >>> from tacit.preprocessing import Normalize
     >>> from tacit.trainers import DPGD

@@ -48,8 +48,8 @@ from tacit.median import DPGeometricMedian
 from tacit.model_selection.dp_search import choose, planned
 from tacit.model_selection.search import CalibratedSearch, Trials
 from tacit.persistence import LIMIT, dumps, load
-from tacit.plan import bounds as chain
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.defaults import resolve_relation
 from tacit.plan.recipes import RECIPES, parse_stage, recipe
 from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Normalize, Stage
 from tacit.privacy import Budget, Certificate, Expense
@@ -125,7 +125,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        sensitivity(chain.relation(self.neighbors, ()))
+        sensitivity(resolve_relation(self.neighbors, ()))
         if self.components not in (None, "auto") and not str(self.components).isdecimal():
             raise InputError(f"components={self.components} must be a whole number or auto")
         if self.trials is not None and not self.tune:

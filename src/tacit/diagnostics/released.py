@@ -24,7 +24,7 @@ from tacit.ledger import Ledger
 from tacit.losses import Loss, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.networks.fit import ModuleFit, fit_module
-from tacit.plan.plan import Fit, Plan
+from tacit.plan import Fit, Plan
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
@@ -211,7 +211,7 @@ def module_trajectory_privately(
     components : int
         Directions to find, as far as there are steps.
     """
-    steps = components if is_auto(trainer.steps) else int(trainer.steps)  # `settled` will refuse
+    steps = components if is_auto(trainer.steps) else int(trainer.steps)  # refused below
     sketch = Sketch(min(int(components), steps), dtype=np.float32)
     fit = fit_module(
         module, inputs, targets, loss=loss, trainer=trainer, watch=sketch.add, **settings

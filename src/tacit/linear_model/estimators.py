@@ -29,8 +29,9 @@ from tacit.linear_model import warm_start as starting
 from tacit.linear_model.inputs import cells_of, rows_of
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan import bounds as chain
-from tacit.plan.plan import Fit, Plan, apply_stages
+from tacit.plan import Fit, Plan, apply_stages
+from tacit.plan.defaults import resolve_relation
+from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
     Encode,
     Normalize,
@@ -124,7 +125,7 @@ class _DPLinear(BaseEstimator):
         before: Fit | None = None,
     ) -> Plan:
         """The whole plan, or what comes after ``before`` for a budget more."""
-        stages: Any = self.stages if before is None else before.told
+        stages: Any = self.stages if before is None else before.public_stages
         if isinstance(stages, str):
             if stages != "auto":
                 raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
@@ -154,7 +155,7 @@ class _DPLinear(BaseEstimator):
             trainer = DPGD()
         if not isinstance(trainer, GradientTrainer):
             raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        neighbors = chain.relation(self.neighbors, stages, trainer)
+        neighbors = resolve_relation(self.neighbors, stages, trainer)
         return Plan(
             budget or self._budget(),
             tuple(stages),
@@ -242,7 +243,7 @@ class _DPLinear(BaseEstimator):
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
         stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
-        chain.separate(stages, cells_of(X))
+        validate_public_rows(stages, cells_of(X))
 
     def _fit_rows(
         self,

@@ -25,7 +25,8 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
-from tacit.plan.plan import CalibratedPlan, Fit, Plan, Prepared
+from tacit.plan import CalibratedPlan, Fit, Plan, Prepared
+from tacit.plan.validate import validate_rows, validate_start
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -378,9 +379,9 @@ class CalibratedSearch:
         """
         key = key or Key.fresh()
         for plan in self.plans:
-            plan.starts(start(plan.plan.loss))
+            validate_start(plan, start(plan.plan.loss))
         for plan in self.plans[:1] if self.search.shared else self.plans:
-            plan.suits(rows)
+            validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
         run = Releases(key, self.spent, draws=draws)
@@ -398,7 +399,7 @@ class CalibratedSearch:
             each.close()
         assert best is not None
         setting = picks[best.trial]
-        ran = self.winner(setting).settled(best.prepared)
+        ran = self.winner(setting).resolve(best.prepared)
         fit = ran.conclude(
             best.prepared,
             best.weights,
@@ -431,7 +432,7 @@ class CalibratedSearch:
             prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
             labels, begin = targets(first.plan.loss), start(first.plan.loss)
             engine, made = None, None
-            ran = {trial: self.plans[picks[trial]].settled(prepared) for trial in trials}
+            ran = {trial: self.plans[picks[trial]].resolve(prepared) for trial in trials}
             for number, group in enumerate(_groups(trials, ran)):
                 plans = [ran[trial] for trial in group]
                 wanted = _engine_of(plans[0])

@@ -233,7 +233,7 @@ class Stage:
         """Whether rows out have a constant feature, so that the trainer adds none."""
         return False
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         """The same stage with every ``"auto"`` replaced, by public facts only.
@@ -241,7 +241,7 @@ class Stage:
         Parameters
         ----------
         before : sequence of Stage
-            The stages in front, settled and not yet fitted.
+            The stages in front, resolved and not yet fitted.
         columns : int
             Columns of the rows in.
         size, outputs : int
@@ -252,7 +252,7 @@ class Stage:
         return self
 
     def why(self) -> str:
-        """What `settle` chose and why, in words; empty if there was nothing to choose."""
+        """What `resolve` chose and why, in words; empty if there was nothing to choose."""
         return ""
 
     def cautions(self) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ class RandomProjection(Projection):
         if self.n_components != "auto":
             require_count(self, "n_components")
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         auto = self.n_components == "auto"

@@ -73,7 +73,7 @@ class PublicPCA(PublicStage, Subspace):
             )
         return super().width(d)
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         if self.n_components != "auto":

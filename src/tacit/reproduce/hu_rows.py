@@ -14,7 +14,7 @@ from tacit.exceptions import PrivateTestError
 from tacit.instances import Instance, low_rank
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Fit, Plan, apply_stages
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.trainers import DPGD, DPSGD, rehearsal, train_together

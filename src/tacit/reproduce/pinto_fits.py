@@ -20,7 +20,7 @@ from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import Plan, apply_stages
+from tacit.plan import Plan, apply_stages
 from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
@@ -179,7 +179,7 @@ def _fits(
     )
     key = Key.from_seed(seeds[0])
     seen = ready.prepare(as_rows(rows.X), ready.releases(key))
-    ready = ready.settled(seen)
+    ready = ready.resolve(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
     engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
     rates = [factor * ready.trainer.learning_rate for factor in factors for _ in seeds]

@@ -13,7 +13,7 @@ from tacit.data.rows import as_rows
 from tacit.instances import two_clusters
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Plan, apply_stages
 from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
 from tacit.reproduce.claim import Check, Figure, Finding, Measured, Table
@@ -52,7 +52,7 @@ def _excess(
         rows, signs = as_rows(made.rows), 2.0 * made.labels - 1
         key = Key.from_seed(2 * seed + flipped)
         seen = plan.prepare(rows, plan.releases(key))
-        settled = plan.settled(seen)
+        settled = plan.resolve(seen)
         tried = trainers or [settled.trainer]
         noise = [plan.noise_multiplier] * len(tried)
         engine = settled.engine(seen, signs[:, None])

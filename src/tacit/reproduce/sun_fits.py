@@ -13,7 +13,7 @@ from tacit.diagnostics import concentration
 from tacit.linear_model.estimators import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Plan, apply_stages
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
