@@ -19,7 +19,6 @@ LISTS = {"plan/recipes.py", "plan/defaults.py"}  # which are lists of stages and
 FOLDERS = ("plan", "model_selection", "engine")
 GENERIC = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
 GENERIC = [path for path in GENERIC if path.relative_to(SOURCE).as_posix() not in LISTS]
-GENERIC = [path for path in GENERIC if path.name != "dp_search.py"]
 GENERIC += [SOURCE / "persistence.py", SOURCE / "trainers" / "feasible.py"]
 
 

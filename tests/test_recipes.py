@@ -9,6 +9,7 @@ from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
+from tacit.plan.defaults import resolve_stages, resolve_trainer
 from tacit.plan.recipes import RECIPES, TRAINERS
 from tacit.trainers import DPGD, DPRAFT, DPSGD, GEP, AdaDPS, LocalDPGD, NoisySGD
 
@@ -280,3 +281,11 @@ def test_trials_of_the_theory_share_what_it_chose():
         "Search",
     ]
     assert search.certificate_.verify().holds
+
+
+def test_the_automatic_recipe_is_what_estimators_do_by_themselves():
+    parts, own = recipe("auto"), resolve_trainer("auto")
+    for task in ("classification", "regression"):
+        assert tuple(parts["stages"]) == resolve_stages("auto", task, own)
+    assert parts["trainer"] == "auto"
+    assert recipe("auto", steps=7)["trainer"] == DPGD(steps=7)

@@ -18,11 +18,12 @@ from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.plan import Plan
+from tacit.plan.defaults import AutoRegression, few_columns
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, Engine, Facts, SufficientStatistics
-from tacit.trainers.sufficient_statistics import AutoRegression, Moments, few_columns
+from tacit.trainers.sufficient_statistics import Moments
 
 SQUARED = get_loss("squared")
 FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)

@@ -59,7 +59,6 @@ from tacit.privacy.price import price as price_of
 from tacit.progress import Progress, silent
 from tacit.report import render_html
 from tacit.report.price import plot_price
-from tacit.trainers import DPGD
 
 __all__ = [
     "CERTIFICATE",
@@ -93,7 +92,6 @@ TAKERS = {
     "gap": ("eigengaps", "ptr-pca"),
     "strength": ("strengths", "soft-pca"),
 }
-AUTO, DEFAULT = "auto", "dpsgd-f"  # the recipe whose trainer is left to the estimator
 BASE = 1 << 16  # bytes of a file, besides what grows with the table
 MANY = 100  # classes, where nobody has said how many
 LARGE = 1 << 28  # bytes of a file from which on a table is not read into memory
@@ -145,13 +143,11 @@ class Settings:
                 raise InputError(f"{name} is given twice")
             options[name] = value
         for name, (words, *takers) in TAKERS.items():
-            if name in options and self.recipe in (AUTO, *RECIPES) and self.recipe not in takers:
+            if name in options and self.recipe in ("auto", *RECIPES) and self.recipe not in takers:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers)}")
         if self.stages and options.keys() & TAKERS.keys():
             raise InputError("stages of your own take their settings themselves, in brackets")
-        parts = recipe(DEFAULT if self.recipe == AUTO else self.recipe, **options)
-        if self.recipe == AUTO and parts["trainer"] == DPGD():  # nothing was set: see `estimators`
-            parts |= {"trainer": AUTO}
+        parts = recipe(self.recipe, **options)
         return parts | ({"stages": [parse_stage(s) for s in self.stages]} if self.stages else {})
 
     def candidates(self, public: Any = None) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:

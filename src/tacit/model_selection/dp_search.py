@@ -17,8 +17,9 @@ from tacit.data.schema import did_you_mean
 from tacit.exceptions import InputError
 from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
+from tacit.plan.defaults import resolve_trainer
 from tacit.privacy.budget import Budget
-from tacit.trainers import DPGD, GradientTrainer
+from tacit.trainers import GradientTrainer
 
 __all__ = ["Choice", "DPSearch", "choose", "planned"]
 
@@ -181,7 +182,7 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
         known = list(TUNED)
         if head == "trainer" and setting:
             trainer = self.estimator.trainer
-            own = trainer if isinstance(trainer, GradientTrainer) else DPGD()
+            own = trainer if isinstance(trainer, GradientTrainer) else resolve_trainer("auto")
             names = [f"trainer__{field.name}" for field in dataclasses.fields(own)]
             if name in names or "trainer" in self._grid_names():
                 return
@@ -350,10 +351,7 @@ def _configured(base: Any, setting: Mapping[str, Any]) -> Any:
     inner = {name.partition("__")[2]: v for name, v in setting.items() if "__" in name}
     candidate = clone(base).set_params(**own)
     if inner:
-        trainer = candidate.trainer
-        trainer = DPGD() if isinstance(trainer, str) and trainer == "auto" else trainer
-        if not isinstance(trainer, GradientTrainer):
-            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
+        trainer = resolve_trainer(candidate.trainer)
         values = {n: v.item() if isinstance(v, np.generic) else v for n, v in inner.items()}
         try:
             candidate.set_params(trainer=dataclasses.replace(trainer, **values))

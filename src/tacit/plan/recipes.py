@@ -15,6 +15,7 @@ from typing import Any
 from tacit import preprocessing as every
 from tacit.exceptions import InputError
 from tacit.mechanisms.mean import locating_rows
+from tacit.plan.defaults import AUTO_RECIPE, resolve_trainer
 from tacit.preprocessing import (
     ClipNorm,
     NoiselessPCA,
@@ -280,12 +281,16 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     Parameters
     ----------
     name : str
-        One of `RECIPES`.
+        One of `RECIPES`, or ``"auto"``: what estimators do by themselves, with these options.
     **options
         Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
         which puts another one in its place: one of `TRAINERS` by its name, such as ``"dpsgd"``,
         or a trainer with settings of its own. (Recipes that are about a trainer keep theirs.)
     """
+    if name == "auto":
+        parts = recipe(AUTO_RECIPE, **options)
+        plain = parts["trainer"] == resolve_trainer("auto")  # nothing was set
+        return {**parts, "trainer": "auto"} if plain else parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,15 +19,12 @@ from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import DPGD, GradientTrainer, OrAuto, is_positive
+from tacit.trainers.gradient import GradientTrainer, OrAuto, is_positive
 
-__all__ = ["AutoRegression", "Moments", "SufficientStatistics"]
+__all__ = ["Moments", "SufficientStatistics"]
 
 BLOCK = 1 << 22  # cells of a chunk
 MOST_COLUMNS = 5_000  # of a second moment in memory
-# Where columns are so few, the noise on a second moment hardly counts along any of them, and
-# descent would only lose what its clip cuts off skewed targets (docs/decisions/0029).
-ROOM = 2_000.0
 
 
 class Moments:
@@ -202,21 +199,3 @@ SINGLE: dict[str, Any] = {
     "average": "last",
     "schedule": "constant",
 }
-
-
-@dataclass
-class AutoRegression(DPGD):
-    """Whichever of `SufficientStatistics` and `DPGD` public facts speak for."""
-
-    def resolve(self, facts: Facts) -> Self:
-        chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
-        return chosen.resolve(facts)
-
-
-def few_columns(facts: Facts) -> bool:
-    """Whether the noise on a second moment is small beside what it says of every column.
-
-    Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.
-    """
-    squared = isinstance(facts.loss, Squared) and not facts.drift
-    return squared and ROOM * (facts.features + 1) ** 1.5 <= facts.size * facts.mu
