@@ -21,10 +21,11 @@ from tacit.diagnostics.sketch import Directions, Sketch
 from tacit.diagnostics.trajectory import COMPONENTS
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
-from tacit.losses import Loss, get_loss
+from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
 from tacit.networks.fit import ModuleFit, fit_module
 from tacit.plan import Fit, Plan
+from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
@@ -151,9 +152,8 @@ def trajectory_privately(
     if names.shape != (rows.n,):
         raise InputError(f"labels must be one for each of the {rows.n} rows")
     known = None if classes is None else np.asarray(list(classes))
-    if loss is None:
-        loss = "softmax" if known is not None and len(known) > 2 else "logistic"
-    loss = get_loss(loss) if isinstance(loss, str) else loss
+    count = 2 if known is None else max(2, len(known))
+    loss = resolve_loss("auto" if loss is None else loss, count)
     if loss.task == "classification":
         if known is None or len(known) < 2:
             raise MissingBound("trajectory_privately", "classes=, the labels that may occur")

@@ -30,7 +30,7 @@ from tacit.linear_model.inputs import cells_of, rows_of
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import Fit, Plan, apply_stages
-from tacit.plan.defaults import resolve_relation, resolve_stages, resolve_trainer
+from tacit.plan.defaults import resolve_loss, resolve_relation, resolve_stages, resolve_trainer
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import Encode, PublicFeatures
 from tacit.preprocessing.projection import Projection
@@ -517,10 +517,7 @@ class DPLinearClassifier(ClassifierMixin, _DPLinear):
         return classes, index, _require_two(classes, given)
 
     def _loss(self, classes: int) -> Loss:
-        name = self.loss
-        if isinstance(name, str) and name == "auto":
-            name = "logistic" if classes == 2 else "softmax"
-        loss = get_loss(name)
+        loss = resolve_loss(self.loss, classes)
         if loss.task != "classification":
             raise InputError(f"loss={loss.name!r} is for regression; use DPLinearRegressor")
         return loss

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
-from tacit.losses import Squared
+from tacit.losses import Loss, Squared, get_loss
 from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.trainers import DPGD, GradientTrainer, SufficientStatistics
@@ -23,6 +23,7 @@ __all__ = [
     "AUTO_RECIPE",
     "AutoRegression",
     "few_columns",
+    "resolve_loss",
     "resolve_relation",
     "resolve_stages",
     "resolve_trainer",
@@ -34,6 +35,13 @@ SPARSE_EVEN, SPARSE_MEAN = 0.2, 0.12  # shares of μ for columns and mean of spa
 # Where columns are so few, the noise on a second moment hardly counts along any of them, and
 # descent would only lose what its clip cuts off skewed targets (docs/decisions/0029).
 ROOM = 2_000.0
+
+
+def resolve_loss(loss: str | Loss, classes: int) -> Loss:
+    """The loss that was given, or the one that ``"auto"`` stands for: of labels, so many."""
+    if is_auto(loss):
+        loss = "logistic" if classes == 2 else "softmax"
+    return get_loss(loss)
 
 
 def resolve_relation(
