@@ -11,15 +11,15 @@ import tacit
 from tacit import preprocessing, trainers
 from tacit.preprocessing import Stage
 from tacit.preprocessing.base import NoiselessStage, PrivateStage
-from tacit.trainers import GradientTrainer
+from tacit.trainers import Trainer
 
 SOURCE = Path(tacit.__file__).parent
-BASES = {Stage, PrivateStage, NoiselessStage, GradientTrainer}
+BASES = {Stage, PrivateStage, NoiselessStage, Trainer}
 LISTS = {"plan/recipes.py", "plan/defaults.py"}  # which are lists of stages and trainers
 FOLDERS = ("plan", "model_selection", "engine")
 GENERIC = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
 GENERIC = [path for path in GENERIC if path.relative_to(SOURCE).as_posix() not in LISTS]
-GENERIC += [SOURCE / "persistence.py", SOURCE / "trainers" / "feasible.py"]
+GENERIC += [SOURCE / "persistence.py", SOURCE / "trainers" / "base.py"]
 
 
 def kinds(base):
@@ -27,7 +27,7 @@ def kinds(base):
     return {base, *(kind for cls in base.__subclasses__() for kind in kinds(cls))}
 
 
-CONCRETE = {cls.__name__ for base in (Stage, GradientTrainer) for cls in kinds(base) - BASES}
+CONCRETE = {cls.__name__ for base in (Stage, Trainer) for cls in kinds(base) - BASES}
 
 
 def named(source):
@@ -54,7 +54,7 @@ def test_every_public_stage_and_trainer_is_looked_for():
     listed = [
         vars(package)[name] for package in (preprocessing, trainers) for name in package.__all__
     ]
-    own = [c for c in listed if isinstance(c, type) and issubclass(c, Stage | GradientTrainer)]
+    own = [c for c in listed if isinstance(c, type) and issubclass(c, Stage | Trainer)]
     assert {cls.__name__ for cls in own if cls not in BASES} <= CONCRETE
     assert len(CONCRETE) > 40
 

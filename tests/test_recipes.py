@@ -103,9 +103,10 @@ def test_columns_may_be_equalized_for_a_share():
 @pytest.mark.parametrize("trainer", sorted(TRAINERS))
 @pytest.mark.parametrize("name", ["dpsgd-f", "dpsgd", "dp-gd", "pillar", "jl", "dp-pca"])
 def test_every_recipe_takes_another_trainer(name, trainer):
-    made = recipe(name, trainer=trainer, steps=4, **NEEDS.get(name, {}))
+    setting = "steps" if TRAINERS[trainer].descends else "damping"
+    made = recipe(name, trainer=trainer, **{setting: 4}, **NEEDS.get(name, {}))
     assert type(made["trainer"]) is TRAINERS[trainer]
-    assert made["trainer"].steps == 4
+    assert getattr(made["trainer"], setting) == 4
     own = NoisySGD(runs=2)
     assert recipe(name, trainer=own, **NEEDS.get(name, {}))["trainer"] is own
 

@@ -35,6 +35,7 @@ from tacit.trainers import (
     LocalDPGD,
     NoisySGD,
     SufficientStatistics,
+    Trainer,
 )
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
@@ -71,16 +72,28 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
 
 def test_every_public_trainer_is_under_this_contract():
     found = [getattr(trainers, name) for name in trainers.__all__]
-    classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
+    classes = {c for c in found if isinstance(c, type) and issubclass(c, Trainer)}
     # What takes no steps has promises of its own (tests/trainers/test_sufficient_statistics.py).
-    assert classes - {GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)
+    assert classes - {Trainer, GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)
     assert all(cls.descends for cls in EVERY_TRAINER) and not SufficientStatistics.descends
+
+
+def test_a_trainer_can_do_what_it_says_and_nothing_else():
+    traits = ("takes_drift", "takes_strict", "takes_start", "descends", "samples", "local")
+    assert not any(getattr(Trainer, trait) for trait in traits)
+    with pytest.raises(TypeError, match="abstract"):
+        Trainer()
+    trainer = SufficientStatistics().resolve(facts_of())
+    with pytest.raises(TypeError, match="is trained alone"):
+        trainer.train_group([], None, [], facts_of())
+    with pytest.raises(TypeError, match="not analysed for rows that moved"):
+        trainer.inflation(1.0, None)
 
 
 # Settings
 
 
-@pytest.mark.parametrize("cls", EVERY_TRAINER)
+@pytest.mark.parametrize("cls", [*EVERY_TRAINER, SufficientStatistics])
 @pytest.mark.parametrize("facts", [facts_of(), facts_of(10, size=10**7), facts_of(size=1)])
 def test_nothing_is_left_automatic(cls, facts):
     resolved = cls().resolve(facts)
@@ -104,7 +117,7 @@ def test_what_was_given_stays_as_it_was_given(cls):
     assert original == before
 
 
-@pytest.mark.parametrize("cls", EVERY_TRAINER)
+@pytest.mark.parametrize("cls", [*EVERY_TRAINER, SufficientStatistics])
 def test_settings_depend_on_public_facts_alone(cls):
     assert cls().resolve(facts_of()) == cls().resolve(facts_of())
 

@@ -27,7 +27,7 @@ from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
-from tacit.trainers import Engine, Facts, NoisySGD, gradient, noisy_sgd, rehearsal
+from tacit.trainers import Engine, Facts, NoisySGD, noisy_sgd, rehearsal, train_together
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)
@@ -159,7 +159,7 @@ def test_the_choice_is_that_of_the_exponential_mechanism(monkeypatch):
     engine = engine_of(rows, targets, loss)
     chosen = trainer.train(engine, run_of(trainer, 2.0, FACTS, Key.from_seed(0)), FACTS)
     key = Key.from_seed(0)
-    models = gradient.train_together(
+    models = train_together(
         engine, [trainer] * 4, rehearsal([trainer] * 4, [2.0] * 4, FACTS, key), FACTS
     )
     assert (chosen == models[1]).all()
@@ -172,7 +172,7 @@ def test_almost_without_noise_the_best_run_is_chosen():
     engine = engine_of(rows, targets, loss)
     trainer = NoisySGD(steps=3, runs=6, choice_noise=1e-5, ceiling=2.0).resolve(FACTS)
     chosen = trainer.train(engine, run_of(trainer, 0.5, FACTS, Key.from_seed(3)), FACTS)
-    models = gradient.train_together(
+    models = train_together(
         engine, [trainer] * 6, rehearsal([trainer] * 6, [0.5] * 6, FACTS, Key.from_seed(3)), FACTS
     )
     best = int(engine.loss_sum(models, 2.0).argmin())

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from tests.seam import run_of, token
 
-from tacit import DPLinearRegressor, DPSearch
+from tacit import DPLinearRegressor, DPSearch, recipe
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
@@ -191,9 +191,15 @@ def test_other_losses_are_refused(name):
 @pytest.mark.parametrize(
     "given", [{"steps": 5}, {"momentum": 0.5}, {"radius": 1.0}, {"alpha": 0.1}, {"anchor": 0.1}]
 )
-def test_settings_of_descent_are_refused(given):
-    with pytest.raises(InputError, match="takes no steps, so it has no"):
-        SufficientStatistics(**given).resolve(FACTS)
+def test_it_has_no_settings_of_descent(given):
+    (name,) = given
+    with pytest.raises(TypeError, match=name):
+        SufficientStatistics(**given)
+
+
+def test_a_recipe_names_the_setting_that_it_does_not_have():
+    with pytest.raises(InputError, match=r"SufficientStatistics.* unexpected .*'steps'"):
+        recipe("auto", trainer="statistics", steps=5)
 
 
 @pytest.mark.parametrize("name", ["clip", "bias", "weight", "damping"])

@@ -28,6 +28,7 @@ from tacit.preprocessing.base import NoiselessStage
 from tacit.preprocessing.private_extent import RankStage
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import SufficientStatistics
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["Guessed", "best_guesses", "one_run"]
 
@@ -156,7 +157,7 @@ def _evidence(
         if release.kind == "step":
             value = release.value
             pull = value[:, 0] - value[:, -1] if value.shape[1] > 1 else -value[:, 0]
-            clip = plan.trainer.clips[-1 if release.start else 0]
+            clip = require_descent(plan.trainer).clips[-1 if release.start else 0]
             part = _clipped(held[:, release.start : release.start + len(value)], clip)
             total += part @ pull / release.deviation**2 / math.sqrt(value.shape[1])
         elif release.kind == "weights":

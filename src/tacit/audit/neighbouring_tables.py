@@ -41,7 +41,7 @@ from tacit.preprocessing import (
 from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.preprocessing.public_rows import PublicStage
 from tacit.trainers import DPSGD
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.base import is_auto
 
 __all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
 
@@ -81,9 +81,10 @@ def targets(plan: Plan, labels: np.ndarray, classes: int) -> np.ndarray:
 def shape(plan: Plan) -> tuple[int, int]:
     """Rows and columns for which the plan can be put to a hard test."""
     n, d = SMALL, 2
-    if plan.trainer.local and not is_auto(plan.trainer.steps):
+    steps = plan.trainer.parameters().get("steps", "auto")
+    if plan.trainer.local and not is_auto(steps):
         # As many rows as steps: each has a step, and so a report, of its own to be seen.
-        n = int(plan.trainer.steps)
+        n = int(steps)
     for stage in plan.stages:
         if stage.first:
             raise InputError(

@@ -31,7 +31,8 @@ from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.trainers import DPGD, GradientTrainer
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.base import is_auto
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["ReleasedTrajectory", "module_trajectory_privately", "trajectory_privately"]
 
@@ -182,7 +183,7 @@ def trajectory_privately(
         neighbors,
         arithmetic=arithmetic,
     ).calibrate(size=size or rows.n, columns=rows.d, classes=0 if known is None else len(known))
-    settings, facts = plan.trainer, plan.facts
+    settings, facts = require_descent(plan.trainer), plan.facts
     count = (facts.features + 1) * facts.outputs
     sketch = Sketch(min(int(components), int(settings.steps), count))
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)

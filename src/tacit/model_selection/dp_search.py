@@ -19,7 +19,7 @@ from tacit.linear_model.estimators import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
 from tacit.plan.defaults import resolve_trainer
 from tacit.privacy.budget import Budget
-from tacit.trainers import GradientTrainer
+from tacit.trainers import Trainer
 
 __all__ = ["Choice", "DPSearch", "choose", "planned"]
 
@@ -182,7 +182,7 @@ class DPSearch(MetaEstimatorMixin, BaseEstimator):
         known = list(TUNED)
         if head == "trainer" and setting:
             trainer = self.estimator.trainer
-            own = trainer if isinstance(trainer, GradientTrainer) else resolve_trainer("auto")
+            own = trainer if isinstance(trainer, Trainer) else resolve_trainer("auto")
             names = [f"trainer__{field.name}" for field in dataclasses.fields(own)]
             if name in names or "trainer" in self._grid_names():
                 return

@@ -44,7 +44,6 @@ from tacit.privacy.events import (
     Repeated,
     sensitivity,
 )
-from tacit.trainers.gradient import train_together
 
 __all__ = ["CalibratedSearch", "Found", "Search", "Trials"]
 
@@ -501,7 +500,7 @@ class CalibratedSearch:
             "as_if_rows": 1 / times,
             "single_trial": self.chances(1)[0][1],
             "noise_multipliers": [min(noise), max(noise)],
-            "steps": sorted({int(plan.trainer.steps) for plan in self.plans}),
+            "steps": sorted({int(plan.trainer.parameters()["steps"]) for plan in self.plans}),
             "events": [{"stage": name, **event.to_dict()} for name, event in self.spent],
         }
 
@@ -547,9 +546,7 @@ def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[
     for trial in trials:
         plan = plans[trial]
         trainer = plan.trainer
-        alike = trainer.trains_together
-        what: tuple[Any, ...] = (type(trainer).__name__, int(trainer.steps), trainer.clipping)
-        what += (getattr(trainer, "n_components", None),) if alike else (trial,)
+        what = trainer.shared_settings or (trial,)
         groups.setdefault((*_engine_of(plan), *what), []).append(trial)
     ordered = sorted(groups.items(), key=lambda item: str(item[0][:2]))  # engines one by one
     return [
@@ -570,9 +567,8 @@ def _train(
     facts = plans[0].facts_for(prepared)
     if len(plans) == 1:
         return plans[0].trainer.train(engine, runs[0], facts, start=start)[None]
-    trainers = [plan.trainer for plan in plans]
-    tokens = [run.token(trainer.name) for run, trainer in zip(runs, trainers, strict=True)]
-    return train_together(engine, trainers, tokens, facts, start=start)
+    first, *others = (plan.trainer for plan in plans)
+    return first.train_group(others, engine, runs, facts, start=start)
 
 
 # --- scores: from −1 to 1 for every row -------------------------------------------------------

@@ -23,7 +23,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, Facts, GradientTrainer, train_together
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.base import is_auto
 
 __all__ = ["ModuleFit", "fit_module", "resolve_settings"]
 

@@ -15,9 +15,9 @@ from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
 from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.preprocessing.base import NoiselessStage, Stage
-from tacit.trainers import DPGD, GradientTrainer, SufficientStatistics
+from tacit.trainers import DPGD, SufficientStatistics, Trainer
+from tacit.trainers.base import is_auto
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import is_auto
 
 __all__ = [
     "AUTO_RECIPE",
@@ -45,7 +45,7 @@ def resolve_loss(loss: str | Loss, classes: int) -> Loss:
 
 
 def resolve_relation(
-    neighbors: str, stages: Sequence[Stage], trainer: GradientTrainer | None = None
+    neighbors: str, stages: Sequence[Stage], trainer: Trainer | None = None
 ) -> str:
     """The neighbouring relation that ``"auto"`` stands for."""
     if neighbors != "auto":
@@ -57,7 +57,7 @@ def resolve_relation(
 
 
 def resolve_stages(
-    stages: Any, task: str, trainer: GradientTrainer, rows: Rows | None = None
+    stages: Any, task: str, trainer: Trainer, rows: Rows | None = None
 ) -> tuple[Stage, ...]:
     """The stages that were given, or those that ``"auto"`` stands for.
 
@@ -66,7 +66,7 @@ def resolve_stages(
     stages : "auto", Stage or sequence of Stage
     task : str
         ``classification`` or ``regression``.
-    trainer : GradientTrainer
+    trainer : Trainer
         What comes behind them.
     rows : Rows, optional
         Of which it is public whether they are bytes, or sparse; neither, if not given.
@@ -95,12 +95,12 @@ def resolve_stages(
 
 def resolve_trainer(
     trainer: Any, task: str = "classification", *, closed_form: bool = False
-) -> GradientTrainer:
+) -> Trainer:
     """The trainer that was given, or the one that ``"auto"`` stands for.
 
     Parameters
     ----------
-    trainer : "auto" or GradientTrainer
+    trainer : "auto" or Trainer
     task : str
         ``classification`` or ``regression``.
     closed_form : bool
@@ -111,7 +111,7 @@ def resolve_trainer(
         if not is_auto(trainer):
             raise InputError(f"trainer={trainer!r} must be 'auto' or one of tacit.trainers")
         return AutoRegression() if closed_form and task == "regression" else DPGD()
-    if not isinstance(trainer, GradientTrainer):
+    if not isinstance(trainer, Trainer):
         raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
     return trainer
 

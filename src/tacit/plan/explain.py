@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers.defaults import noise_left, prospect
 from tacit.trainers.defaults import outlook as weakness
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.defaults import prospect
 
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
 __all__ = ["explain", "outlook", "shortage"]
-
-WANDERING = (
-    " If weights have stopped growing by half of the run, the mean of the rest is returned, which "
-    "has less noise than the last."
-)
 
 
 def explain(plan: CalibratedPlan) -> str:
@@ -39,7 +33,8 @@ def explain(plan: CalibratedPlan) -> str:
             "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
         )
     lines += trainer.explain(plan.noise_multiplier, facts)
-    lines += [_why(plan)] if trainer.follows and plan.moves is None else []
+    if plan.moves is None:
+        lines += trainer.explain_settings(asked.trainer, facts, constant=asked.adds_constant)
     if plan.search is not None:
         lines.append(
             f"Chosen by private trials from {plan.search['settings']} settings; about "
@@ -80,28 +75,6 @@ def shortage(plan: CalibratedPlan) -> str:
             texts.append(stage.shortage(plan.facts.size, d, plan.stage_noise[i]))
         d = stage.width(d)
     return " ".join(text for text in texts if text)
-
-
-def _why(plan: CalibratedPlan) -> str:
-    """What the settings are chosen for, in words."""
-    facts, trainer, asked = plan.facts, plan.trainer, plan.plan.trainer
-    names = ("steps", "learning_rate", "clip", "momentum", "bias")
-    if not any(is_auto(getattr(asked, name)) for name in names):
-        return "Settings: all of them were given."
-    length = "as the stages leave it"
-    if facts.measured:
-        length = "as the released mean shows it"
-    elif facts.mean_noise_norm and facts.task == "classification" and is_auto(asked.bias):
-        length = "and less once a mean is released"
-    left = noise_left(trainer, facts)
-    constant = f", the constant feature {float(trainer.bias):.3g}" * plan.plan.adds_constant
-    return (
-        f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
-        f"the noise. A typical row has norm {facts.bound:.3g}, {length}. The clip is "
-        f"{float(trainer.clip) / facts.bound:.2g} of such a row{constant}. Rate and steps are "
-        f"to leave noise of {left:.2g} in its score: more would drown what rows say, less "
-        "would stop before they have said it." + WANDERING * (trainer.average == "converged")
-    )
 
 
 def _cost(plan: CalibratedPlan, i: int) -> str:

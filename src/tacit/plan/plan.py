@@ -30,9 +30,8 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
+from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import Facts
-from tacit.trainers.feasible import require_feasible
-from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Plan"]
 
@@ -46,7 +45,7 @@ class Plan:
 
     budget: Budget
     stages: tuple[Stage, ...]
-    trainer: GradientTrainer
+    trainer: Trainer
     loss: Loss
     neighbors: str = "replace_special"
     fit_intercept: bool = True
@@ -174,7 +173,7 @@ class Plan:
             fixed.append((TEST, test.event))
         moves = None
         if self.noiseless:
-            bias = float(trainer.bias) * trace.typical if self.adds_constant else 0.0
+            bias = trainer.constant(trace.typical) if self.adds_constant else 0.0
             moves = trace.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
             facts = trainer.account_drift(facts, moves, left_over)
 
@@ -203,7 +202,8 @@ class Plan:
             test=test,
             draws=draws,
         )
-        require_feasible(trainer, facts, z, bias=calibrated.bias, arithmetic=calibrated.arithmetic)
+        how: dict[str, Any] = {"bias": calibrated.bias, "arithmetic": calibrated.arithmetic}
+        trainer.require_feasible(facts, z, **how)
         return calibrated
 
 

@@ -41,16 +41,16 @@ from tacit.trainers import (
     AdaDPS,
     FlattestDPGD,
     GammaSGD,
-    GradientTrainer,
     IteratedSGD,
     LocalDPGD,
     NoisySGD,
     SufficientStatistics,
+    Trainer,
 )
 
 __all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
 
-TRAINERS: dict[str, type[GradientTrainer]] = {
+TRAINERS: dict[str, type[Trainer]] = {
     "dp-gd": DPGD,
     "dpsgd": DPSGD,
     "noisy-sgd": NoisySGD,
@@ -62,10 +62,10 @@ TRAINERS: dict[str, type[GradientTrainer]] = {
 }
 
 
-def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> GradientTrainer:
+def _trained(default: type[Trainer], settings: dict[str, Any]) -> Trainer:
     """The recipe's trainer, or the one that ``trainer`` names, with these settings."""
     wanted = settings.pop("trainer", None)
-    if isinstance(wanted, GradientTrainer):
+    if isinstance(wanted, Trainer):
         if settings:
             raise InputError(f"{wanted.name} is complete: set {', '.join(settings)} there")
         return wanted
@@ -77,7 +77,7 @@ def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> Gradie
 LONGEST = 20_000  # characters of a stage
 
 
-def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): Sun et al.'s baseline."""
     return [Normalize(radius)], _trained(DPSGD, trainer)
 
@@ -87,7 +87,7 @@ def _dpsgd_f(
     share: float = PrivateCenter.share,
     equalize: float = 0.0,
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """DPSGD-F* (Sun et al. 2024, Algorithm 3): scaled rows, private mean, full-batch descent.
 
     ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
@@ -149,7 +149,7 @@ def _dpsgd_f_theory(
     clip_share: float = Preprocess.clip_share,
     algorithm: int | str = "auto",
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """DPSGD-F (Sun et al. 2024, Algorithm 2): mean and scale found in rows of any norm, then
     descent.
 
@@ -168,12 +168,12 @@ def _dpsgd_f_theory(
     return [*first, *chosen[algorithm]], _trained(DPGD, settings)
 
 
-def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """Rows scaled to a norm, then DP-GD (Song et al. 2021, Algorithm 1)."""
     return [Normalize(radius)], _trained(DPGD, trainer)
 
 
-def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """Every row scaled and randomised by its owner (Song et al. 2021, section 3): local privacy."""
     return [Normalize(radius)], LocalDPGD(**trainer)
 
@@ -184,7 +184,7 @@ def _pillar(
     radius: float = 1.0,
     center: bool = True,
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """PILLAR (Pinto et al. 2024, Algorithm 1): PCA on public rows, then private training.
 
     Components are about the public mean, which is subtracted (``center=False``: as in the paper),
@@ -197,28 +197,28 @@ def _pillar(
 
 def _gep(
     public: Any = None, n_components: Any = "auto", radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """GEP (Yu et al. 2021): gradients in and outside a public subspace, clipped separately."""
     return [Normalize(radius), PublicRotation(public)], GEP(n_components=n_components, **trainer)
 
 
 def _adadps(
     public: Any = None, floor: float = 0.1, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """AdaDPS (Li, Zaheer et al. 2022): gradients divided by public scales before they are
     clipped.
     """
     return [Normalize(radius), PublicPrecondition(public, floor)], AdaDPS(**trainer)
 
 
-def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """DP-RAFT (Panda et al. 2022): a linear probe on normalised rows, hardly clipped."""
     return [Normalize(radius)], DPRAFT(**{"clip": radius, **trainer})
 
 
 def _dp_raft_pillar(
     public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """DP-RAFT on rows projected by public ones (Pinto et al. 2024, appendix B-F)."""
     stages, probe = _dp_raft(radius, **trainer)
     return [*stages, PublicPCA(public, n_components)], probe
@@ -226,14 +226,14 @@ def _dp_raft_pillar(
 
 def _jl(
     n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Random projection, then private training: Pinto et al.'s baseline "JL"."""
     return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
     n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """PCA of a noisy second moment, then private training: Pinto et al.'s baseline "DP-PCA"."""
     from tacit.preprocessing import PrivatePCA
 
@@ -243,21 +243,21 @@ def _dp_pca(
 
 def _soft_pca(
     strength: float = 0.05, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Soft PCA of the private rows themselves, paid for by more noise in training."""
     return [Normalize(radius), SoftPCA(strength)], _trained(DPGD, trainer)
 
 
 def _ptr_pca(
     n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Rank-k PCA of the private rows behind a test of their eigengap (Hu et al. 2024, section
     4.3).
     """
     return [Normalize(radius), NoiselessPCA(n_components, gap)], _trained(DPGD, trainer)
 
 
-RECIPES: dict[str, Callable[..., tuple[list[Stage], GradientTrainer]]] = {
+RECIPES: dict[str, Callable[..., tuple[list[Stage], Trainer]]] = {
     "dpsgd-f": _dpsgd_f,
     "dpsgd-f-theory": _dpsgd_f_theory,
     "dpsgd": _dpsgd,

@@ -37,9 +37,8 @@ from tacit.privacy.events import Event
 from tacit.privacy.ptr import TEST, Test
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
+from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import GradientTrainer, is_auto, train_together
-from tacit.trainers.sufficient_statistics import Moments
 
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan
@@ -77,7 +76,7 @@ class CalibratedPlan:
     columns: int
     classes: int
     facts: Facts
-    trainer: GradientTrainer
+    trainer: Trainer
     stage_noise: dict[int, float]
     noise_multiplier: float
     spent: tuple[tuple[str, Event], ...]
@@ -188,9 +187,8 @@ class CalibratedPlan:
         how["start"] = plan.weights(start, seen)
         if watch is None:
             weights = plan.trainer.train(engine, run, facts, **how)
-        else:  # what DPGD and DPSGD do, in sight
-            alone = [plan.trainer], [run.token(plan.trainer.name)]
-            weights = train_together(engine, *alone, facts, **how, watch=watch)[0]
+        else:  # the same, in sight
+            weights = plan.trainer.train_group([], engine, [run], facts, **how, watch=watch)[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
         return plan.conclude(seen, weights, **how)
@@ -204,14 +202,13 @@ class CalibratedPlan:
         of the constant feature is in units of the norm that was promised, so all stays as it is.
         """
         facts, asked = self.facts, self.plan.trainer
-        follows = asked.follows and is_auto(asked.bias) and self.moves is None
-        if not follows or facts.task != "classification":
+        if not asked.follows or self.moves is not None or facts.task != "classification":
             return self
         length = released_norm(prepared.fitted, self.columns)
         if length is None or length == facts.bound:
             return self
         facts = replace(facts, bound=length, measured=True)
-        trainer = replace(asked, steps=self.trainer.steps).resolve(facts)
+        trainer = asked.resolve_again(facts, self.trainer)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
             return self
         return replace(self, facts=facts, trainer=trainer)
@@ -277,8 +274,7 @@ class CalibratedPlan:
     @property
     def bias(self) -> float:
         """Size of the constant feature that carries the intercept; 0 for none."""
-        size = float(self.trainer.bias) * self.facts.bound
-        return size if self.plan.adds_constant else 0.0
+        return self.trainer.constant(self.facts.bound) if self.plan.adds_constant else 0.0
 
     def engine(self, prepared: Prepared, targets: Any) -> Any:
         """Sums over the prepared rows, wherever they are."""
@@ -289,7 +285,7 @@ class CalibratedPlan:
         if self.on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
-        make = partial(make, size=self.facts.size) if self.trainer.descends else Moments
+        make = self.trainer.source or partial(make, size=self.facts.size)
         return make(
             prepared.rows,
             targets,
@@ -366,7 +362,7 @@ class CalibratedPlan:
         """How many times more noise drift asks for, at weights of that norm."""
         if self.moves is None:
             return 1.0
-        return self.trainer.deviation(1.0, norm, self.moves) / float(self.trainer.clip)
+        return self.trainer.inflation(norm, self.moves)
 
     def certify(
         self,

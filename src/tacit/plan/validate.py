@@ -17,8 +17,8 @@ from tacit.engine.array_api import require_device
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
+from tacit.trainers.base import Trainer
 from tacit.trainers.feasible import require_startable
-from tacit.trainers.gradient import GradientTrainer
 
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan
@@ -48,7 +48,7 @@ def validate_plan(plan: Plan) -> None:
         known = isinstance(stage, PrivateStage | NoiselessStage)
         if stage.kind not in ("free", "public") and not known:
             raise InputError(f"{stage.name} looks at private rows and does not say at what cost")
-    if not isinstance(plan.trainer, GradientTrainer):
+    if not isinstance(plan.trainer, Trainer):
         raise InputError(f"trainer must be one of tacit.trainers, not {plan.trainer!r}")
     if plan.fitted and plan.noiseless:
         raise InputError(
@@ -120,7 +120,7 @@ def validate_stages(stages: Sequence[Stage], neighbors: str) -> None:
 
 
 def validate_trainer(
-    stages: Sequence[Stage], trainer: GradientTrainer, neighbors: str, arithmetic: str
+    stages: Sequence[Stage], trainer: Trainer, neighbors: str, arithmetic: str
 ) -> None:
     """Refuse a trainer where its account does not hold."""
     noiseless = [stage.name for stage in stages if isinstance(stage, NoiselessStage)]

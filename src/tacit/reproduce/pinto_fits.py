@@ -26,6 +26,7 @@ from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.reproduce.pinto_sets import Split, Turned, split, turned
 from tacit.trainers import DPRAFT, DPSGD, GEP, GradientTrainer, rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["ours", "private", "public_descent", "xi"]
 
@@ -182,8 +183,9 @@ def _fits(
     ready = ready.resolve(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
     engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
-    rates = [factor * ready.trainer.learning_rate for factor in factors for _ in seeds]
-    trainers = [replace(ready.trainer, learning_rate=rate) for rate in rates]
+    own = require_descent(ready.trainer)
+    rates = [factor * own.learning_rate for factor in factors for _ in seeds]
+    trainers = [replace(own, learning_rate=rate) for rate in rates]
     tokens = rehearsal(trainers, [ready.noise_multiplier] * len(rates), facts, key)
     weights = train_together(engine, trainers, tokens, facts)
     test = apply_stages(as_rows(rows.X_test), seen.fitted)

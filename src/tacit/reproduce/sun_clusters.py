@@ -19,6 +19,7 @@ from tacit.privacy import Budget
 from tacit.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.reproduce.work import Work
 from tacit.trainers import GradientTrainer, rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["counterexample"]
 
@@ -53,7 +54,7 @@ def _excess(
         key = Key.from_seed(2 * seed + flipped)
         seen = plan.prepare(rows, plan.releases(key))
         settled = plan.resolve(seen)
-        tried = trainers or [settled.trainer]
+        tried = trainers or [require_descent(settled.trainer)]
         noise = [plan.noise_multiplier] * len(tried)
         engine = settled.engine(seen, signs[:, None])
         facts = settled.facts_for(seen)
@@ -76,7 +77,9 @@ def descent(times: float, clips: list[float], rates: list[float], runs: int) -> 
     plan = _plan("dpsgd", False, "fast", **how)
     grid = [(part, rate) for part in clips for rate in rates]
     trainers = [
-        replace(plan.trainer, clip=part * norm, learning_rate=rate / (part * norm**2))
+        replace(
+            require_descent(plan.trainer), clip=part * norm, learning_rate=rate / (part * norm**2)
+        )
         for part, rate in grid
     ]
     automatic = _plan("dpsgd", True, "fast", radius=norm)

@@ -19,6 +19,7 @@ from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.reproduce.sun_data import images
 from tacit.trainers import DPSGD, rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
 
@@ -67,7 +68,7 @@ def as_in_the_paper(
     plan = _plan(size=len(X), columns=X.shape[1], classes=classes, **setting)
     key, loss = Key.from_seed(seed), plan.plan.loss
     seen = plan.prepare(as_rows(X), plan.releases(key))
-    trainers = [replace(plan.trainer, learning_rate=rate) for rate in rates]
+    trainers = [replace(require_descent(plan.trainer), learning_rate=rate) for rate in rates]
     noise = [plan.noise_multiplier] * len(rates)
     engine = plan.engine(seen, loss.targets(y, outputs=classes))
     scores, facts = [], plan.facts_for(seen)

@@ -1,10 +1,14 @@
 """Trainers: rows and labels into weights, with the event that says what it cost."""
 
 from tacit.engine.engine import Engine
+from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import Facts
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.dpgd import DPGD
+from tacit.trainers.dpsgd import DPSGD
 from tacit.trainers.flattest import FlattestDPGD
 from tacit.trainers.gamma import GammaSGD
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer, rehearsal, train_together
+from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.iterated import IteratedSGD
 from tacit.trainers.local import LocalDPGD
 from tacit.trainers.noisy_sgd import NoisySGD
@@ -26,6 +30,7 @@ __all__ = [
     "LocalDPGD",
     "NoisySGD",
     "SufficientStatistics",
+    "Trainer",
     "rehearsal",
     "train_together",
 ]
