@@ -13,6 +13,7 @@ from tacit.losses import Loss
 from tacit.pipeline.parts import Choice, Last, Option, Part, Place
 from tacit.plan import Plan
 from tacit.plan.defaults import resolve_relation
+from tacit.plan.plan import share_of
 from tacit.plan.propagate import propagate_bounds
 from tacit.plan.validate import validate_stages
 from tacit.preprocessing import Stage
@@ -113,8 +114,8 @@ class Problem:
             groups.append(tuple(self._place(stages, unit).tight()))
             stages += groups[-1]
         loss = self.last.loss_for(self.classes, plain=plain)
-        shares = [_share(stage) for stage in stages if stage.pays]
-        tests = [_share(stage) for stage in stages if stage.tested]
+        shares = [share_of(stage) for stage in stages if stage.pays]
+        tests = [share_of(stage) for stage in stages if stage.tested]
         spent = math.fsum(share**2 for share in [*shares, max(tests, default=0.0)])
         if spent >= 1:
             raise InputError("together they would take the whole budget")
@@ -182,10 +183,6 @@ class Problem:
         loss = f"loss {chosen.loss.name!r}, DPGD(alpha={trainer.alpha:.3g})"
         told.append(Choice(self.last.step, loss, self.last.note))
         return tuple(told)
-
-
-def _share(stage: Stage) -> float:
-    return float(getattr(stage, "share", 0.0))
 
 
 def _verdict(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.exceptions import BudgetError, InputError, of_public_facts
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
-from tacit.plan.propagate import BoundTrace, expand_stages, propagate_bounds, resolve_settings
+from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
 from tacit.plan.validate import validate_plan
 from tacit.preprocessing.base import NoiselessStage, Stage
@@ -33,7 +32,7 @@ from tacit.privacy.ptr import TEST, Test
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import Facts
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "share_of"]
 
 MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
@@ -79,7 +78,7 @@ class Plan:
         """Noise multiplier of every stage that pays, by position."""
         unit, mu = sensitivity(self.neighbors), gaussian_mu(self.budget.epsilon, self.budget.delta)
         return {
-            i: getattr(stage, "noise_multiplier", None) or unit / (_share(stage) * mu)
+            i: getattr(stage, "noise_multiplier", None) or unit / (share_of(stage) * mu)
             for i, stage in enumerate(self.stages)
             if stage.pays and not self.fitted
         }
@@ -128,7 +127,7 @@ class Plan:
                 )
         fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
-        test_share = max((_share(stage) for stage in self.stages if stage.tested), default=0.0)
+        test_share = max((share_of(stage) for stage in self.stages if stage.tested), default=0.0)
         spent = math.fsum((unit / (z * mu)) ** 2 for z in noise.values()) + test_share**2
         if spent >= 1:
             raise BudgetError(
@@ -139,7 +138,7 @@ class Plan:
         stages = resolve_settings(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         trace = propagate_bounds(stages, size, columns)
         drift, factor = trace.settings()
-        last = trace.drifts[-1]
+        last, center = trace.drifts[-1], noise.get(len(stages) - 1)
         facts = Facts(
             size,
             trace.d,
@@ -150,7 +149,9 @@ class Plan:
             drift,
             loss=self.loss,
             limit=None if last is None else last.bound,
-            mean_noise_norm=_mean_noise_norm(stages, noise, trace),
+            mean_noise_norm=0.0
+            if center is None
+            else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
         )
         trainer = self.trainer.resolve(facts)
         draws = trace.draws + trainer.draws(trace.d + self.adds_constant, outputs)
@@ -207,16 +208,6 @@ class Plan:
         return calibrated
 
 
-def _mean_noise_norm(
-    stages: Sequence[Stage], noise: Mapping[int, float], trace: BoundTrace
-) -> float:
-    """How far noise leaves the rows from the origin that are centred at last."""
-    last = len(stages) - 1
-    if last not in noise:
-        return 0.0
-    return stages[last].mean_noise_norm(noise[last], trace.typical, trace.size, trace.d)
-
-
-def _share(stage: Stage) -> float:
+def share_of(stage: Stage) -> float:
     """Part of the plan's μ that a stage spends which pays or is tested."""
     return float(getattr(stage, "share", 0.0))

@@ -105,7 +105,7 @@ class Trainer(ABC):
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay."""
 
-    def require_feasible(  # noqa: B027 - what is small has nothing to refuse
+    def require_feasible(  # noqa: B027 - by default there is nothing to refuse
         self, facts: Facts, noise_multiplier: float, *, bias: float, arithmetic: str
     ) -> None:
         """Refuse a run whose numbers are out of range, or that needs more memory than there is.
@@ -166,7 +166,6 @@ class Trainer(ABC):
 
     # --- training ---------------------------------------------------------------------------------
 
-    @abstractmethod
     def train(
         self,
         engine: Any,
@@ -178,6 +177,9 @@ class Trainer(ABC):
         start: np.ndarray | None = None,
     ) -> np.ndarray:
         """Weights (d, K) after a run from ``start``, which is public, or from zero."""
+        how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
+        weights: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
+        return weights
 
     def train_group(
         self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any

@@ -15,12 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.engine.engine import Engine
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Gaussian
-from tacit.progress import Progress, silent
 from tacit.trainers.averaging import AVERAGES
 from tacit.trainers.base import (
     RANGE,
@@ -98,6 +96,7 @@ class GradientTrainer(Trainer):
     takes_strict: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
     descends: ClassVar[bool] = True
+    require_feasible = require_feasible
 
     @property
     def by_rule(self) -> bool:
@@ -113,7 +112,7 @@ class GradientTrainer(Trainer):
 
     @property
     def shared_settings(self) -> tuple[Any, ...]:
-        if type(self).train is not GradientTrainer.train or self.samples:
+        if type(self).train is not Trainer.train or self.samples:
             return ()
         return self.name, *(getattr(self, name, None) for name in SHARED)
 
@@ -133,11 +132,6 @@ class GradientTrainer(Trainer):
         for name in ("alpha", "anchor"):
             self._check(name, lambda v: is_number(v) and v >= 0, "0 or a positive number")
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
-
-    def require_feasible(
-        self, facts: Facts, noise_multiplier: float, *, bias: float, arithmetic: str
-    ) -> None:
-        require_feasible(self, facts, noise_multiplier, bias=bias, arithmetic=arithmetic)
 
     def constant(self, bound: float) -> float:
         return float(self.bias) * bound
@@ -279,20 +273,6 @@ class GradientTrainer(Trainer):
             "sqrt": lambda: 1 / np.sqrt(1 + done * steps),
         }
         return float(self.learning_rate) * shapes[self.schedule]()
-
-    def train(
-        self,
-        engine: Engine,
-        run: Releases,
-        facts: Facts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
-    ) -> np.ndarray:
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
-        found: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
-        return found
 
     def train_group(
         self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
