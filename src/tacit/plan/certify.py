@@ -8,9 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from tacit import __version__
+from tacit.engine.arithmetic import Arithmetic
 from tacit.ledger import Reservation
 from tacit.preprocessing.base import Stage
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.relation import Relation
 
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
@@ -57,7 +59,7 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
     """What the guarantee takes for granted, in words, besides that a person is one row."""
     size, asked = plan.facts.size, plan.plan
     texts: list[str] = []
-    if asked.neighbors == "add_or_remove_one":
+    if asked.neighbors is Relation.ADD_OR_REMOVE_ONE:
         texts.append(f"the normaliser {size} was chosen without looking at the rows")
     else:
         texts.append(f"the number of rows, {size}, is public")
@@ -91,7 +93,7 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
             f"a private test of the stages' conditions passes wrongly with probability "
             f"{plan.test.delta:.3g} at most, which delta covers"
         )
-    if asked.arithmetic == "fast":
+    if asked.arithmetic is Arithmetic.FAST:
         texts.append("ideal arithmetic assumed: sums and noise are in floating point")
     elif plan.moves is not None:
         texts.append(
@@ -107,7 +109,7 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
         texts.append(
             "strict: every product behind a sum was checked, with probability 2^-30 at most "
             "that an error passes, and gradients come from correctly rounded operations"
-            if asked.arithmetic == "strict"
+            if asked.arithmetic is Arithmetic.STRICT
             else "elementary functions give a row the same value wherever it stands, and the "
             "linear algebra library adds products in float64"
         )

@@ -15,6 +15,8 @@ from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
 from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.preprocessing.base import NoiselessStage, Stage
+from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Relation
 from tacit.trainers import DPGD, SufficientStatistics, Trainer
 from tacit.trainers.base import is_auto
 from tacit.trainers.defaults import Facts
@@ -46,14 +48,15 @@ def resolve_loss(loss: str | Loss, classes: int) -> Loss:
 
 def resolve_relation(
     neighbors: str, stages: Sequence[Stage], trainer: Trainer | None = None
-) -> str:
+) -> Relation:
     """The neighbouring relation that ``"auto"`` stands for."""
     if neighbors != "auto":
-        return neighbors
-    if trainer is not None and "replace_special" not in trainer.relations:
-        return trainer.relations[0]
+        sensitivity(neighbors)  # refuses what is none
+        return Relation(neighbors)
+    if trainer is not None and Relation.REPLACE_SPECIAL not in trainer.relations:
+        return Relation(trainer.relations[0])
     noiseless = any(isinstance(stage, NoiselessStage) for stage in stages)
-    return "replace_one" if noiseless else "replace_special"
+    return Relation.REPLACE_ONE if noiseless else Relation.REPLACE_SPECIAL
 
 
 def resolve_stages(

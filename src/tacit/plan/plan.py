@@ -12,6 +12,7 @@ import operator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tacit.engine.arithmetic import Arithmetic
 from tacit.exceptions import BudgetError, InputError, of_public_facts
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
@@ -29,6 +30,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.relation import Relation
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import Facts
 
@@ -46,14 +48,16 @@ class Plan:
     stages: tuple[Stage, ...]
     trainer: Trainer
     loss: Loss
-    neighbors: str = "replace_special"
+    neighbors: Relation | str = Relation.REPLACE_SPECIAL
     fit_intercept: bool = True
-    arithmetic: str = "exact"
+    arithmetic: Arithmetic | str = Arithmetic.EXACT
     fitted: bool = False  # the stages are: what they released before is not released again
     remarks: tuple[str, ...] = ()  # what public facts chose in place of a stage, in words
 
     def __post_init__(self) -> None:
-        validate_plan(self)
+        validate_plan(self)  # and then names are taken for what they stand for
+        object.__setattr__(self, "neighbors", Relation(self.neighbors))
+        object.__setattr__(self, "arithmetic", Arithmetic(self.arithmetic))
 
     @property
     def noiseless(self) -> bool:
@@ -155,7 +159,7 @@ class Plan:
         )
         trainer = self.trainer.resolve(facts)
         draws = trace.draws + trainer.draws(trace.d + self.adds_constant, outputs)
-        draws = 0 if self.arithmetic == "fast" else draws + bool(test_share)
+        draws = 0 if self.arithmetic is Arithmetic.FAST else draws + bool(test_share)
         pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
         slack = require_precision(
             self.budget.epsilon,
@@ -175,7 +179,8 @@ class Plan:
         moves = None
         if self.noiseless:
             bias = trainer.constant(trace.typical) if self.adds_constant else 0.0
-            moves = trace.movement(self.loss, outputs, bias, rounded=self.arithmetic != "fast")
+            exact = self.arithmetic is not Arithmetic.FAST
+            moves = trace.movement(self.loss, outputs, bias, rounded=exact)
             facts = trainer.account_drift(facts, moves, left_over)
 
         counted = fixed

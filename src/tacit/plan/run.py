@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.arrays import ArraySource
 from tacit.data.rows import Rows, each
+from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import ArrayEngine
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import Engine
@@ -35,6 +36,7 @@ from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stag
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.relation import Relation
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
 from tacit.trainers.base import Trainer
@@ -88,10 +90,11 @@ class CalibratedPlan:
     search: Mapping[str, Any] | None = None
 
     @property
-    def arithmetic(self) -> Literal["exact", "strict", "rounded", "fast"]:
+    def arithmetic(self) -> Arithmetic:
         """How sums are taken: rows that move must not jump from integer to integer."""
-        asked = cast(Literal["exact", "strict", "fast"], self.plan.arithmetic)
-        return "rounded" if asked == "exact" and self.moves is not None else asked
+        asked = Arithmetic(self.plan.arithmetic)
+        moved = asked is Arithmetic.EXACT and self.moves is not None
+        return Arithmetic.ROUNDED if moved else asked
 
     def run(
         self,
@@ -120,8 +123,7 @@ class CalibratedPlan:
                 "watch DPGD or DPSGD"
             )
         key = key or Key.fresh()
-        validate_rows(self, rows)
-        validate_start(self, start)
+        self.validate(rows, start)
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
         how |= {"start": start, "watch": watch}
         run = self.releases(key, draws)
@@ -135,6 +137,11 @@ class CalibratedPlan:
             raise
         entry.settle("model", fit.certificate.digest)
         return fit
+
+    def validate(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """Refuse, before anything is spent, rows or a start that the plan was not made for."""
+        validate_rows(self, rows)
+        validate_start(self, start)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend."""
@@ -224,7 +231,7 @@ class CalibratedPlan:
     ) -> Prepared:
         """Fit the stages; what a test finds goes into a certificate."""
         plan, size = self.plan, self.facts.size
-        strict = self.arithmetic == "strict"
+        strict = self.arithmetic is Arithmetic.STRICT
         fitted: list[Stage] = []  # what maps rows at prediction
         public: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
@@ -233,7 +240,7 @@ class CalibratedPlan:
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.noiseless else None
-            counted = plan.neighbors != "add_or_remove_one"
+            counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
             token = run.token(stage.name) if stage.pays and not plan.fitted else None
             context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
             # Free and public stages are shown no rows: they could not look if they tried.
@@ -298,7 +305,10 @@ class CalibratedPlan:
 
     def on_arrays(self, rows: Rows) -> bool:
         """Whether sums are taken where arrays of another library are, and not by NumPy."""
-        return isinstance(rows.source, ArraySource) and self.arithmetic in ("exact", "fast")
+        return isinstance(rows.source, ArraySource) and self.arithmetic in (
+            Arithmetic.EXACT,
+            Arithmetic.FAST,
+        )
 
     def weights(
         self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared

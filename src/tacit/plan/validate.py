@@ -13,10 +13,12 @@ from tacit.data.cluster import Parcel
 from tacit.data.dask_rows import lean
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, shares_memory
+from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import require_device
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Relation
 from tacit.trainers.base import Trainer
 from tacit.trainers.feasible import require_startable
 
@@ -34,7 +36,7 @@ __all__ = [
     "validate_trainer",
 ]
 
-ARITHMETIC = ("exact", "strict", "fast")
+ARITHMETIC = (Arithmetic.EXACT, Arithmetic.STRICT, Arithmetic.FAST)
 
 
 def validate_plan(plan: Plan) -> None:
@@ -62,22 +64,22 @@ def validate_plan(plan: Plan) -> None:
         )
     validate_stages(plan.stages, plan.neighbors)
     validate_trainer(plan.stages, plan.trainer, plan.neighbors, plan.arithmetic)
-    if plan.noiseless and plan.arithmetic == "strict":
+    if plan.noiseless and plan.arithmetic == Arithmetic.STRICT:
         raise InputError(
             "arithmetic='strict' checks sums of integers; rows behind a noiseless stage are "
             "not rounded to integers, so use arithmetic='exact', or stages without a noiseless one"
         )
-    if plan.arithmetic == "strict" and not plan.trainer.takes_strict:
+    if plan.arithmetic == Arithmetic.STRICT and not plan.trainer.takes_strict:
         raise InputError(
             f"arithmetic='strict' does not check everything that {plan.trainer.name} sums: use "
             "arithmetic='exact', or DPGD or DPSGD"
         )
 
 
-def validate_stages(stages: Sequence[Stage], neighbors: str) -> None:
+def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
     """Refuse an order of stages that no rule covers, and say what to do instead."""
     noiseless = [stage for stage in stages if isinstance(stage, NoiselessStage)]
-    if noiseless and neighbors != "replace_one":
+    if noiseless and neighbors != Relation.REPLACE_ONE:
         raise InputError(
             f"{noiseless[0].name} is fitted on the rows without noise, which is analysed for "
             "tables that differ by replacing a row: neighbors must be 'replace_one', not "
@@ -120,7 +122,10 @@ def validate_stages(stages: Sequence[Stage], neighbors: str) -> None:
 
 
 def validate_trainer(
-    stages: Sequence[Stage], trainer: Trainer, neighbors: str, arithmetic: str
+    stages: Sequence[Stage],
+    trainer: Trainer,
+    neighbors: Relation | str,
+    arithmetic: Arithmetic | str,
 ) -> None:
     """Refuse a trainer where its account does not hold."""
     noiseless = [stage.name for stage in stages if isinstance(stage, NoiselessStage)]
@@ -188,7 +193,7 @@ def validate_placement(stages: Sequence[Stage], rows: Any) -> None:
 def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
     """Refuse rows that the plan was not made for."""
     asked, size = plan.plan, plan.facts.size
-    if asked.neighbors != "add_or_remove_one" and rows.n != size:
+    if asked.neighbors is not Relation.ADD_OR_REMOVE_ONE and rows.n != size:
         raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
     if rows.d != plan.columns:
         raise InputError(f"the plan was calibrated for {plan.columns} columns, not {rows.d}")

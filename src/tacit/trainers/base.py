@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.quantization import LIMIT
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.mechanisms.release import Releases
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import NEIGHBORS, Event
+from tacit.privacy.events import Event
+from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import Facts
 
@@ -65,8 +67,8 @@ class Trainer(ABC):
     #: Whether it moves weights as if a last stage that divides columns had not.
     needs_scales: ClassVar[bool] = False
     #: Relations for which its event is stated, and arithmetic in which it holds.
-    relations: ClassVar[tuple[str, ...]] = tuple(NEIGHBORS)
-    arithmetics: ClassVar[tuple[str, ...]] = ("exact", "strict", "fast")
+    relations: ClassVar[tuple[str, ...]] = tuple(Relation)
+    arithmetics: ClassVar[tuple[str, ...]] = tuple(Arithmetic)
 
     @property
     def name(self) -> str:
