@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.plan.recipes import RECIPES, recipe
 from tacit.preprocessing.noiseless import NoiselessStage
 from tacit.privacy import Budget

@@ -51,10 +51,11 @@ from tacit.datasets import (
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import CalibratedPlan, apply_stages
+from tacit.plan import CalibratedPlan
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import Encode
 from tacit.trainers import DPGD
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 Halves: TypeAlias = tuple[Any, np.ndarray, Any, np.ndarray]  # rows may be sparse
 
@@ -135,7 +136,7 @@ class Trial:
             lessened = self.lessened(first)
             run = lessened.releases(Key.from_seed(seed))
             seen = lessened.prepare(as_rows(self.rows), run)
-            settled = self.lessened(first.settled(seen))
+            settled = self.lessened(first.resolve(seen))
             engine = settled.engine(seen, self._targets())
             engine.threads = 1
             chunks = apply_stages(as_rows(self.data.test_rows), seen.fitted).chunks()
@@ -144,7 +145,7 @@ class Trial:
                 for start in range(0, len(places), TOGETHER):
                     some = places[start : start + TOGETHER]
                     key = Key.from_seed((seed + 1) * 10**6 + some[0])
-                    tried = [plans[i].settled(seen).trainer for i in some]
+                    tried = [plans[i].resolve(seen).trainer for i in some]
                     noise = [self.lessened(plans[i]).noise_multiplier for i in some]
                     tokens = rehearsal(tried, noise, settled.facts, key)
                     weights = train_together(engine, tried, tokens, settled.facts)

@@ -28,7 +28,7 @@ from tacit import DPLinearClassifier, recipe
 from tacit.data.rows import as_rows
 from tacit.datasets import load_cifar10, load_cifar100
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.privacy import Budget
 
 DELTA = 1e-5

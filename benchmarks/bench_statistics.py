@@ -23,7 +23,8 @@ from tacit.losses import get_loss
 from tacit.mechanisms import Key, private_mean
 from tacit.mechanisms.quantile import METHODS, Floats, Linear, Targets, event, margin, search
 from tacit.mechanisms.release import Releases
-from tacit.plan.plan import Plan, apply_stages
+from tacit.plan import Plan
+from tacit.plan.fit import apply_stages
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 

@@ -26,7 +26,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 BATCHES = 12  # 150 MB in all: more than any cache
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning

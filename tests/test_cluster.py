@@ -25,7 +25,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
 from tacit.model_selection.search import _right
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
     Dedup,

@@ -83,8 +83,8 @@ EXPORTED = {
         SoftPCA Stage
     """,
     "tacit.privacy": """
-        Budget calibrate Certificate Drift Event Expense Gamma Gaussian Iterated
-        PoissonGaussian Repeated Selection Verification
+        Budget calibrate Certificate Drift Event Expense Failure Gamma Gaussian Iterated
+        Parallel PoissonGaussian Repeated Selection Unit Verification
     """,
     "tacit.report": """
         plain_text render_html render_text
@@ -114,7 +114,7 @@ EXPORTED = {
         Sketch Trajectory trajectory trajectory_privately
     """,
     "tacit.trainers": """
-        DPGD DPSGD GradientTrainer SufficientStatistics
+        DPGD DPSGD GradientTrainer SufficientStatistics Trainer
     """,
 }
 
@@ -143,6 +143,7 @@ def test_a_package_binds_no_other_names(path):
         for node in tree.body
         if isinstance(node, ast.ImportFrom) and node.module.startswith("tacit")
         for alias in node.names
+        if not (alias.asname or alias.name).startswith("_")
     }
     module = ".".join(path.parent.relative_to(SOURCE.parent).parts)
     assert bound <= set(EXPORTED.get(module, "").split())

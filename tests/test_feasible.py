@@ -16,7 +16,7 @@ from tacit.cli.tasks.plan import plan as plan_of
 from tacit.data import memory
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.privacy import Budget
 from tacit.research.trainers import GEP, FlattestDPGD, NoisySGD
 from tacit.trainers import DPGD, DPSGD

@@ -10,7 +10,7 @@ import pytest
 
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import Normalize
 from tacit.privacy import Budget
 from tacit.research.trainers import LocalDPGD

@@ -156,7 +156,7 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
     def stop(*_args, **_options):
         raise error
 
-    for place in ("tacit.plan.plan.Engine", "tacit.cli.tasks.fit.dumps"):
+    for place in ("tacit.plan.run.Engine", "tacit.cli.tasks.fit.dumps"):
         with monkeypatch.context() as patch:
             patch.setattr(place, stop)
             with pytest.raises(error) as raised:
@@ -166,7 +166,7 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
         assert not (tmp_path / "m").exists()
     assert [charge.outcome for charge in ledger.charges()] == ["not finished"] * 2
     with monkeypatch.context() as patch:  # before the reservation, there is nothing to say
-        patch.setattr("tacit.plan.plan.CalibratedPlan.reserve", stop)
+        patch.setattr("tacit.plan.CalibratedPlan.reserve", stop)
         with pytest.raises(error) as raised:
             fit(tmp_path / "m", ledger=ledger)
     assert not hasattr(raised.value, "__notes__")

@@ -56,8 +56,8 @@ from tacit.pipeline.choosing import Problem
 from tacit.pipeline.parts import Given
 from tacit.pipeline.reading import read
 from tacit.pipeline.refusals import REFUSED, REFUSED_LAST
-from tacit.plan import bounds as chain
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
+from tacit.plan.defaults import resolve_relation
 from tacit.preprocessing import Bound
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -328,7 +328,7 @@ def test_the_choice_leaves_most_for_training(n, d, strategy):
                 tuple(rival.stages),
                 tacit.trainers.DPGD(),
                 get_loss("logistic"),
-                chain.relation("auto", rival.stages),
+                resolve_relation("auto", rival.stages),
             ).calibrate(size=n, columns=d, classes=2)
         except (InputError, BudgetError):
             continue

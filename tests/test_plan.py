@@ -17,7 +17,8 @@ from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
-from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import (
     Bound,
     ClipNorm,

@@ -17,7 +17,7 @@ from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,
     ClipNorm,
@@ -54,7 +54,7 @@ def fit(*stages, rows=X, **settings):
 # What is chosen
 
 
-def test_components_are_settled_before_a_private_row_is_read():
+def test_components_are_resolved_before_a_private_row_is_read():
     calibrated = plan_of(Normalize(), PublicCenter(PUBLIC), PublicPCA(PUBLIC))
     *_, pca = calibrated.plan.stages
     assert isinstance(pca.n_components, int)
@@ -137,7 +137,7 @@ def test_tables_settle_behind_their_schema():
     assert model.plan_.facts.features <= D
 
 
-def test_a_regression_settles_too():
+def test_components_for_a_regression_are_resolved_too():
     model = DPLinearRegressor(
         epsilon=5.0, target_bounds=(-9, 9), **recipe("pillar", public=PUBLIC, steps=2)
     )

@@ -9,6 +9,7 @@ from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
+from tacit.plan.defaults import resolve_stages, resolve_trainer
 from tacit.plan.recipes import RECIPES, TRAINERS
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, LocalDPGD, NoisySGD
 from tacit.trainers import DPGD, DPSGD
@@ -103,9 +104,10 @@ def test_columns_may_be_equalized_for_a_share():
 @pytest.mark.parametrize("trainer", sorted(TRAINERS))
 @pytest.mark.parametrize("name", ["dpsgd-f", "dpsgd", "dp-gd", "pillar", "jl", "dp-pca"])
 def test_every_recipe_takes_another_trainer(name, trainer):
-    made = recipe(name, trainer=trainer, steps=4, **NEEDS.get(name, {}))
+    setting = "steps" if TRAINERS[trainer].descends else "damping"
+    made = recipe(name, trainer=trainer, **{setting: 4}, **NEEDS.get(name, {}))
     assert type(made["trainer"]) is TRAINERS[trainer]
-    assert made["trainer"].steps == 4
+    assert getattr(made["trainer"], setting) == 4
     own = NoisySGD(runs=2)
     assert recipe(name, trainer=own, **NEEDS.get(name, {}))["trainer"] is own
 
@@ -281,3 +283,11 @@ def test_trials_of_the_theory_share_what_it_chose():
         "Search",
     ]
     assert search.certificate_.verify().holds
+
+
+def test_the_automatic_recipe_is_what_estimators_do_by_themselves():
+    parts, own = recipe("auto"), resolve_trainer("auto")
+    for task in ("classification", "regression"):
+        assert tuple(parts["stages"]) == resolve_stages("auto", task, own)
+    assert parts["trainer"] == "auto"
+    assert recipe("auto", steps=7)["trainer"] == DPGD(steps=7)

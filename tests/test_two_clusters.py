@@ -11,7 +11,8 @@ from tacit import DPLinearClassifier, recipe
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import Plan, apply_stages
+from tacit.plan import Plan
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import PrivateCenter, PrivateClip
 from tacit.privacy import Budget
 from tacit.trainers import DPGD

@@ -20,13 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import preprocessing as stage_classes
 from tacit.data.rows import as_rows
-from tacit.data.schema import Column, NumberColumn
-from tacit.data.tables import Table
 from tacit.exceptions import FileError, InputError
 from tacit.files import parse_json, write_bytes
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
-from tacit.plan.plan import apply_stages
-from tacit.preprocessing import Encode, PublicFeatures, Stage
+from tacit.plan.fit import apply_stages
+from tacit.preprocessing import Stage
 from tacit.privacy.certificate import Certificate
 
 __all__ = ["load", "save"]
@@ -143,7 +141,7 @@ def load(
     """
     estimator = _load(path)
     if extractor is not None:
-        stages = [stage for stage in estimator.stages_ if isinstance(stage, PublicFeatures)]
+        stages = [stage for stage in estimator.stages_ if stage.external]
         if not stages:
             raise InputError(f"{path} needs no extractor: its rows are not seen through a network")
         for stage in stages:
@@ -177,7 +175,7 @@ def _rebuild(
     # Something in the file is as wide as the rows: what follows need not be ready for any width.
     # A network in front is not in the file; its rows may be as wide as a picture.
     first = dict(next(iter(model["stages"]), {}))
-    most = PICTURE if first.get("name") == "PublicFeatures" else 0
+    most = PICTURE if first and STAGES[first["name"]].external else 0
     if not 0 < width <= max(most, sum(value.size for value in tensors.values())):
         raise ValueError(f"{width} features do not fit the rest")
     estimator = ESTIMATORS[model["estimator"]](certificate.epsilon, certificate.delta, loss=loss)
@@ -216,20 +214,11 @@ def _rebuild(
 def _some_row(estimator: DPLinearClassifier | DPLinearRegressor) -> tuple[Any, tuple[Stage, ...]]:
     """A row that the model must be able to predict for, and the stages that it goes through."""
     stages, width = estimator.stages_, estimator.n_features_in_
-    if stages and isinstance(stages[0], PublicFeatures):  # the network is not here yet
+    if stages and stages[0].external:  # the network is not here yet
         width, stages = stages[0].width(width), stages[1:]
         if not 0 < width <= PICTURE:
             raise ValueError(f"{width} features do not fit the rest")
-    for stage in stages:
-        if isinstance(stage, Encode):
-            columns = stage.schema.columns.items()
-            cells = {name: [_some_cell(column)] for name, column in columns}
-            return Table.from_columns(cells), stages
-    return np.zeros((1, width)), stages
-
-
-def _some_cell(column: Column) -> str | float:
-    return column.low if isinstance(column, NumberColumn) else column.categories[0]
+    return stages[0].example(width) if stages else np.zeros((1, width)), stages
 
 
 def _classes(dtype: str, labels: list[Any]) -> np.ndarray:
@@ -247,10 +236,8 @@ def _classes(dtype: str, labels: list[Any]) -> np.ndarray:
 def _restore(position: int, entry: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Stage:
     """A fitted stage: its class looked up by name, its settings and what it learned set."""
     cls, parameters = STAGES[entry["name"]], entry["parameters"]
-    if cls is Encode and not isinstance(parameters["schema"], Mapping):
-        raise ValueError("the schema must be in the file itself")  # no path of another one
-    if cls is PublicFeatures and parameters.keys() & set(PublicFeatures.unsaved):
-        raise ValueError("a network is never named by its place")
+    if parameters.keys() & set(cls.unsaved):
+        raise ValueError("rows and networks are never named by their place")
     start = f"stage.{position}."
     arrays = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
     if not all(name.isidentifier() and name.strip("_") + "_" == name for name in arrays):

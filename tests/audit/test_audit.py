@@ -23,7 +23,7 @@ from tacit.exceptions import FileError, InputError, TacitError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import (
     Bound,

@@ -25,7 +25,7 @@ from tacit.exceptions import InputError
 from tacit.features.onnx_files import open_onnx
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,
     ClipNorm,

@@ -18,7 +18,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
 from tacit.privacy.events import NEIGHBORS
@@ -33,7 +33,7 @@ from tacit.research.trainers import (
     LocalDPGD,
     NoisySGD,
 )
-from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics
+from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics, Trainer
 from tacit.trainers.defaults import Facts
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
@@ -70,10 +70,22 @@ def trained(cls, name="logistic", *, rows=None, seed=0, facts=None, progress=Non
 
 def test_every_public_trainer_is_under_this_contract():
     found = [getattr(home, name) for home in (trainers, papers) for name in home.__all__]
-    classes = {c for c in found if isinstance(c, type) and issubclass(c, GradientTrainer)}
+    classes = {c for c in found if isinstance(c, type) and issubclass(c, Trainer)}
     # What takes no steps has promises of its own (tests/trainers/test_sufficient_statistics.py).
-    assert classes - {GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)
+    assert classes - {Trainer, GradientTrainer, SufficientStatistics} == set(EVERY_TRAINER)
     assert all(cls.descends for cls in EVERY_TRAINER) and not SufficientStatistics.descends
+
+
+def test_a_trainer_can_do_what_it_says_and_nothing_else():
+    traits = ("takes_drift", "takes_strict", "takes_start", "descends", "samples", "local")
+    assert not any(getattr(Trainer, trait) for trait in traits)
+    with pytest.raises(TypeError, match="abstract"):
+        Trainer()
+    trainer = SufficientStatistics().resolve(facts_of())
+    with pytest.raises(TypeError, match="is trained alone"):
+        trainer.train_group([], None, [], facts_of())
+    with pytest.raises(TypeError, match="not analysed for rows that moved"):
+        trainer.inflation(1.0, None)
 
 
 # Settings
@@ -111,7 +123,7 @@ def test_what_was_given_stays_as_it_was_given(cls):
     assert original == before
 
 
-@pytest.mark.parametrize("cls", EVERY_TRAINER)
+@pytest.mark.parametrize("cls", [*EVERY_TRAINER, SufficientStatistics])
 def test_settings_depend_on_public_facts_alone(cls):
     assert cls().resolve(facts_of()) == cls().resolve(facts_of())
 

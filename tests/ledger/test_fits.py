@@ -32,7 +32,7 @@ from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError,
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, NoiselessPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Certificate, Gaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
@@ -205,7 +205,7 @@ import numpy as np
 from tacit import Ledger, Budget
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm
 from tacit.trainers import DPGD
 X = np.random.default_rng(0).normal(size=(300, 4))

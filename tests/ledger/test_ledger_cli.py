@@ -177,7 +177,7 @@ def test_an_interrupted_fit_says_that_it_counts(here, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.plan.plan.Engine", interrupt)
+    monkeypatch.setattr("tacit.plan.run.Engine", interrupt)
     result = run(*fitting(), code=130)
     assert result.stderr.startswith("interrupted. The budget of epsilon=")
     assert "was spent and nothing was written: entry 2 of the ledger" in result.stderr

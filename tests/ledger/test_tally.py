@@ -13,7 +13,7 @@ from tacit.exceptions import InputError
 from tacit.ledger.tally import Limits, Spending, Tally
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import numerical_delta
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter
 from tacit.privacy import Budget, Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
 from tacit.privacy.accounting.accountants import PLD_SLACK, epsilon, gaussian_epsilon, gaussian_mu

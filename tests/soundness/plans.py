@@ -20,7 +20,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     ClipNorm,
     Dedup,

@@ -192,7 +192,7 @@ class Lenient(CalibratedPlan):
     def of(cls, plan: CalibratedPlan) -> Lenient:
         return cls(**{item.name: getattr(plan, item.name) for item in fields(plan)})
 
-    def suits(self, rows: Any) -> None:
+    def validate(self, rows: Any, start: Any = None) -> None:
         pass
 
     def certify(self, seeded: bool, fitted: Any, *more: Any, **named: Any) -> Any:

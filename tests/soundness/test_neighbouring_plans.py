@@ -7,7 +7,7 @@ import pytest
 from tests.soundness import plans
 
 from tacit.losses import get_loss
-from tacit.plan.plan import CalibratedPlan
+from tacit.plan import CalibratedPlan
 from tacit.preprocessing import ClipNorm, RandomProjection, SoftPCA
 from tacit.trainers import DPSGD
 

@@ -20,7 +20,7 @@ from tacit.data.rows import as_rows
 from tacit.mechanisms.additive import BITS, lattice_drift, lattice_sum
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan import bounds as chain
+from tacit.plan.propagate import propagate_bounds
 from tacit.preprocessing import (
     ClipNorm,
     NoiselessImpute,
@@ -451,7 +451,7 @@ def check_slip(stage, rng):
         off = np.linalg.norm(stage.fit(rows).through(rows).collect() - expected, axis=1).max()
         before, after = (
             stage.drift(Drift(1.0), *table.shape),
-            chain.walk([ClipNorm(1.0), stage], *table.shape).drifts[-1],
+            propagate_bounds([ClipNorm(1.0), stage], *table.shape).drifts[-1],
         )
         worst = max(worst, off / (after.bound - before.bound))
     return worst

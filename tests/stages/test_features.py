@@ -165,7 +165,7 @@ def test_a_model_file_cannot_name_a_place(here):
     metadata["tacit"] = json.dumps(inside)
     metadata["digest"] = models._digest(tensors, metadata)
     (here / "sly.safetensors").write_bytes(to_bytes(tensors, metadata=metadata))
-    with pytest.raises(FileError, match="never named by its place"):
+    with pytest.raises(FileError, match="never named by their place"):
         load("sly.safetensors")
 
 

@@ -201,7 +201,7 @@ def test_noise_is_positive(z):
 @pytest.mark.parametrize("z", [0, 0.0])
 def test_noise_that_is_none_is_not_quietly_replaced_by_a_share(z):
     from tacit.losses import get_loss
-    from tacit.plan.plan import Plan
+    from tacit.plan import Plan
     from tacit.privacy import Budget
     from tacit.trainers import DPGD
 

@@ -15,7 +15,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,
     ClipNorm,

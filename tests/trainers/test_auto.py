@@ -71,6 +71,10 @@ def test_many_classes_have_constants_of_their_own():
 
 
 def test_the_constant_outweighs_what_noise_left_of_the_mean():
-    biases = [suggest(facts_of(1000, lean=lean), {})["bias"] for lean in (0.0, 0.01, 0.05, 9.0)]
+    biases = [
+        suggest(facts_of(1000, mean_noise_norm=lean), {})["bias"] for lean in (0.0, 0.01, 0.05, 9.0)
+    ]
     assert biases == [BALANCED.bias, BALANCED.bias, BALANCED.upright * 0.05, MOST_BIAS]
-    assert suggest(facts_of(1000, lean=0.1, bound=2.0), {})["bias"] == biases[2]  # in row bounds
+    assert (
+        suggest(facts_of(1000, mean_noise_norm=0.1, bound=2.0), {})["bias"] == biases[2]
+    )  # in row bounds

@@ -23,7 +23,7 @@ from tacit.mechanisms.noise import Key
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPSGD
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 BATCH, STEPS, RATES = 250, 200, (2.0, 5.0, 10.0)
 NOISE = {DPSGD: 0.63, GammaSGD: 0.57}

@@ -21,10 +21,11 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers import gradient as module
 from tacit.trainers.averaging import AVERAGES
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import SCHEDULES, rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.dpgd import MOST_STEPS
+from tacit.trainers.gradient import SCHEDULES
 
 EVERY_TRAINER = [DPGD, DPSGD]
 EVERY_LOSS = sorted(LOSSES)
@@ -628,7 +629,7 @@ def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
 
 def test_what_is_given_stays_beside_a_norm():
     facts = Facts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
-    assert DPGD(norm=2.0).resolve(facts).steps == module.MOST_STEPS
+    assert DPGD(norm=2.0).resolve(facts).steps == MOST_STEPS
     found = DPGD(norm=2.0, steps=50, clip=0.25, momentum=0.5, average="last").resolve(facts)
     assert (found.steps, found.clip, found.momentum, found.average) == (50, 0.25, 0.5, "last")
     full = DPGD(norm=2.0, steps=50, clip=0.25).resolve(facts)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from tests.seam import run_of, token
 
-from tacit import DPLinearRegressor, DPSearch
+from tacit import DPLinearRegressor, DPSearch, recipe
 from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, MissingBound
@@ -18,13 +18,14 @@ from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
+from tacit.plan.defaults import AutoRegression, few_columns
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, SufficientStatistics
 from tacit.trainers.defaults import Facts
-from tacit.trainers.sufficient_statistics import AutoRegression, Moments, few_columns
+from tacit.trainers.sufficient_statistics import Moments
 
 SQUARED = get_loss("squared")
 FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
@@ -192,9 +193,15 @@ def test_other_losses_are_refused(name):
 @pytest.mark.parametrize(
     "given", [{"steps": 5}, {"momentum": 0.5}, {"radius": 1.0}, {"alpha": 0.1}, {"anchor": 0.1}]
 )
-def test_settings_of_descent_are_refused(given):
-    with pytest.raises(InputError, match="takes no steps, so it has no"):
-        SufficientStatistics(**given).resolve(FACTS)
+def test_it_has_no_settings_of_descent(given):
+    (name,) = given
+    with pytest.raises(TypeError, match=name):
+        SufficientStatistics(**given)
+
+
+def test_a_recipe_names_the_setting_that_it_does_not_have():
+    with pytest.raises(InputError, match=r"SufficientStatistics.* unexpected .*'steps'"):
+        recipe("auto", trainer="statistics", steps=5)
 
 
 @pytest.mark.parametrize("name", ["clip", "bias", "weight", "damping"])

@@ -14,8 +14,8 @@ from tacit.audit.leaky_pipelines import naive
 from tacit.audit.neighbouring_tables import Pair, pairs, shape
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.plan import bounds as chain
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.defaults import resolve_relation
 from tacit.plan.recipes import RECIPES, recipe
 from tacit.preprocessing.base import Stage
 from tacit.privacy.budget import Budget
@@ -158,7 +158,7 @@ def prepare(
         else:
             stages = tuple(what)
             name, trainer = _name(stages), DPGD(**{**TRAINER, **options})
-        relation = chain.relation(neighbors, stages, trainer)
+        relation = resolve_relation(neighbors, stages, trainer)
         plan = Plan(Budget(epsilon, delta), stages, trainer, get_loss("logistic"), relation)
     rows, width = shape(plan)
     classes = 0 if plan.loss.task == "regression" else 2

@@ -22,12 +22,14 @@ from tacit.audit.recorder import Recorder, Release
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, PrivateTestError
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import CalibratedPlan, Fit, apply_stages
+from tacit.plan import CalibratedPlan, Fit
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import PrivateEqualize
 from tacit.preprocessing.base import NoiselessStage
 from tacit.preprocessing.private_extent import RankStage
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import SufficientStatistics
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["Guessed", "best_guesses", "one_run"]
 
@@ -156,7 +158,7 @@ def _evidence(
         if release.kind == "step":
             value = release.value
             pull = value[:, 0] - value[:, -1] if value.shape[1] > 1 else -value[:, 0]
-            clip = plan.trainer.clips[-1 if release.start else 0]
+            clip = require_descent(plan.trainer).clips[-1 if release.start else 0]
             part = _clipped(held[:, release.start : release.start + len(value)], clip)
             total += part @ pull / release.deviation**2 / math.sqrt(value.shape[1])
         elif release.kind == "weights":

@@ -27,7 +27,8 @@ from tacit.engine.engine import one_thread
 from tacit.exceptions import InputError, PrivateTestError, TacitError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
-from tacit.plan.plan import CalibratedPlan, Fit, Prepared
+from tacit.plan import CalibratedPlan, Fit
+from tacit.plan.fit import Prepared
 from tacit.progress import Progress, silent
 
 __all__ = ["Bare", "Found", "Observe", "Subject", "distinguish", "processes", "separation", "worst"]
@@ -71,8 +72,8 @@ class Bare(CalibratedPlan):
 
     fitted: ClassVar[list[Any]]  # stages as they were fitted, one entry a run
 
-    def settled(self, prepared: Prepared) -> CalibratedPlan:
-        found = super().settled(prepared)
+    def resolve(self, prepared: Prepared) -> CalibratedPlan:
+        found = super().resolve(prepared)
         object.__setattr__(found, "fitted", self.fitted)
         return found
 

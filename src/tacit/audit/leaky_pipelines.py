@@ -16,7 +16,7 @@ import numpy as np
 from tacit.audit.neighbouring_tables import Pair, Table
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, Dedup, PrivateCenter, SoftPCA, Stage
 from tacit.privacy.budget import Budget
 from tacit.trainers import DPGD

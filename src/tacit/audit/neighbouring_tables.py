@@ -24,7 +24,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness
-from tacit.plan.plan import CalibratedPlan, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     Bound,
     Dedup,
@@ -41,7 +41,7 @@ from tacit.preprocessing import (
 from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.preprocessing.public_rows import PublicStage
 from tacit.trainers import DPSGD
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.base import is_auto
 
 __all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
 
@@ -98,9 +98,10 @@ def targets(plan: Plan, labels: np.ndarray, classes: int) -> np.ndarray:
 def shape(plan: Plan) -> tuple[int, int]:
     """Rows and columns for which the plan can be put to a hard test."""
     n, d = SMALL, 2
-    if plan.trainer.local and not is_auto(plan.trainer.steps):
+    steps = plan.trainer.parameters().get("steps", "auto")
+    if plan.trainer.local and not is_auto(steps):
         # As many rows as steps: each has a step, and so a report, of its own to be seen.
-        n = int(plan.trainer.steps)
+        n = int(steps)
     for stage in plan.stages:
         if stage.first:
             raise InputError(
@@ -152,7 +153,7 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
     Examples
     --------
     >>> from tacit.losses import get_loss
-    >>> from tacit.plan.plan import Plan
+    >>> from tacit.plan import Plan
     >>> from tacit.privacy.budget import Budget
     >>> from tacit.preprocessing import Normalize
     >>> from tacit.trainers import DPGD

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.release import BoundedSum, Draws
-from tacit.plan.plan import CalibratedPlan
+from tacit.plan import CalibratedPlan
 from tacit.privacy.ptr import TEST
 
 __all__ = ["Recorder", "Release", "Replayer", "Tape"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "parse_option", "takers", "with_settings"]
 
-AUTO, DEFAULT = "auto", "dpsgd-f"  # the recipe whose trainer is left to the estimator
+AUTO = "auto"
 PECULIAR = {  # to some recipes
     "n_components": "components",
     "public": "public rows",
@@ -80,12 +80,12 @@ class Settings:
     arithmetic: Annotated[str | None, flag(ARITHMETIC)] = None
 
     def __post_init__(self) -> None:
-        from tacit.plan import bounds
+        from tacit.plan.defaults import resolve_relation
         from tacit.privacy.budget import Budget
         from tacit.privacy.events import sensitivity
 
         Budget(self.epsilon, self.delta)
-        sensitivity(bounds.relation(self.neighbors or AUTO, ()))
+        sensitivity(resolve_relation(self.neighbors or AUTO, ()))
         if self.components not in (None, AUTO) and not str(self.components).isdecimal():
             raise InputError(f"components={self.components} must be an integer or auto")
         if self.trials is not None and not self.tune:
@@ -102,7 +102,6 @@ class Settings:
     def parts(self, public: Any = None) -> dict[str, Any]:
         """Stages and trainer of the recipe."""
         from tacit.plan.recipes import RECIPES, parse_stage, recipe
-        from tacit.trainers import DPGD
 
         count = self.components if self.components in (None, AUTO) else int(self.components)
         options = given(n_components=count, public=public, steps=self.steps, gap=self.gap)
@@ -117,9 +116,7 @@ class Settings:
                 raise InputError(f"{words} are for the recipe {' or '.join(takers(name))}")
         if self.stages and options.keys() & PECULIAR.keys():
             raise InputError("stages of your own take their settings themselves, in brackets")
-        parts = recipe(DEFAULT if self.recipe == AUTO else self.recipe, **options)
-        if self.recipe == AUTO and parts["trainer"] == DPGD():  # nothing was set: see `estimators`
-            parts |= {"trainer": AUTO}
+        parts = recipe(self.recipe, **options)
         return parts | ({"stages": [parse_stage(s) for s in self.stages]} if self.stages else {})
 
     def candidates(self, public: Any = None) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from tacit.diagnostics.base import require_rows
 from tacit.exceptions import InputError
-from tacit.losses import Loss, get_loss
+from tacit.losses import Loss
+from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing.base import densify
 
 __all__ = ["Rehearsal", "rehearse"]
@@ -64,9 +65,7 @@ def rehearse(
     step = max(1, -(-rows.n * rows.d // most))
     some = np.concatenate([densify(c)[(-span.start) % step :: step] for span, c in rows.chunks()])
     names = names[::step]
-    if loss is None:
-        loss = "logistic" if len(np.unique(names)) <= 2 else "softmax"
-    loss = get_loss(loss) if isinstance(loss, str) else loss
+    loss = resolve_loss("auto" if loss is None else loss, max(2, len(np.unique(names))))
     outputs = 1
     if loss.task == "classification":
         classes, given = np.unique(names, return_inverse=True)

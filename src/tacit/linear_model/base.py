@@ -24,25 +24,20 @@ from tacit.linear_model.inputs import cells_of, rows_of
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
 from tacit.params import Composed
-from tacit.plan import bounds as chain
-from tacit.plan.plan import Fit, Plan, apply_stages
+from tacit.plan import Fit, Plan
+from tacit.plan.defaults import resolve_relation, resolve_stages, resolve_trainer
+from tacit.plan.fit import apply_stages
+from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
     Encode,
-    Normalize,
-    PrivateCenter,
-    PrivateEqualize,
     PublicFeatures,
-    Root,
-    Stage,
 )
 from tacit.preprocessing.projection import Projection
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
-from tacit.trainers import DPGD, GradientTrainer
+from tacit.trainers import Trainer
 
 __all__ = ["DPLinearModel", "Problem"]
-
-SPARSE_EVEN, SPARSE_MEAN = 0.2, 0.12  # shares of μ for columns and mean of sparse rows
 
 
 class Problem(NamedTuple):
@@ -152,15 +147,11 @@ class DPLinearModel(Composed, BaseEstimator):
 
     def _from_zero(self, plan: Plan) -> Plan:
         """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
-        auto = isinstance(self.trainer, str)
-        return replace(plan, trainer=self._default_trainer(plan)) if auto else plan
+        task, closed_form = plan.loss.task, not plan.noiseless
+        return replace(plan, trainer=resolve_trainer(self.trainer, task, closed_form=closed_form))
 
-    def _auto_trainer(self) -> GradientTrainer:
-        return DPGD()
-
-    def _default_trainer(self, plan: Plan) -> GradientTrainer:
-        """What ``"auto"`` stands for, where training begins at zero and rows are at hand."""
-        return plan.trainer
+    def _auto_trainer(self) -> Trainer:
+        return resolve_trainer("auto")
 
     def _plan(
         self,
@@ -170,40 +161,13 @@ class DPLinearModel(Composed, BaseEstimator):
         before: Fit | None = None,
     ) -> Plan:
         """The whole plan, or what comes after ``before`` for a budget more."""
-        stages: Any = self.stages if before is None else before.told
-        if isinstance(stages, str):
-            if stages != "auto":
-                raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
-            known = rows is not None and rows.bytes
-            first = (Root(),) if known else ()  # bytes are intensities: pixels, or counts
-            stages = (*first, Normalize())
-            classes = loss.task == "classification"
-            if getattr(self.trainer, "local", False):
-                pass  # nobody may see all rows
-            elif classes and not known and rows is not None and rows.sparse:
-                # Columns are words, or the like: the rarer, the more one says (decision 35).
-                even = PrivateEqualize(SPARSE_EVEN)
-                stages = (*stages, even, Normalize(), PrivateCenter(SPARSE_MEAN))
-            else:
-                stages = (*stages, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
-                if known and classes:
-                    # Cells that hardly vary in most rows would be learned last (decision 28).
-                    stages = (*stages, PrivateEqualize(), Normalize())
-        elif isinstance(stages, Stage):
-            stages = (stages,)
-        elif not isinstance(stages, list | tuple):
-            raise InputError(f"stages must be 'auto' or a list of stages, not {stages!r}")
-        trainer: Any = self.trainer
-        if isinstance(trainer, str):
-            if trainer != "auto":
-                raise InputError(f"trainer={trainer!r} must be 'auto' or one of tacit.trainers")
-            trainer = DPGD()
-        if not isinstance(trainer, GradientTrainer):
-            raise InputError(f"trainer must be 'auto' or one of tacit.trainers, not {trainer!r}")
-        neighbors = chain.relation(self.neighbors, stages, trainer)
+        trainer = resolve_trainer(self.trainer)
+        given = self.stages if before is None else before.public_stages
+        stages = resolve_stages(given, loss.task, trainer, rows)
+        neighbors = resolve_relation(self.neighbors, stages, trainer)
         return Plan(
             budget or self._budget(),
-            tuple(stages),
+            stages,
             trainer,
             loss,
             neighbors,
@@ -288,7 +252,7 @@ class DPLinearModel(Composed, BaseEstimator):
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
         stages = self.stages if isinstance(self.stages, list | tuple) else [self.stages]
-        chain.separate(stages, cells_of(X))
+        validate_public_rows(stages, cells_of(X))
 
     def _fit_rows(
         self,

@@ -18,7 +18,8 @@ from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, Softmax, get_loss
-from tacit.plan.plan import Fit
+from tacit.plan import Fit
+from tacit.plan.defaults import resolve_loss
 
 __all__ = ["DPLinearClassifier"]
 
@@ -208,10 +209,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         return classes, index, _require_two(classes, given)
 
     def _loss_of(self, classes: int) -> Loss:
-        name = self.loss
-        if isinstance(name, str) and name == "auto":
-            name = "logistic" if classes == 2 else "softmax"
-        loss = get_loss(name)
+        loss = resolve_loss(self.loss, classes)
         if loss.task != "classification":
             raise InputError(f"loss={loss.name!r} is for regression; use DPLinearRegressor")
         return loss

@@ -14,9 +14,7 @@ from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, get_loss
-from tacit.plan.plan import Fit, Plan
-from tacit.trainers import GradientTrainer
-from tacit.trainers.sufficient_statistics import AutoRegression
+from tacit.plan import Fit
 
 __all__ = ["DPLinearRegressor"]
 
@@ -176,9 +174,6 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         if loss.task != "regression":
             raise InputError(f"loss={loss.name!r} is for classification; use DPLinearClassifier")
         return loss
-
-    def _default_trainer(self, plan: Plan) -> GradientTrainer:
-        return plan.trainer if plan.noiseless else AutoRegression()
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)

@@ -25,7 +25,9 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
-from tacit.plan.plan import CalibratedPlan, Fit, Plan, Prepared
+from tacit.plan import CalibratedPlan, Fit, Plan
+from tacit.plan.fit import Prepared
+from tacit.plan.validate import validate_rows, validate_start
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -43,7 +45,6 @@ from tacit.privacy.events import (
     Repeated,
     sensitivity,
 )
-from tacit.trainers.gradient import DPSGD, GradientTrainer, train_together
 
 __all__ = ["CalibratedSearch", "Found", "Search", "Trials"]
 
@@ -186,7 +187,7 @@ class Search:
                 replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
             )
             return replace(self, plans=tuple(plans)).calibrate(**facts)
-        grid = any(isinstance(plan.trainer, DPSGD) for plan in self.plans)
+        grid = any(plan.trainer.samples for plan in self.plans)
         found = self._calibrated(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):
             found = self._calibrated(facts, True)
@@ -378,9 +379,9 @@ class CalibratedSearch:
         """
         key = key or Key.fresh()
         for plan in self.plans:
-            plan.starts(start(plan.plan.loss))
+            validate_start(plan, start(plan.plan.loss))
         for plan in self.plans[:1] if self.search.shared else self.plans:
-            plan.suits(rows)
+            validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
         run = Releases(key, self.spent, draws=draws)
@@ -398,7 +399,7 @@ class CalibratedSearch:
             each.close()
         assert best is not None
         setting = picks[best.trial]
-        ran = self.winner(setting).settled(best.prepared)
+        ran = self.winner(setting).resolve(best.prepared)
         fit = ran.conclude(
             best.prepared,
             best.weights,
@@ -431,7 +432,7 @@ class CalibratedSearch:
             prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
             labels, begin = targets(first.plan.loss), start(first.plan.loss)
             engine, made = None, None
-            ran = {trial: self.plans[picks[trial]].settled(prepared) for trial in trials}
+            ran = {trial: self.plans[picks[trial]].resolve(prepared) for trial in trials}
             for number, group in enumerate(_groups(trials, ran)):
                 plans = [ran[trial] for trial in group]
                 wanted = _engine_of(plans[0])
@@ -500,7 +501,7 @@ class CalibratedSearch:
             "as_if_rows": 1 / times,
             "single_trial": self.chances(1)[0][1],
             "noise_multipliers": [min(noise), max(noise)],
-            "steps": sorted({int(plan.trainer.steps) for plan in self.plans}),
+            "steps": sorted({int(plan.trainer.parameters()["steps"]) for plan in self.plans}),
             "events": [{"stage": name, **event.to_dict()} for name, event in self.spent],
         }
 
@@ -546,9 +547,7 @@ def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[
     for trial in trials:
         plan = plans[trial]
         trainer = plan.trainer
-        alike = type(trainer).train is GradientTrainer.train and not isinstance(trainer, DPSGD)
-        what: tuple[Any, ...] = (type(trainer).__name__, int(trainer.steps), trainer.clipping)
-        what += (getattr(trainer, "n_components", None),) if alike else (trial,)
+        what = trainer.shared_settings or (trial,)
         groups.setdefault((*_engine_of(plan), *what), []).append(trial)
     ordered = sorted(groups.items(), key=lambda item: str(item[0][:2]))  # engines one by one
     return [
@@ -569,9 +568,8 @@ def _train(
     facts = plans[0].facts_for(prepared)
     if len(plans) == 1:
         return plans[0].trainer.train(engine, runs[0], facts, start=start)[None]
-    trainers = [plan.trainer for plan in plans]
-    tokens = [run.token(trainer.name) for run, trainer in zip(runs, trainers, strict=True)]
-    return train_together(engine, trainers, tokens, facts, start=start)
+    first, *others = (plan.trainer for plan in plans)
+    return first.train_group(others, engine, runs, facts, start=start)
 
 
 # --- scores: from −1 to 1 for every row -------------------------------------------------------

@@ -26,10 +26,11 @@ from tacit.privacy.events import sensitivity
 from tacit.privacy.public_size import public_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.base import is_auto
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import is_auto, train_together
+from tacit.trainers.descent import train_together
 
-__all__ = ["ModuleFit", "fit_module", "settled"]
+__all__ = ["ModuleFit", "fit_module", "resolve_settings"]
 
 PLAIN: dict[str, Any] = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
 
@@ -52,7 +53,7 @@ class ModuleFit:
     noise: float
 
 
-def settled(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
+def resolve_settings(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
     """A trainer with every setting fixed; what decides the outcome must be given."""
     if type(trainer) not in (DPGD, DPSGD):
         raise InputError(f"a module is trained by DPGD or DPSGD, not by {trainer!r:.80}")
@@ -154,7 +155,7 @@ def fit_module(
     size = public_size(engine.n, neighbors, size)
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
     facts = Facts(size, engine.d, 1, 1.0, mu)
-    settings = settled(trainer, facts)
+    settings = resolve_settings(trainer, facts)
     draws = settings.draws(engine.d, 1) if arithmetic == "exact" else 0
     pld = accountant_for([settings.event(1.0, facts)]) == "pld"
     slack = require_precision(budget.epsilon, budget.delta, draws, grid=PLD_SLACK * pld, ideal=True)

@@ -18,7 +18,7 @@ from tacit.pipeline.choosing import Problem
 from tacit.pipeline.parts import Given, Last, Part
 from tacit.pipeline.reading import read
 from tacit.pipeline.rows import bound_stage, column_names, public_rows, shape
-from tacit.plan import bounds as chain
+from tacit.plan.propagate import propagate_bounds
 from tacit.privacy.budget import Budget
 
 __all__ = ["Privatized"]
@@ -153,7 +153,7 @@ class Privatized(ShowsBudget, BaseEstimator):
                 "not offered; fit one for each, and split the budget"
             )
         classes = self._count_classes(labels)
-        chain.walk([given.bounds], n, d)  # bounds that do not fit the columns
+        propagate_bounds([given.bounds], n, d)  # bounds that do not fit the columns
         problem = Problem(budget, n, d, classes, given.bounds, parts, last, self.arithmetic)
         chosen, trainer, choices = problem.solve()
         estimator = self._estimator(

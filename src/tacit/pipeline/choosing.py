@@ -11,8 +11,11 @@ from typing import Any
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import Loss
 from tacit.pipeline.parts import Choice, Last, Option, Part, Place
-from tacit.plan import bounds as chain
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
+from tacit.plan.defaults import resolve_relation
+from tacit.plan.plan import share_of
+from tacit.plan.propagate import propagate_bounds
+from tacit.plan.validate import validate_stages
 from tacit.preprocessing import Stage
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -106,13 +109,13 @@ class Problem:
         for option in options:
             groups.append(tuple(option.build(self._place(stages, unit))))
             stages += groups[-1]
-        chain.check(stages, relation)
+        validate_stages(stages, relation)
         if plain:  # what drift costs depends on the proven bound
             groups.append(tuple(self._place(stages, unit).tight()))
             stages += groups[-1]
         loss = self.last.loss_for(self.classes, plain=plain)
-        shares = [_share(stage) for stage in stages if stage.pays]
-        tests = [_share(stage) for stage in stages if stage.tested]
+        shares = [share_of(stage) for stage in stages if stage.pays]
+        tests = [share_of(stage) for stage in stages if stage.tested]
         spent = math.fsum(share**2 for share in [*shares, max(tests, default=0.0)])
         if spent >= 1:
             raise InputError("together they would take the whole budget")
@@ -128,7 +131,7 @@ class Problem:
             tuple(chosen.stages),
             trainer,
             chosen.loss,
-            chain.relation("auto", chosen.stages),
+            resolve_relation("auto", chosen.stages),
             self.last.fit_intercept,
             self.arithmetic,
         ).calibrate(size=self.n, columns=self.d, classes=self.classes)
@@ -138,14 +141,14 @@ class Problem:
         return [part.options[i] for part, i in zip(self.parts, picks, strict=True)]
 
     def _place(self, stages: Sequence[Stage], unit: float) -> Place:
-        way = chain.walk(stages, self.n, self.d)
+        way = propagate_bounds(stages, self.n, self.d)
         last = way.drifts[-1]
         bound = way.typical if last is None else last.bound
         return Place(self.n, way.d, bound, way.typical, way.total, unit, self.mu)
 
     def _inflation(self, stages: Sequence[Stage], loss: Loss) -> float:
         """How many times more sensitive sums are, at weights of norm 1/R and a clip of R/2."""
-        way = chain.walk(stages, self.n, self.d)
+        way = propagate_bounds(stages, self.n, self.d)
         outputs = loss.outputs(self.classes) if loss.task == "classification" else 1
         bias = 0.1 * way.typical if self.last.fit_intercept else 0.0
         moves = way.movement(loss, outputs, bias, rounded=self.arithmetic != "fast")
@@ -180,10 +183,6 @@ class Problem:
         loss = f"loss {chosen.loss.name!r}, DPGD(alpha={trainer.alpha:.3g})"
         told.append(Choice(self.last.step, loss, self.last.note))
         return tuple(told)
-
-
-def _share(stage: Stage) -> float:
-    return float(getattr(stage, "share", 0.0))
 
 
 def _verdict(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.exceptions import InputError
-from tacit.losses import Loss, get_loss
+from tacit.losses import Loss
+from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing import ClipNorm, Stage
 
 __all__ = [
@@ -144,10 +145,7 @@ class Last:
     note: str
 
     def loss_for(self, classes: int, *, plain: bool) -> Loss:
-        loss = self.smooth if plain else self.loss
-        if loss == "auto":
-            loss = "logistic" if classes == 2 else "softmax"
-        return get_loss(loss)
+        return resolve_loss(self.smooth if plain else self.loss, classes)
 
 
 def refusal(step: str, what: str, advice: str) -> InputError:

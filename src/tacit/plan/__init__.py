@@ -1,5 +1,7 @@
 """What is to be done: a plan, calibrated, run and certified."""
 
-from tacit.plan.plan import CalibratedPlan, Fit, Plan
+from tacit.plan.fit import Fit
+from tacit.plan.plan import Plan
+from tacit.plan.run import CalibratedPlan
 
 __all__ = ["CalibratedPlan", "Fit", "Plan"]

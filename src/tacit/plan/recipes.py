@@ -15,6 +15,7 @@ from typing import Any
 from tacit import preprocessing as every
 from tacit.exceptions import InputError
 from tacit.mechanisms.mean import locating_rows
+from tacit.plan.defaults import AUTO_RECIPE, resolve_trainer
 from tacit.preprocessing import (
     ClipNorm,
     NoiselessPCA,
@@ -31,13 +32,13 @@ from tacit.preprocessing import (
 from tacit.preprocessing.base import PrivateStage
 from tacit.privacy.events import Event
 from tacit.registry import Registry
-from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics
+from tacit.trainers import DPGD, DPSGD, SufficientStatistics, Trainer
 
 __all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
 
-Recipe = Callable[..., tuple[list[Stage], GradientTrainer]]
+Recipe = Callable[..., tuple[list[Stage], Trainer]]
 
-OWN: dict[str, type[GradientTrainer]] = {
+OWN: dict[str, type[Trainer]] = {
     "dp-gd": DPGD,
     "dpsgd": DPSGD,
     "statistics": SufficientStatistics,
@@ -45,10 +46,10 @@ OWN: dict[str, type[GradientTrainer]] = {
 TRAINERS = Registry("trainer", "trainers", OWN)
 
 
-def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> GradientTrainer:
+def _trained(default: type[Trainer], settings: dict[str, Any]) -> Trainer:
     """The recipe's trainer, or the one that ``trainer`` names, with these settings."""
     wanted = settings.pop("trainer", None)
-    if isinstance(wanted, GradientTrainer):
+    if isinstance(wanted, Trainer):
         if settings:
             raise InputError(f"{wanted.name} is complete: set {', '.join(settings)} there")
         return wanted
@@ -60,7 +61,7 @@ def _trained(default: type[GradientTrainer], settings: dict[str, Any]) -> Gradie
 LONGEST = 20_000  # characters of a stage
 
 
-def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """Rows scaled to a norm, then DP-SGD (Abadi et al. 2016): Sun et al.'s baseline."""
     return [Normalize(radius)], _trained(DPSGD, trainer)
 
@@ -70,7 +71,7 @@ def _dpsgd_f(
     share: float = PrivateCenter.share,
     equalize: float = 0.0,
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """DPSGD-F* (Sun et al. 2024, Algorithm 3): scaled rows, private mean, full-batch descent.
 
     ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
@@ -132,7 +133,7 @@ def _dpsgd_f_theory(
     clip_share: float = Preprocess.clip_share,
     algorithm: int | str = "auto",
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """DPSGD-F (Sun et al. 2024, Algorithm 2): mean and scale found in rows of any norm, then
     descent.
 
@@ -151,7 +152,7 @@ def _dpsgd_f_theory(
     return [*first, *chosen[algorithm]], _trained(DPGD, settings)
 
 
-def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
+def _dp_gd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
     """Rows scaled to a norm, then DP-GD (Song et al. 2021, Algorithm 1)."""
     return [Normalize(radius)], _trained(DPGD, trainer)
 
@@ -162,7 +163,7 @@ def _pillar(
     radius: float = 1.0,
     center: bool = True,
     **trainer: Any,
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """PILLAR (Pinto et al. 2024, Algorithm 1): PCA on public rows, then private training.
 
     Components are about the public mean, which is subtracted (``center=False``: as in the paper),
@@ -175,14 +176,14 @@ def _pillar(
 
 def _jl(
     n_components: int | str = "auto", radius: float = 1.0, seed: int | None = None, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Random projection, then private training: Pinto et al.'s baseline "JL"."""
     return [Normalize(radius), RandomProjection(n_components, seed)], _trained(DPGD, trainer)
 
 
 def _dp_pca(
     n_components: int | str = "auto", radius: float = 1.0, share: float = 0.5, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """PCA of a noisy second moment, then private training: Pinto et al.'s baseline "DP-PCA"."""
     from tacit.preprocessing import PrivatePCA
 
@@ -192,14 +193,14 @@ def _dp_pca(
 
 def _soft_pca(
     strength: float = 0.05, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Soft PCA of the private rows themselves, paid for by more noise in training."""
     return [Normalize(radius), SoftPCA(strength)], _trained(DPGD, trainer)
 
 
 def _ptr_pca(
     n_components: int | str = "auto", gap: float | None = None, radius: float = 1.0, **trainer: Any
-) -> tuple[list[Stage], GradientTrainer]:
+) -> tuple[list[Stage], Trainer]:
     """Rank-k PCA of the private rows behind a test of their eigengap (Hu et al. 2024, section
     4.3).
     """
@@ -229,7 +230,7 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     Parameters
     ----------
     name : str
-        One of `RECIPES`.
+        One of `RECIPES`, or ``"auto"``: what estimators do by themselves, with these options.
     **options
         Settings of the recipe's stages; anything else goes to its trainer, except ``trainer``,
         which puts another one in its place: one of `TRAINERS` by its name, such as ``"dpsgd"``,
@@ -245,6 +246,10 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     >>> [stage.name for stage in recipe("dpsgd-f")["stages"]]
     ['Normalize', 'PrivateCenter']
     """
+    if name == "auto":
+        parts = recipe(AUTO_RECIPE, **options)
+        plain = parts["trainer"] == resolve_trainer("auto")  # nothing was set
+        return {**parts, "trainer": "auto"} if plain else parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
     try:

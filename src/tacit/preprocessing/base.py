@@ -160,6 +160,12 @@ class Stage(Params):
     first: ClassVar[bool] = False
     #: Whether several threads may map chunks at the same time.
     shared: ClassVar[bool] = True
+    #: Whether no row out exceeds the bound, whatever rows come in.
+    certain_norm: ClassVar[bool] = False
+    #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
+    scales_columns: ClassVar[bool] = False
+    #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
+    external: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -394,7 +400,7 @@ class Stage(Params):
         """Whether rows out have a constant feature, so that the trainer adds none."""
         return False
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         """The same stage with every ``"auto"`` replaced, by public facts only.
@@ -402,7 +408,7 @@ class Stage(Params):
         Parameters
         ----------
         before : sequence of Stage
-            The stages in front, settled and not yet fitted.
+            The stages in front, resolved and not yet fitted.
         columns : int
             Columns of the rows in.
         size, outputs : int
@@ -418,7 +424,7 @@ class Stage(Params):
         return self
 
     def why(self) -> str:
-        """What `settle` chose and why, in words; empty if there was nothing to choose.
+        """What `resolve` chose and why, in words; empty if there was nothing to choose.
 
         Returns
         -------
@@ -436,6 +442,23 @@ class Stage(Params):
             Sentences.
         """
         return ()
+
+    @property
+    def column_scales(self) -> tuple[float, ...]:
+        """After `fit`: what the columns were divided by, if it `scales_columns`."""
+        return ()
+
+    @property
+    def shift(self) -> np.ndarray | None:
+        """After `fit`: the released vector whose subtraction is all that it does, if it is.
+
+        Whoever computes sums may subtract it then, so that sparse rows stay sparse.
+        """
+        return None
+
+    def mean_noise_norm(self, noise_multiplier: float, radius: float, size: int, d: int) -> float:
+        """How far from the origin the noise of a mean leaves rows that it centres; 0 if none."""
+        return 0.0
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
         """Which rows lie beyond what it was told to expect: asked of public rows only.
@@ -497,6 +520,14 @@ class Stage(Params):
         progress : callable
             Told how far it is.
         """
+
+    def example(self, d: int) -> Any:
+        """One row of d columns that it can map."""
+        return np.zeros((1, d))
+
+    def supply(self, network: Any) -> None:
+        """Bring the network of a stage that is `external`."""
+        raise TypeError(f"{self.name} has no network")
 
     def apply(self, chunk: Chunk) -> Chunk:
         """Map one chunk, each row by itself.

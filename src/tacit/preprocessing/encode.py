@@ -97,6 +97,16 @@ class Encode(Stage):
                 _require_numbers(table, name)
         return self
 
+    def example(self, d: int) -> Table:
+        cells = {name: [_some_cell(column)] for name, column in self.schema.columns.items()}
+        return Table.from_columns(cells)
+
+    @classmethod
+    def restore(cls, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        if not isinstance(parameters["schema"], Mapping):
+            raise ValueError("the schema must be in the file itself")  # no path of another one
+        return super().restore(parameters, arrays)
+
     def beyond(self, chunk: Table) -> np.ndarray:
         found = np.zeros(chunk.n, dtype=bool)
         for name, column in self.schema.columns.items():
@@ -145,6 +155,10 @@ def _table(rows: Any) -> Table:
             raise InputError("Encode must be the first stage and needs a table with named columns")
         return source
     return as_table(rows)
+
+
+def _some_cell(column: Column) -> str | float:
+    return column.low if isinstance(column, NumberColumn) else column.categories[0]
 
 
 def _list(first: Iterable[str], count: int) -> str:

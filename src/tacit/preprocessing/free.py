@@ -50,6 +50,7 @@ class ClipNorm(Stage):
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
+    certain_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")
@@ -93,6 +94,7 @@ class Normalize(Stage):
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
+    certain_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "radius")
@@ -261,7 +263,7 @@ class RandomProjection(Projection):
         if self.n_components != "auto":
             require_count(self, "n_components")
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         auto = self.n_components == "auto"

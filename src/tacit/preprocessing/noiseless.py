@@ -178,7 +178,7 @@ class NoiselessPCA(NoiselessStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         auto = self.n_components == "auto"

@@ -103,6 +103,13 @@ class PrivateCenter(PrivateStage):
         left = 1 - squared_norm(mean) / radius**2
         return radius * math.sqrt(max(left, SHORTEST**2))
 
+    @property
+    def shift(self) -> np.ndarray:
+        return np.asarray(self._require("mean_"))
+
+    def mean_noise_norm(self, noise_multiplier: float, radius: float, size: int, d: int) -> float:
+        return math.sqrt(d) * noise_multiplier * radius / size
+
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0  # the mean is public by then
 

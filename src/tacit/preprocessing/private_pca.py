@@ -66,7 +66,7 @@ class PrivatePCA(PrivateStage, Subspace):
         if self.n_components != "auto":
             require_count(self, "n_components")
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         auto = self.n_components == "auto"

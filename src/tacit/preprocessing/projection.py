@@ -98,7 +98,7 @@ def components(stage: Any, most: int) -> int:
 class Subspace(Projection):
     """A projection on ``n_components`` orthonormal directions."""
 
-    n_components: int | str  # a word only while a plan has not settled it
+    n_components: int | str  # a word only while no plan has resolved it
 
     def width(self, d: int) -> int:
         if components(self, d) > d:

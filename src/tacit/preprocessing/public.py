@@ -78,7 +78,7 @@ class PublicPCA(PublicStage, Subspace):
             )
         return super().width(d)
 
-    def settle(
+    def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
         if self.n_components != "auto":
@@ -204,6 +204,7 @@ class PublicPrecondition(PublicStage):
 
     floor: float = 0.1
     keeps_zero: ClassVar[bool] = True
+    scales_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, "floor")
@@ -217,6 +218,10 @@ class PublicPrecondition(PublicStage):
         size = np.sqrt(squares / public.n) * math.sqrt(rows.d) / rows.bound
         self.scale_ = size + self.floor
         return self
+
+    @property
+    def column_scales(self) -> tuple[float, ...]:
+        return tuple(self._require("scale_").tolist())
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None:

@@ -87,6 +87,7 @@ class PublicFeatures(Stage):
     kind: ClassVar[Kind] = "public"
     first: ClassVar[bool] = True
     shared: ClassVar[bool] = False
+    external: ClassVar[bool] = True
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
     def __post_init__(self) -> None:
@@ -163,15 +164,15 @@ class PublicFeatures(Stage):
                 )
         return found
 
-    def supply(self, extractor: Any) -> None:
+    def supply(self, network: Any) -> None:
         """Give a stage that comes from a file its network; another one is refused.
 
         Parameters
         ----------
-        extractor : str, path or Extractor
+        network : str, path or Extractor
             The network, whose digest must be the one that was saved.
         """
-        self.extractor, self._slot = extractor, _Slot()
+        self.extractor, self._slot = network, _Slot()
         self.opened()
 
     def width(self, d: int) -> int:

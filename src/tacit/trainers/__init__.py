@@ -1,6 +1,9 @@
 """Trainers: rows and labels into weights, with the event that says what it cost."""
 
-from tacit.trainers.gradient import DPGD, DPSGD, GradientTrainer
+from tacit.trainers.base import Trainer
+from tacit.trainers.dpgd import DPGD
+from tacit.trainers.dpsgd import DPSGD
+from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.sufficient_statistics import SufficientStatistics
 
-__all__ = ["DPGD", "DPSGD", "GradientTrainer", "SufficientStatistics"]
+__all__ = ["DPGD", "DPSGD", "GradientTrainer", "SufficientStatistics", "Trainer"]

@@ -54,9 +54,9 @@ class Facts:
         What is minimised, for settings that follow from its constants.
     limit : float, optional
         Norm that no row exceeds.
-    lean : float
+    mean_noise_norm : float
         How far from the origin a mean that was subtracted with its noise leaves all rows.
-    settled : bool
+    measured : bool
         Whether ``bound`` is what a released mean shows.
     """
 
@@ -72,8 +72,8 @@ class Facts:
     scales: tuple[float, ...] = ()
     loss: Loss | None = None
     limit: float | None = None
-    lean: float = 0.0
-    settled: bool = False
+    mean_noise_norm: float = 0.0
+    measured: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def suggest(
     reach = min(balance.reach, balance.rate * clip / facts.bound)
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
     limited = travel / steps <= balance.reach and math.isinf(balance.rate)
-    upright = min(MOST_BIAS, balance.upright * facts.lean / facts.bound)
+    upright = min(MOST_BIAS, balance.upright * facts.mean_noise_norm / facts.bound)
     rate = min(travel / steps, reach) / (clip * facts.bound)
     pull = float(given.get("alpha", 0.0)) + float(given.get("anchor", 0.0))
     if rate * pull > MOST_PULL:
@@ -234,7 +234,7 @@ def suggest(
         "momentum": momentum,
         "clip": clip,
         "learning_rate": rate,
-        "average": "converged" if facts.settled else "last",
+        "average": "converged" if facts.measured else "last",
         "schedule": "constant" if limited else "late",
         "bias": max(balance.bias, upright),
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, chec
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import GradientTrainer
+
+if TYPE_CHECKING:
+    from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["require_feasible", "require_startable"]
 
@@ -30,17 +33,7 @@ def require_feasible(
     bias: float,
     arithmetic: str,
 ) -> None:
-    """Refuse a run whose numbers are out of range, or that needs more memory than there is.
-
-    Parameters
-    ----------
-    bias : float
-        Size of the constant feature; 0 for none.
-    arithmetic : str
-        Of the engine: exact, strict, rounded or fast.
-    """
-    if not trainer.descends:
-        return
+    """Refuse a run of descent that cannot be made: `Trainer.require_feasible`."""
     kind = "exact" if arithmetic == "strict" else arithmetic
     most = {"strict": MOST_ROWS - 1, "rounded": ROUNDED_ROWS}.get(arithmetic, math.inf)
     if facts.size > most:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,16 +18,13 @@ from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import Progress, silent
+from tacit.trainers.base import OrAuto, Trainer, is_positive
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import DPGD, GradientTrainer, OrAuto, is_positive
 
-__all__ = ["AutoRegression", "Moments", "SufficientStatistics"]
+__all__ = ["Moments", "SufficientStatistics"]
 
 BLOCK = 1 << 22  # cells of a chunk
 MOST_COLUMNS = 5_000  # of a second moment in memory
-# Where columns are so few, the noise on a second moment hardly counts along any of them, and
-# descent would only lose what its clip cuts off skewed targets (docs/decisions/0029).
-ROOM = 2_000.0
 
 
 class Moments:
@@ -76,7 +73,7 @@ class Moments:
 
 
 @dataclass
-class SufficientStatistics(GradientTrainer):
+class SufficientStatistics(Trainer):
     """Ridge regression on a second moment that was released once, with noise.
 
     The idea of AdaSSP (Wang 2018, Algorithm 2), with all of its budget in one Gaussian release.
@@ -113,17 +110,12 @@ class SufficientStatistics(GradientTrainer):
     1.0
     """
 
+    clip: OrAuto = "auto"
+    bias: OrAuto = "auto"
     weight: OrAuto = "auto"
     damping: OrAuto = "auto"
-    takes_drift: ClassVar[bool] = False
-    takes_start: ClassVar[bool] = False
-    descends: ClassVar[bool] = False
-
-    OWN: ClassVar[tuple[str, ...]] = ("clip", "bias", "weight", "damping")
-
-    def parameters(self) -> dict[str, Any]:
-        every = super().parameters()
-        return {name: every[name] for name in self.OWN}
+    takes_strict: ClassVar[bool] = True
+    source: ClassVar[Callable[..., Moments]] = Moments
 
     def check(self, facts: Facts) -> None:
         if facts.loss is not None and not isinstance(facts.loss, Squared):
@@ -131,14 +123,8 @@ class SufficientStatistics(GradientTrainer):
                 f"{self.name} is for loss='squared', whose minimum second moments determine, not "
                 f"for {facts.loss.name!r}: use DPGD"
             )
-        for name in self.OWN:
+        for name in ("clip", "bias", "weight", "damping"):
             self._check(name, is_positive, "a positive number")
-        for field in fields(self):
-            if field.name not in self.OWN and getattr(self, field.name) not in (
-                field.default,
-                SINGLE.get(field.name, field.default),
-            ):
-                raise InputError(f"{self.name} takes no steps, so it has no {field.name}")
         if facts.features > MOST_COLUMNS:
             raise InputError(
                 f"{self.name} is for at most {MOST_COLUMNS:,} columns, not {facts.features:,}: use "
@@ -146,8 +132,10 @@ class SufficientStatistics(GradientTrainer):
             )
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        own = {"clip": facts.bound, "bias": 0.3, "weight": 0.5, "damping": 0.35}
-        return {**given, **{k: v for k, v in own.items() if k not in given}, **SINGLE}
+        return {"clip": facts.bound, "bias": 0.3, "weight": 0.5, "damping": 0.35, **given}
+
+    def constant(self, bound: float) -> float:
+        return float(self.bias) * bound
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
         return Gaussian(noise_multiplier)
@@ -192,31 +180,3 @@ class SufficientStatistics(GradientTrainer):
         damped = np.maximum(values, 0.0) + float(self.damping) * noise * math.sqrt(2 * d)
         along = vectors.T @ moment[:d, d] / weight
         return (vectors @ (along / damped))[:, None]
-
-
-#: What the settings of descent are where there is none.
-SINGLE: dict[str, Any] = {
-    "steps": 1,
-    "learning_rate": 1.0,
-    "momentum": 0.0,
-    "average": "last",
-    "schedule": "constant",
-}
-
-
-@dataclass
-class AutoRegression(DPGD):
-    """Whichever of `SufficientStatistics` and `DPGD` public facts speak for."""
-
-    def resolve(self, facts: Facts) -> Self:
-        chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
-        return chosen.resolve(facts)
-
-
-def few_columns(facts: Facts) -> bool:
-    """Whether the noise on a second moment is small beside what it says of every column.
-
-    Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.
-    """
-    squared = isinstance(facts.loss, Squared) and not facts.drift
-    return squared and ROOM * (facts.features + 1) ** 1.5 <= facts.size * facts.mu

@@ -12,7 +12,7 @@ from tests.research.theory import runs
 from tacit import DPLinearClassifier
 from tacit.exceptions import InputError
 from tacit.losses import clipped, get_loss
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu

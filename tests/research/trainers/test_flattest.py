@@ -15,7 +15,7 @@ from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.selection import masses
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, SoftPCA
 from tacit.privacy import Budget, Gaussian, Selection
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu

@@ -15,7 +15,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key, Stream
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
 from tacit.privacy.accounting import accountants as acc

@@ -18,7 +18,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms import release
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Stream
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.research.trainers import LocalDPGD

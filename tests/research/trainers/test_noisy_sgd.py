@@ -21,16 +21,15 @@ from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.mechanisms.selection import masses
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, PoissonGaussian, Selection
 from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
 from tacit.research.trainers import NoisySGD, noisy_sgd
-from tacit.trainers import gradient
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal
+from tacit.trainers.descent import rehearsal, train_together
 
 N, D = 60, 4
 FACTS = Facts(N, D, 3, 1.0, 0.5)
@@ -162,7 +161,7 @@ def test_the_choice_is_that_of_the_exponential_mechanism(monkeypatch):
     engine = engine_of(rows, targets, loss)
     chosen = trainer.train(engine, run_of(trainer, 2.0, FACTS, Key.from_seed(0)), FACTS)
     key = Key.from_seed(0)
-    models = gradient.train_together(
+    models = train_together(
         engine, [trainer] * 4, rehearsal([trainer] * 4, [2.0] * 4, FACTS, key), FACTS
     )
     assert (chosen == models[1]).all()
@@ -175,7 +174,7 @@ def test_almost_without_noise_the_best_run_is_chosen():
     engine = engine_of(rows, targets, loss)
     trainer = NoisySGD(steps=3, runs=6, choice_noise=1e-5, ceiling=2.0).resolve(FACTS)
     chosen = trainer.train(engine, run_of(trainer, 0.5, FACTS, Key.from_seed(3)), FACTS)
-    models = gradient.train_together(
+    models = train_together(
         engine, [trainer] * 6, rehearsal([trainer] * 6, [0.5] * 6, FACTS, Key.from_seed(3)), FACTS
     )
     best = int(engine.loss_sum(models, 2.0).argmin())

@@ -23,7 +23,7 @@ from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws
-from tacit.plan.plan import Plan
+from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
     Normalize,
@@ -40,7 +40,7 @@ from tacit.research.trainers import DPRAFT, GEP, AdaDPS
 from tacit.research.trainers.rivals import PROBE
 from tacit.trainers import DPGD
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 EVERY_LOSS = sorted(LOSSES)
 SETTINGS = dict(

@@ -13,12 +13,14 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Fit, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Fit, Plan
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.research.instances import Instance, low_rank
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["as_in_the_paper", "counted", "facts"]
 
@@ -150,7 +152,9 @@ def counted(n: int, d: int, method: str, epsilon: float, seed: int) -> list[floa
         seen = plan.prepare(as_rows(rows), plan.releases(key))
     except PrivateTestError:
         return "test fails"
-    trainers = [replace(plan.trainer, learning_rate=far / 0.5 / 100) for far in TRAVEL]
+    trainers = [
+        replace(require_descent(plan.trainer), learning_rate=far / 0.5 / 100) for far in TRAVEL
+    ]
     noise = [plan.noise_multiplier] * len(TRAVEL)
     engine = plan.engine(seen, loss.targets(labels, outputs=1))
     facts = plan.facts_for(seen)

@@ -20,14 +20,16 @@ from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
-from tacit.plan.plan import Plan, apply_stages
+from tacit.plan import Plan
+from tacit.plan.fit import apply_stages
 from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.research.reproduce.pinto_sets import Split, Turned, split, turned
 from tacit.research.trainers import DPRAFT, GEP
 from tacit.trainers import DPSGD, GradientTrainer
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["ours", "private", "public_descent", "xi"]
 
@@ -181,11 +183,12 @@ def _fits(
     )
     key = Key.from_seed(seeds[0])
     seen = ready.prepare(as_rows(rows.X), ready.releases(key))
-    ready = ready.settled(seen)
+    ready = ready.resolve(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
     engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
-    rates = [factor * ready.trainer.learning_rate for factor in factors for _ in seeds]
-    trainers = [replace(ready.trainer, learning_rate=rate) for rate in rates]
+    own = require_descent(ready.trainer)
+    rates = [factor * own.learning_rate for factor in factors for _ in seeds]
+    trainers = [replace(own, learning_rate=rate) for rate in rates]
     tokens = rehearsal(trainers, [ready.noise_multiplier] * len(rates), facts, key)
     weights = train_together(engine, trainers, tokens, facts)
     test = apply_stages(as_rows(rows.X_test), seen.fitted)

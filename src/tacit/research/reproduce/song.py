@@ -28,7 +28,7 @@ from tacit.research.theory import lower
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 __all__ = ["CLAIMS"]
 

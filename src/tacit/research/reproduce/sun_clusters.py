@@ -12,14 +12,16 @@ import numpy as np
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.fit import apply_stages
 from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
 from tacit.research.instances import two_clusters
 from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.work import Work
 from tacit.trainers import GradientTrainer
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["counterexample"]
 
@@ -53,8 +55,8 @@ def _excess(
         rows, signs = as_rows(made.rows), 2.0 * made.labels - 1
         key = Key.from_seed(2 * seed + flipped)
         seen = plan.prepare(rows, plan.releases(key))
-        settled = plan.settled(seen)
-        tried = trainers or [settled.trainer]
+        settled = plan.resolve(seen)
+        tried = trainers or [require_descent(settled.trainer)]
         noise = [plan.noise_multiplier] * len(tried)
         engine = settled.engine(seen, signs[:, None])
         facts = settled.facts_for(seen)
@@ -77,7 +79,9 @@ def descent(times: float, clips: list[float], rates: list[float], runs: int) -> 
     plan = _plan("dpsgd", False, "fast", **how)
     grid = [(part, rate) for part in clips for rate in rates]
     trainers = [
-        replace(plan.trainer, clip=part * norm, learning_rate=rate / (part * norm**2))
+        replace(
+            require_descent(plan.trainer), clip=part * norm, learning_rate=rate / (part * norm**2)
+        )
         for part, rate in grid
     ]
     automatic = _plan("dpsgd", True, "fast", radius=norm)

@@ -13,13 +13,15 @@ from tacit.diagnostics import concentration
 from tacit.linear_model import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan.plan import CalibratedPlan, Plan, apply_stages
+from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.fit import apply_stages
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.research.reproduce.sun_data import images
 from tacit.trainers import DPSGD
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
 
@@ -68,7 +70,7 @@ def as_in_the_paper(
     plan = _plan(size=len(X), columns=X.shape[1], classes=classes, **setting)
     key, loss = Key.from_seed(seed), plan.plan.loss
     seen = plan.prepare(as_rows(X), plan.releases(key))
-    trainers = [replace(plan.trainer, learning_rate=rate) for rate in rates]
+    trainers = [replace(require_descent(plan.trainer), learning_rate=rate) for rate in rates]
     noise = [plan.noise_multiplier] * len(rates)
     engine = plan.engine(seen, loss.targets(y, outputs=classes))
     scores, facts = [], plan.facts_for(seen)

@@ -1,6 +1,6 @@
 """Trainers that a paper has: variants to compare with, and rivals of PILLAR."""
 
-from tacit.plan.recipes import TRAINERS
+from tacit.plan.recipes import TRAINERS as _TRAINERS
 from tacit.research.trainers.flattest import FlattestDPGD
 from tacit.research.trainers.gamma import GammaSGD
 from tacit.research.trainers.iterated import IteratedSGD
@@ -19,8 +19,8 @@ __all__ = [
     "NoisySGD",
 ]
 
-TRAINERS.add("noisy-sgd", NoisySGD)
-TRAINERS.add("flattest", FlattestDPGD)
-TRAINERS.add("gamma", GammaSGD)
-TRAINERS.add("iterated", IteratedSGD)
-TRAINERS.add("local", LocalDPGD)
+_TRAINERS.add("noisy-sgd", NoisySGD)
+_TRAINERS.add("flattest", FlattestDPGD)
+_TRAINERS.add("gamma", GammaSGD)
+_TRAINERS.add("iterated", IteratedSGD)
+_TRAINERS.add("local", LocalDPGD)

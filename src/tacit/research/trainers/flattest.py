@@ -17,15 +17,11 @@ from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.research.theory import flatness
+from tacit.trainers.base import RANGE, OrAuto, is_in_range
 from tacit.trainers.defaults import BIAS, Facts
-from tacit.trainers.gradient import (
-    MOST_STEPS,
-    RANGE,
-    GradientTrainer,
-    OrAuto,
-    is_in_range,
-    train_together,
-)
+from tacit.trainers.descent import train_together
+from tacit.trainers.dpgd import MOST_STEPS
+from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["FlattestDPGD"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gamma
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import DPSGD
+from tacit.trainers.dpsgd import DPSGD
 
 __all__ = ["GammaSGD"]
 

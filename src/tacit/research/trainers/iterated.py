@@ -17,8 +17,10 @@ from tacit.losses.base import MarginLoss
 from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
 from tacit.progress import Progress, silent
+from tacit.trainers.base import is_auto, is_positive
 from tacit.trainers.defaults import BIAS, Facts
-from tacit.trainers.gradient import GradientTrainer, is_auto, is_positive, train_together
+from tacit.trainers.descent import train_together
+from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["IteratedSGD"]
 

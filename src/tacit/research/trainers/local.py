@@ -12,8 +12,9 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gaussian
+from tacit.trainers.base import OrAuto, is_auto, is_whole
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import GradientTrainer, OrAuto, is_auto, is_whole
+from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["LocalDPGD"]
 

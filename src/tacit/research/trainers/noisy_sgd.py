@@ -13,16 +13,10 @@ from tacit.engine.sensitivity import GradientSensitivity
 from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
+from tacit.trainers.base import RANGE, OrAuto, is_auto, is_in_range, is_whole
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import (
-    DPSGD,
-    RANGE,
-    OrAuto,
-    is_auto,
-    is_in_range,
-    is_whole,
-    train_together,
-)
+from tacit.trainers.descent import train_together
+from tacit.trainers.dpsgd import DPSGD
 
 __all__ = ["NoisySGD"]
 

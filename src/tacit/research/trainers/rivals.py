@@ -17,8 +17,9 @@ import numpy as np
 
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
+from tacit.trainers.base import OrAuto, is_positive, is_whole
 from tacit.trainers.defaults import Balance, Facts, suggest
-from tacit.trainers.gradient import GradientTrainer, OrAuto, is_positive, is_whole
+from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["DPRAFT", "GEP", "AdaDPS"]
 

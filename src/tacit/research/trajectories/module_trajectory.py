@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.exceptions import InputError
-from tacit.networks.fit import settled
+from tacit.networks.fit import resolve_settings
 from tacit.networks.gradients import ModuleEngine
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -98,7 +98,7 @@ def module_trajectory(
         raise InputError(f"size={size!r} must be at least the {engine.n} rows that are here")
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
     facts = Facts(size or engine.n, engine.d, 1, 1.0, mu)
-    settings = settled(trainer, facts)
+    settings = resolve_settings(trainer, facts)
     noise = noise_for(settings, facts, (epsilon, delta))
     here = Facts(engine.n, engine.d, 1, 1.0, mu)
     settings.check(here)  # batches must last

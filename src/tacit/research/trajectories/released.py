@@ -19,10 +19,11 @@ from tacit.data.rows import as_rows
 from tacit.diagnostics.lipschitz import power_law_fit
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
-from tacit.losses import Loss, get_loss
+from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
 from tacit.networks.fit import ModuleFit, fit_module
-from tacit.plan.plan import Fit, Plan
+from tacit.plan import Fit, Plan
+from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
@@ -30,7 +31,8 @@ from tacit.privacy.certificate import Certificate
 from tacit.research.trajectories.sketch import Directions, Sketch
 from tacit.research.trajectories.trajectory import COMPONENTS
 from tacit.trainers import DPGD, GradientTrainer
-from tacit.trainers.gradient import is_auto
+from tacit.trainers.base import is_auto
+from tacit.trainers.gradient import require_descent
 
 __all__ = ["ReleasedTrajectory", "module_trajectory_privately", "trajectory_privately"]
 
@@ -174,9 +176,8 @@ def trajectory_privately(
     if names.shape != (rows.n,):
         raise InputError(f"labels must be one for each of the {rows.n} rows")
     known = None if classes is None else np.asarray(list(classes))
-    if loss is None:
-        loss = "softmax" if known is not None and len(known) > 2 else "logistic"
-    loss = get_loss(loss) if isinstance(loss, str) else loss
+    count = 2 if known is None else max(2, len(known))
+    loss = resolve_loss("auto" if loss is None else loss, count)
     if loss.task == "classification":
         if known is None or len(known) < 2:
             raise MissingBound("trajectory_privately", "classes=, the labels that may occur")
@@ -205,7 +206,7 @@ def trajectory_privately(
         neighbors,
         arithmetic=arithmetic,
     ).calibrate(size=size or rows.n, columns=rows.d, classes=0 if known is None else len(known))
-    settings, facts = plan.trainer, plan.facts
+    settings, facts = require_descent(plan.trainer), plan.facts
     count = (facts.features + 1) * facts.outputs
     sketch = Sketch(min(int(components), int(settings.steps), count))
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
@@ -255,7 +256,7 @@ def module_trajectory_privately(
     ...     module, inputs, targets, loss=loss, trainer=trainer, epsilon=8.0, delta=1e-5
     ... )
     """
-    steps = components if is_auto(trainer.steps) else int(trainer.steps)  # `settled` will refuse
+    steps = components if is_auto(trainer.steps) else int(trainer.steps)  # refused below
     sketch = Sketch(min(int(components), steps), dtype=np.float32)
     fit = fit_module(
         module, inputs, targets, loss=loss, trainer=trainer, watch=sketch.add, **settings

@@ -36,7 +36,7 @@ from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.defaults import Facts
-from tacit.trainers.gradient import rehearsal, train_together
+from tacit.trainers.descent import rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
 

@@ -65,7 +65,7 @@ def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
 def test_no_private_row_is_looked_at_for_it():
     plan = planned(DPLinearClassifier(1.0, 1e-6))
     seen = plan.prepare(as_rows(NEAR), plan.releases(Key.from_seed(1)))
-    assert plan.settled(replace(seen, rows=None)).trainer == plan.settled(seen).trainer
+    assert plan.resolve(replace(seen, rows=None)).trainer == plan.resolve(seen).trainer
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""What a plan has spent and takes for granted, as its certificate states it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from tacit import __version__
+from tacit.engine.arithmetic import Arithmetic
+from tacit.ledger import Reservation
+from tacit.preprocessing.base import Stage
+from tacit.privacy import sentences
+from tacit.privacy.certificate import Certificate
+
+if TYPE_CHECKING:
+    from tacit.plan.run import CalibratedPlan
+
+__all__ = ["assumptions_of", "certify", "describe"]
+
+
+def certify(
+    plan: CalibratedPlan,
+    seeded: bool,
+    fitted: Sequence[Stage],
+    assumptions: Sequence[str] = (),
+    *,
+    entry: Reservation | None = None,
+    created: datetime | None = None,
+) -> Certificate:
+    """The certificate of one run with these fitted stages, and its entry in a ledger.
+
+    Parameters
+    ----------
+    seeded : bool
+        Whether the key was, so that nothing may go out.
+    fitted : sequence of Stage
+        The stages after fitting.
+    assumptions : sequence of str
+        What the certificate says besides.
+    entry : Reservation, optional
+        In the ledger.
+    created : datetime, optional
+        When; now unless given.
+
+    Returns
+    -------
+    Certificate
+        Of the whole plan.
+    """
+    budget = plan.plan.budget
+    reasons = sentences.reasons(seeded)
+    cautions = [*sentences.cautions(budget.delta, plan.facts.size)]
+    cautions += dict.fromkeys(text for stage in fitted for text in stage.cautions())
+    return Certificate.issue(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbors=plan.plan.neighbors,
+        unit=plan.plan.unit,
+        spent=plan.spent,
+        releasable=not reasons,
+        reasons=reasons,
+        assumptions=(*assumptions_of(plan), *assumptions),
+        warnings=tuple(cautions),
+        numerical_delta=plan.numerical_delta,
+        plan=describe(plan, fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
+        versions=_versions(),
+        created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
+    )
+
+
+def assumptions_of(plan: CalibratedPlan) -> list[str]:
+    """What the guarantee takes for granted, in words, besides that a person is one row."""
+    size, asked = plan.facts.size, plan.plan
+    texts = [sentences.rows_known(size, asked.neighbors)]
+    texts.append(f"the names and the number of the columns, {plan.columns}, are public")
+    texts.append(
+        "all settings of the plan were chosen without looking at the private rows"
+        if plan.search is None
+        else "what was to be tried, and how the number of trials was drawn, were chosen "
+        "without looking at the private rows"
+    )
+    if plan.search is not None:
+        texts.append(
+            "how many trials were made, how long they took, and every trial but the best stay "
+            "unknown"
+        )
+    texts += [f"{stage.name}: {stage.assumption()}" for stage in asked.stages if stage.assumption()]
+    paid = [stage.name for stage in asked.stages if stage.pays]
+    if asked.fitted and paid:
+        texts.append(
+            f"what {' and '.join(paid)} released before is counted in the certificate that "
+            "this one continues"
+        )
+    texts += plan.trainer.assumptions()
+    if plan.moves is not None:
+        texts.append(
+            "what the noiseless stages learned from the rows is kept from everybody, and so is "
+            "how long they took"
+        )
+    if plan.test is not None:
+        texts.append(
+            f"a private test of the stages' conditions passes wrongly with probability "
+            f"{plan.test.delta:.3g} at most, which delta covers"
+        )
+    if asked.arithmetic is Arithmetic.FAST:
+        texts.append(sentences.IDEAL)
+    elif plan.moves is not None:
+        texts.append(
+            "sums are in float64 with a proven bound on their rounding, which is part of the "
+            "sensitivity, and the noise is an exact discrete Gaussian, from AES-256 in counter "
+            "mode keyed by the operating system: the guarantee is computational"
+        )
+    else:
+        texts.append(sentences.EXACT)
+        texts.append(
+            "strict: every product behind a sum was checked, with probability 2^-30 at most "
+            "that an error passes, and gradients come from correctly rounded operations"
+            if asked.arithmetic is Arithmetic.STRICT
+            else "elementary functions give a row the same value wherever it stands, and the "
+            "linear algebra library adds products in float64"
+        )
+    return texts
+
+
+def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, Any]:
+    """Everything public about the plan, as plain JSON values."""
+    stages = []
+    for i, stage in enumerate(fitted or plan.plan.stages):
+        entry = {
+            "name": stage.name,
+            "kind": stage.kind,
+            "parameters": stage.parameters(),
+            "note": stage.note(),
+        }
+        behind = plan.drifts[i + 1] if plan.drifts and plan.plan.noiseless else None
+        if behind is not None and behind.total:
+            entry["drift"] = behind.to_dict()
+        stages.append(entry)
+    chosen = {} if plan.search is None else {"search": dict(plan.search)}
+    if plan.test is not None:
+        chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
+    return {
+        "rows": plan.facts.size,
+        "columns": plan.columns,
+        "features": plan.facts.features,
+        "classes": plan.classes,
+        "loss": plan.plan.loss.name,
+        "arithmetic": plan.arithmetic,
+        "intercept": plan.plan.fit_intercept,
+        "stages": stages,
+        "trainer": {"name": plan.trainer.name, "parameters": plan.trainer.parameters()},
+        **chosen,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"tacit": __version__}  # of the code that runs, whatever was last installed
+    for name in ("numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

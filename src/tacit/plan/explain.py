@@ -1,0 +1,98 @@
+"""What a plan will do, in words, from public facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.trainers.defaults import outlook as weakness
+from tacit.trainers.defaults import prospect
+
+if TYPE_CHECKING:
+    from tacit.plan.run import CalibratedPlan
+
+__all__ = ["explain", "outlook", "shortage"]
+
+
+def explain(plan: CalibratedPlan) -> str:
+    """What was chosen and why, in words.
+
+    Returns
+    -------
+    str
+        Sentences, a line each.
+    """
+    asked, facts, trainer = plan.plan, plan.facts, plan.trainer
+    budget = asked.budget
+    lines = [
+        f"Budget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, {asked.neighbors}; "
+        f"as Gaussian DP, mu = {gaussian_mu(budget.epsilon, budget.delta):.4g}.",
+        f"Rows: {facts.size} of {plan.columns} columns; {facts.features} features reach the "
+        f"trainer, scores of width {facts.outputs} come out.",
+    ]
+    lines += asked.remarks
+    for i, stage in enumerate(asked.stages):
+        lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {_cost(plan, i)}.")
+    if plan.test is not None:
+        lines.append(
+            f"Test: what the stages ask of the rows must hold with {plan.test.slack():.3g} "
+            "rows to spare to pass 99 times in 100; if it fails, nothing is trained."
+        )
+    lines += trainer.explain(plan.noise_multiplier, facts)
+    if plan.moves is None:
+        lines += trainer.explain_settings(asked.trainer, facts, constant=asked.adds_constant)
+    if plan.search is not None:
+        lines.append(
+            f"Chosen by private trials from {plan.search['settings']} settings; about "
+            f"{plan.search['expected_trials']:.3g} were expected, each with this noise and a "
+            "noisy score, and all of them are in the account."
+        )
+    drawn = [b for _, b in facts.shifts]
+    if drawn:
+        lines.append(
+            "What the noiseless stages do to the rows of everybody else moves a sum of drawn "
+            f"rows by up to {max(drawn):.3g} clips more, {min(drawn):.3g} or less as a rule, which "
+            "this noise includes; it grows when the weights grow."
+        )
+    elif plan.moves is not None:
+        near, far = (plan.inflation(norm) for norm in (1.0, 10.0))
+        lines.append(
+            "What the noiseless stages do to the rows of everybody else makes every sum "
+            f"{near:.3g} times as sensitive at weights of norm 1, {far:.3g} times at norm 10; "
+            "the noise follows the weights."
+        )
+    expected = outlook(plan) or prospect(trainer.signal(facts), plan.classes)
+    lines += [f"Outlook: {expected}"] if expected else []
+    return "\n".join(lines)
+
+
+def outlook(plan: CalibratedPlan) -> str:
+    """What the model cannot be expected to do, from public facts; empty as a rule."""
+    trainer, facts = plan.trainer, plan.facts
+    weak = weakness(trainer.signal(facts), facts.size, plan.classes, trainer.rows_for)
+    return " ".join(text for text in (shortage(plan), weak) if text)
+
+
+def shortage(plan: CalibratedPlan) -> str:
+    """Which stages have too few rows for their noise, from public facts; empty as a rule."""
+    d, texts = plan.columns, []
+    for i, stage in enumerate(plan.plan.stages):
+        if i in plan.stage_noise:
+            texts.append(stage.shortage(plan.facts.size, d, plan.stage_noise[i]))
+        d = stage.width(d)
+    return " ".join(text for text in texts if text)
+
+
+def _cost(plan: CalibratedPlan, i: int) -> str:
+    """What a stage costs, in words."""
+    stage, parts = plan.plan.stages[i], []
+    if i in plan.stage_noise:
+        parts.append(f"adds noise of {plan.stage_noise[i]:.4g} contributions of a row")
+    behind = plan.drifts[i + 1]
+    if stage.kind == "noiseless" and behind is not None:
+        parts.append(
+            f"one row moves all others by {behind.total:.4g} together, "
+            f"{behind.each:.3g} at most each"
+        )
+    cost = " and ".join(parts) or "costs nothing"
+    return f"{cost}; {stage.why()}" if stage.why() else cost

@@ -1,0 +1,599 @@
+"""A calibrated plan and its run: stages, sums, training, and the model that comes of it.
+
+What was calibrated is done, and nothing else draws noise.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.arrays import ArraySource
+from tacit.data.rows import Rows, each
+from tacit.engine.arithmetic import Arithmetic
+from tacit.engine.array_api import ArrayEngine
+from tacit.engine.dask import ClusterEngine
+from tacit.engine.engine import Engine
+from tacit.engine.sensitivity import TARGET, GradientSensitivity
+from tacit.exceptions import InputError, PrivateTestError, of_public_facts
+from tacit.ledger import Ledger, Reservation
+from tacit.ledger.required import require_ledger
+from tacit.mechanisms.checksum import check_places
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Draws, Releases
+from tacit.plan.certify import assumptions_of, certify, describe
+from tacit.plan.explain import explain, outlook, shortage
+from tacit.plan.fit import Fit, Prepared
+from tacit.plan.propagate import released_norm
+from tacit.plan.validate import validate_rows, validate_start
+from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Event
+from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.relation import Relation
+from tacit.privacy.sensitivity.drift import Drift
+from tacit.progress import Progress, silent
+from tacit.trainers.base import Trainer
+from tacit.trainers.defaults import Facts
+
+if TYPE_CHECKING:
+    from tacit.plan.plan import Plan
+
+__all__ = ["CalibratedPlan"]
+
+
+@dataclass(frozen=True)
+class CalibratedPlan:
+    """A plan with every number fixed: what will run, and what it will cost.
+
+    Attributes
+    ----------
+    stage_noise : dict of int to float
+        Noise multiplier of each private stage, by position.
+    noise_multiplier : float
+        Noise multiplier of the trainer, the one unknown that was solved for.
+    spent : tuple of (str, Event)
+        Everything that touches private rows, by name.
+    numerical_delta : float
+        What the noise sampler's own error adds to δ.
+    drifts : tuple of (Drift or None)
+        In front of every stage and, at last, of the trainer; None where rows have no bound.
+    moves : GradientSensitivity or None
+        What that drift does to the trainer's sums; None without noiseless stages.
+    test : Test or None
+        The private test of the noiseless stages' conditions, if they have any.
+    draws : int
+        Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
+    search : mapping or None
+        What this plan was chosen from by private trials, in public words; None if it was not.
+    plan : Plan
+        What was asked for.
+    columns, classes : int
+        Of the table; 0 classes for regression.
+    facts : Facts
+        What is known before any row is read.
+    trainer : GradientTrainer
+        With every setting fixed.
+    """
+
+    plan: Plan
+    columns: int
+    classes: int
+    facts: Facts
+    trainer: Trainer
+    stage_noise: dict[int, float]
+    noise_multiplier: float
+    spent: tuple[tuple[str, Event], ...]
+    numerical_delta: float
+    drifts: tuple[Drift | None, ...] = ()
+    moves: GradientSensitivity | None = None
+    test: Test | None = None
+    draws: int = 0
+    search: Mapping[str, Any] | None = None
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How sums are taken: rows that move must not jump from integer to integer."""
+        asked = Arithmetic(self.plan.arithmetic)
+        moved = asked is Arithmetic.EXACT and self.moves is not None
+        return Arithmetic.ROUNDED if moved else asked
+
+    def run(
+        self,
+        rows: Rows,
+        targets: Any,
+        *,
+        key: Key | None = None,
+        assumptions: Sequence[str] = (),
+        progress: Progress = silent,
+        ledger: Ledger | None = None,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
+        watch: Callable[[np.ndarray], None] | None = None,
+        draws: Draws | None = None,
+    ) -> Fit:
+        """Fit stages and model on private rows, and certify it.
+
+        Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
+        With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
+        and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
+        gradient of every step, of shape (1, features, outputs); the certificate covers it.
+        ``draws`` is for audits, which look on.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows, n of them.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
+        key : Key, optional
+            Where randomness comes from; a fresh one unless given.
+        assumptions : sequence of str
+            What the certificate says besides.
+        progress : callable
+            Told how far it is.
+        ledger : Ledger, optional
+            Account that the budget is taken from.
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+            Public coefficients and intercepts.
+        watch : callable, optional
+            Shown noisy gradients.
+        draws : Draws, optional
+            Another source of noise, for audits.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
+        """
+        if watch is not None and not self.trainer.covers_steps:
+            raise InputError(
+                f"the event of {self.trainer.name} does not cover the gradients of its steps: "
+                "watch DPGD or DPSGD"
+            )
+        key = key or Key.fresh()
+        self.validate(rows, start)
+        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
+        how |= {"start": start, "watch": watch}
+        run = self.releases(key, draws)
+        if ledger is None:
+            return self._fit(rows, targets, run, entry=None, **how)
+        entry = self.reserve(ledger, key)
+        try:
+            fit = self._fit(rows, targets, run, entry=entry, **how)
+        except PrivateTestError as failed:
+            entry.settle("test failed", failed.certificate.digest)
+            raise
+        entry.settle("model", fit.certificate.digest)
+        return fit
+
+    def validate(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """Refuse, before anything is spent, rows or a start that the plan was not made for."""
+        validate_rows(self, rows)
+        validate_start(self, start)
+
+    def reserve(self, ledger: Ledger, key: Key) -> Reservation:
+        """Set aside in a ledger what this plan will spend.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            Account that the budget is taken from.
+        key : Key
+            Of the run: a seeded one is refused.
+
+        Returns
+        -------
+        Reservation
+            Which is spent from now on.
+        """
+        require_ledger(ledger, seeded=key.seeded)
+        plan = self.plan
+        steps = [stage.name for stage in plan.stages] + [self.trainer.name]
+        described: dict[str, Any] = {
+            "steps": steps,
+            "loss": plan.loss.name,
+            "rows": self.facts.size,
+        }
+        if self.search is not None:
+            described["search"] = {k: v for k, v in self.search.items() if k != "grid"}
+        return ledger.reserve(
+            self.spent,
+            neighbors=plan.neighbors,
+            draws=self.draws,
+            failure=0.0 if self.test is None else self.test.delta,
+            budget=plan.budget,
+            plan={**described, "columns": self.columns, "arithmetic": self.arithmetic},
+            unit=plan.unit,
+        )
+
+    def releases(self, key: Key, draws: Draws | None = None) -> Releases:
+        """What one run may draw: all that was counted, and nothing else.
+
+        Parameters
+        ----------
+        key : Key
+            Where randomness comes from.
+        draws : Draws, optional
+            Another source of noise, for audits.
+
+        Returns
+        -------
+        Releases
+            From which stages and trainer take tokens.
+        """
+        return Releases(key, self.spent, draws=draws, unit=self.plan.unit)
+
+    def _fit(
+        self,
+        rows: Rows,
+        targets: Any,
+        run: Releases,
+        *,
+        assumptions: Sequence[str],
+        progress: Progress,
+        entry: Reservation | None,
+        start: tuple[np.ndarray, np.ndarray] | None,
+        watch: Callable[[np.ndarray], None] | None,
+    ) -> Fit:
+        """Do what was planned; nothing else draws noise."""
+        seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
+        plan = self.resolve(seen)
+        engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
+        how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
+        how["start"] = plan.weights(start, seen)
+        if watch is None:
+            weights = plan.trainer.train(engine, run, facts, **how)
+        else:  # the same, in sight
+            weights = plan.trainer.train_group([], engine, [run], facts, **how, watch=watch)[0]
+        run.close()
+        how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
+        return plan.conclude(seen, weights, **how)
+
+    def resolve(self, prepared: Prepared) -> CalibratedPlan:
+        """The same plan with settings for rows as long as stages have shown them to be.
+
+        Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
+        the user is chosen again for that length, by the mean that was released, with its noise:
+        that is post-processing. Nothing changes that was counted: noise is in clips. A given size
+        of the constant feature is in units of the norm that was promised, so all stays as it is.
+        """
+        facts, asked = self.facts, self.plan.trainer
+        if not asked.follows or self.moves is not None or facts.task != "classification":
+            return self
+        length = released_norm(prepared.fitted, self.columns)
+        if length is None or length == facts.bound:
+            return self
+        facts = replace(facts, bound=length, measured=True)
+        trainer = asked.resolve_again(facts, self.trainer)
+        if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
+            return self
+        return replace(self, facts=facts, trainer=trainer)
+
+    def prepare(
+        self,
+        rows: Rows,
+        run: Releases,
+        *,
+        assumptions: Sequence[str] = (),
+        progress: Progress = silent,
+        entry: Reservation | None = None,
+    ) -> Prepared:
+        """Fit the stages; what a test finds goes into a certificate.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows.
+        run : Releases
+            What may be drawn.
+        assumptions : sequence of str
+            What the certificate of a failed test says besides.
+        progress : callable
+            Told how far it is.
+        entry : Reservation, optional
+            In the ledger.
+
+        Returns
+        -------
+        Prepared
+            Fitted stages, and rows seen through them.
+        """
+        plan, size = self.plan, self.facts.size
+        strict = self.arithmetic is Arithmetic.STRICT
+        fitted: list[Stage] = []  # what maps rows at prediction
+        public: list[Stage] = []  # what the certificate may describe
+        seen, margin = rows, math.inf
+        last = max((i for i, stage in enumerate(plan.stages) if stage.tested), default=-1)
+        for i, stage in enumerate(plan.stages):
+            progress("stages", i, len(plan.stages))
+            stage = copy.copy(stage)
+            drift = self.drifts[i] if plan.noiseless else None
+            counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
+            token = run.token(stage.name) if stage.pays and not plan.fitted else None
+            context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
+            # Free and public stages are shown no rows: they could not look if they tried.
+            looks = isinstance(stage, PrivateStage | NoiselessStage)
+            if strict and looks:
+                check_places(seen)
+            crash = None
+            try:
+                if not plan.fitted:
+                    stage.fit(seen if looks else seen.hidden(), context)
+                stage.warm(seen, context, progress)
+                before, seen = seen, stage.through(seen)
+            except (ArithmeticError, np.linalg.LinAlgError) as error:
+                crash = error
+            if crash is not None:
+                if i <= last:  # rows on which a stage cannot run fail the test like any others
+                    self._require_pass(-math.inf, run, assumptions, entry)
+                raise crash
+            if isinstance(stage, NoiselessStage):
+                margin = min(margin, stage.margin)
+            if i == last:
+                self._require_pass(margin, run, assumptions, entry)
+            if isinstance(stage, NoiselessStage):
+                public.append(plan.stages[i])  # what a noiseless stage has seen, nobody is told
+                stand_in = stage.release(before, context)
+                fitted += [] if stand_in is None else [stand_in]
+            else:
+                public.append(stage)
+                fitted.append(stage)
+        progress("stages", len(plan.stages), len(plan.stages))
+        shift = fitted[-1].shift if self.moves is None and fitted else None
+        if shift is not None:
+            seen = before  # centre implicitly: sparse stays so
+        if strict:
+            check_places(seen)
+        return Prepared(seen, tuple(fitted), tuple(public), shift)
+
+    @property
+    def bias(self) -> float:
+        """Size of the constant feature that carries the intercept; 0 for none."""
+        return self.trainer.constant(self.facts.bound) if self.plan.adds_constant else 0.0
+
+    def engine(self, prepared: Prepared, targets: Any) -> Any:
+        """Sums over the prepared rows, wherever they are.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
+
+        Returns
+        -------
+        GradientSource
+            Clipped sums of gradients.
+        """
+        plan = self.plan
+        if self.moves is not None and plan.loss.task == "regression":
+            targets = each(targets, _in_range)  # what the constants of drift rest on
+        make: Any = ClusterEngine if prepared.rows.spread else Engine
+        if self.on_arrays(prepared.rows):
+            xp, device = prepared.rows.source.namespace
+            make = partial(ArrayEngine, xp=xp, device=device)
+        make = self.trainer.source or partial(make, size=self.facts.size)
+        return make(
+            prepared.rows,
+            targets,
+            plan.loss,
+            intercept=self.bias,
+            arithmetic=self.arithmetic,
+            shift=prepared.shift,
+            split=self.trainer.split(self.facts),
+        )
+
+    def on_arrays(self, rows: Rows) -> bool:
+        """Whether sums are taken where arrays of another library are, and not by NumPy."""
+        return isinstance(rows.source, ArraySource) and self.arithmetic in (
+            Arithmetic.EXACT,
+            Arithmetic.FAST,
+        )
+
+    def weights(
+        self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
+    ) -> np.ndarray | None:
+        """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages.
+
+        Parameters
+        ----------
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), or None
+            Public coefficients and intercepts.
+        prepared : Prepared
+            What `prepare` gave.
+
+        Returns
+        -------
+        ndarray of shape (features, K), or None
+            The intercept's row included.
+        """
+        if start is None:
+            return None
+        coef, intercept = start
+        tail: list[Stage] = []
+        for stage in reversed(prepared.fitted):
+            if not stage.affine:
+                break
+            tail.append(stage)
+        for stage in reversed(tail):
+            coef, intercept = stage.unfold(coef, intercept)
+        bias = self.bias
+        return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
+
+    def facts_for(self, prepared: Prepared) -> Facts:
+        """Facts, with the public scales of the last stage.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+
+        Returns
+        -------
+        Facts
+            For the trainer.
+        """
+        last = prepared.fitted[-1] if prepared.fitted else None
+        return replace(self.facts, scales=() if last is None else last.column_scales)
+
+    def conclude(
+        self,
+        prepared: Prepared,
+        weights: np.ndarray,
+        *,
+        seeded: bool,
+        assumptions: Sequence[str] = (),
+        entry: Reservation | None = None,
+        created: datetime | None = None,
+    ) -> Fit:
+        """The model of these weights, and its certificate, of now or of an earlier time.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        weights : ndarray of shape (features, K)
+            What was trained.
+        seeded : bool
+            Whether the key was, so that nothing may go out.
+        assumptions : sequence of str
+            What the certificate says besides.
+        entry : Reservation, optional
+            In the ledger.
+        created : datetime, optional
+            When; now unless given.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
+        """
+        coef = weights[: self.facts.features].T.copy()
+        intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
+        certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
+        fitted = list(prepared.fitted)
+        while fitted and fitted[-1].affine:
+            coef, intercept = fitted.pop().fold(coef, intercept)
+        return Fit(coef, intercept, tuple(fitted), certificate, self, prepared.public_stages)
+
+    def _require_pass(
+        self, margin: float, run: Releases, assumptions: Sequence[str], entry: Reservation | None
+    ) -> None:
+        """Propose, test, release: go on only if the noisy margin exceeds the threshold."""
+        assert self.test is not None
+        test = self.test
+        if not run.token(TEST).at("test").above(margin, test.threshold):
+            run.close(failed=True)
+            stages = [stage.name for stage in self.plan.stages if stage.tested]
+            raise PrivateTestError(
+                f"the private test of what {' and '.join(stages)} asks of the rows did not pass, "
+                "so nothing was trained. Nothing more may be said about the rows, and the budget "
+                "is spent. Declare less (a smaller gap or floor, more rows_with_gaps), or use "
+                "SoftPCA, strategy='ridge' or 'shrunk-mean', which need no test",
+                certificate=self.certify(run.seeded, self.plan.stages, assumptions, entry),
+            )
+
+    def inflation(self, norm: float) -> float:
+        """How many times more noise drift asks for, at weights of that norm.
+
+        Parameters
+        ----------
+        norm : float
+            Of the weights.
+
+        Returns
+        -------
+        float
+            At least 1.
+        """
+        if self.moves is None:
+            return 1.0
+        return self.trainer.inflation(norm, self.moves)
+
+    def certify(
+        self,
+        seeded: bool,
+        fitted: Sequence[Stage],
+        assumptions: Sequence[str] = (),
+        entry: Reservation | None = None,
+        created: datetime | None = None,
+    ) -> Certificate:
+        """The certificate of one run with these fitted stages, and its entry in a ledger.
+
+        Parameters
+        ----------
+        seeded : bool
+            Whether the key was, so that nothing may go out.
+        fitted : sequence of Stage
+            The stages after fitting.
+        assumptions : sequence of str
+            What the certificate says besides.
+        entry : Reservation, optional
+            In the ledger.
+        created : datetime, optional
+            When; now unless given.
+
+        Returns
+        -------
+        Certificate
+            Of the whole plan.
+        """
+        return certify(self, seeded, fitted, assumptions, entry=entry, created=created)
+
+    def assumptions(self) -> list[str]:
+        """What the guarantee takes for granted, in words, besides that a person is one row.
+
+        Returns
+        -------
+        list of str
+            Clauses of the certificate.
+        """
+        return assumptions_of(self)
+
+    def to_dict(self, fitted: Sequence[Stage] = ()) -> dict[str, Any]:
+        """Everything public about the plan, as plain JSON values.
+
+        Parameters
+        ----------
+        fitted : sequence of Stage
+            The stages after fitting, if they are.
+
+        Returns
+        -------
+        dict
+            What the certificate holds as ``plan``.
+        """
+        return describe(self, fitted)
+
+    @of_public_facts
+    def explain(self) -> str:
+        """What was chosen and why, in words.
+
+        Returns
+        -------
+        str
+            Sentences, a line each.
+        """
+        return explain(self)
+
+    @property
+    def outlook(self) -> str:
+        """What the model cannot be expected to do, from public facts; empty as a rule."""
+        return outlook(self)
+
+    @property
+    def shortage(self) -> str:
+        """Which stages have too few rows for their noise, from public facts; empty as a rule."""
+        return shortage(self)
+
+
+def _in_range(targets: np.ndarray) -> np.ndarray:
+    return np.clip(targets, -TARGET, TARGET)

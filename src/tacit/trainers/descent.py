@@ -1,0 +1,160 @@
+"""Noisy steps: several settings at once, as extra columns of one product.
+
+A step is sample → residual → clip → sum → noise → move. Everything after the noise (momentum,
+averaging, projection, pulls towards zero or the start) works on released values and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.engine.engine import GradientSource, LatticeSum
+from tacit.engine.sensitivity import GradientSensitivity
+from tacit.exceptions import InputError
+from tacit.mechanisms.noise import Key
+from tacit.mechanisms.release import Draws, Releases, Token
+from tacit.progress import Progress, silent
+from tacit.trainers.averaging import Averages
+from tacit.trainers.defaults import Facts
+
+if TYPE_CHECKING:
+    from tacit.trainers.gradient import GradientTrainer
+
+__all__ = ["SHARED", "rehearsal", "train_together"]
+
+SHARED = ("steps", "batch_size", "clipping", "n_components")  # by settings trained together
+
+
+def train_together(
+    engine: GradientSource,
+    trainers: Sequence[GradientTrainer],
+    tokens: Sequence[Token],
+    facts: Facts,
+    *,
+    progress: Progress = silent,
+    moves: GradientSensitivity | None = None,
+    start: np.ndarray | None = None,
+    run: int = 0,
+    visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
+    watch: Callable[[np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """Train several settings on the same batches, as extra columns of one product.
+
+    They must agree in kind, steps, batch size and way of clipping. Each adds its own noise, as its
+    token says. On all rows, releasing S of them costs the composition of their events. On *samples*
+    it does not: a row is then in the batch of all of them or of none, which is one event of noise
+    z/√S, and may cost more. ``run`` numbers the runs of one key, each with batches and noise of its
+    own.
+    They begin at ``start``, public weights (d, K), or at zero.
+    ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
+    shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
+    events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
+
+    Returns
+    -------
+    ndarray of shape (S, d, K)
+    """
+    first = trainers[0]
+    for other in trainers:
+        for name in SHARED:
+            if getattr(other, name, None) != getattr(first, name, None):
+                raise InputError(f"settings trained together must have the same {name}")
+    if engine.split != first.split(facts):
+        raise InputError(f"{first.name} needs an engine with split={first.split(facts)}")
+    steps = int(first.steps)
+    clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
+    scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
+    momentum = _column([trainer.momentum for trainer in trainers])
+    alpha = _column([trainer.alpha for trainer in trainers])
+    anchor = _column([trainer.anchor for trainer in trainers])
+    rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
+    normaliser = first.normaliser(facts)
+    weights = np.zeros((len(trainers), engine.d, facts.outputs))
+    if start is not None:
+        weights = _project(weights + (start if scales is None else start / scales), trainers)
+    begin, velocity = weights, np.zeros_like(weights)
+    names = [str(trainer.average) for trainer in trainers]
+    averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
+
+    def draw(step: int) -> np.ndarray:
+        return tokens[0].at("batch", run * steps + step).batch(engine.n)
+
+    with engine, ThreadPoolExecutor(1) as ahead:
+        drawn = ahead.submit(draw, 0) if tokens[0].samples else None
+        for step in range(steps):
+            batch = first.members(step, engine.n) if drawn is None else drawn.result()
+            seen = weights if scales is None else weights * scales
+            sums = engine.gradient_sums(
+                seen, clips, batch=batch, per_class=first.clipping == "per-class"
+            )
+            if drawn is not None and step + 1 < steps:
+                drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
+            if visit is not None:
+                visit(weights, sums[0])
+            norms = _norms(seen)  # public: the last step's outcome
+            rows = engine.n if batch is None else batch.size
+            first_sum = (run * steps + step) * len(sums)
+            noisy = []
+            for part, total in enumerate(sums):
+                released = np.empty(total.values.shape)
+                for s, (trainer, token) in enumerate(zip(trainers, tokens, strict=True)):
+                    token, share = token.at("noise", first_sum + part, s), trainer.shares[part]
+                    bounded = total.bounded(s, trainer.reaches(norms[s], moves)[part])
+                    paid = token if share == 1 else token.part(share)
+                    released[s] = trainer.noisy(bounded, paid, step, rows)
+                noisy.append(released)
+            mean = np.concatenate(noisy, axis=1) / normaliser
+            if watch is not None:
+                watch(mean)
+            # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
+            gradient = mean + alpha * weights + anchor * (weights - begin)
+            velocity = momentum * velocity + gradient
+            weights = _project(weights - rates[step] * velocity, trainers)
+            entries = [total.values[0].size for total in sums]
+            deviations = [
+                trainer.deviations(token.noise_multiplier, norm, moves)
+                for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
+            ]
+            noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
+            averages.add(step, weights, gradient, noise)
+            progress("training", step + 1, steps)
+    found = averages.result()
+    return found if scales is None else found * scales
+
+
+def rehearsal(
+    trainers: Sequence[GradientTrainer],
+    noise_multipliers: Sequence[float],
+    facts: Facts,
+    key: Key,
+    *,
+    draws: Draws | None = None,
+) -> list[Token]:
+    """Tokens for `train_together` outside any plan: for experiments, which nothing certifies."""
+    pairs = zip(trainers, noise_multipliers, strict=True)
+    run = Releases(key, [(t.name, t.event(z, facts)) for t, z in pairs], draws=draws)
+    return [run.token(trainer.name) for trainer in trainers]
+
+
+def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
+    norms = _norms(weights)
+    return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]
+
+
+def _norms(weights: np.ndarray) -> np.ndarray:
+    return np.sqrt((weights**2).sum(axis=(1, 2)))
+
+
+def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
+    if all(given is None for given in scales):
+        return None
+    return np.stack([np.ones((d, 1)) if given is None else given for given in scales])
+
+
+def _column(values: Sequence[Any]) -> np.ndarray:
+    return np.array([float(value) for value in values])[:, None, None]
