@@ -468,3 +468,21 @@ def test_for_one_row_it_is_the_epsilon_of_the_accountant():
     mu = math.sqrt(1 / 400 + 50 / 1600)
     found = group_epsilon(events, 1e-5, SPECIAL, 1)
     assert found == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-5)
+
+
+def test_what_the_drawing_of_noise_has_is_told_apart_where_a_grid_is_used():
+    """A grid's error is not multiplied by e^ε of several rows, so that these get a promise."""
+    found = DPLinearClassifier(
+        epsilon=8.0, stages=[Normalize()], trainer=DPSGD(steps=20, batch_size=40)
+    ).fit(X, Y)
+    claim = found.certificate_
+    assert 0 < claim.sampler_delta < 1e-30 and claim.numerical_delta >= PLD_SLACK
+    assert claim.groups["5"] > 30 and claim.verify().holds
+    again = Certificate.from_json(claim.to_json())
+    assert again == claim and again.sampler_delta == claim.sampler_delta
+    untold = resigned(claim, sampler_delta=None).verify()
+    assert untold.groups["5"] is None and not untold.holds
+    with pytest.raises(CertificateError, match="sampler_delta"):
+        resigned(claim, sampler_delta=1e-3)
+    assert claim.then(claim).sampler_delta == 2 * claim.sampler_delta
+    assert MADE["classifier"]().sampler_delta is None

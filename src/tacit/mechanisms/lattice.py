@@ -8,11 +8,14 @@ continuous Gaussian noise, slightly smaller: `sigma_for` says what to draw,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from tacit.exceptions import BudgetError, InputError
 from tacit.mechanisms import discrete_gaussian as dg
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event
 
 __all__ = [
     "accounted_probability",
@@ -20,6 +23,7 @@ __all__ = [
     "inclusion_threshold",
     "numerical_delta",
     "require_precision",
+    "sampler_delta",
     "sigma_for",
 ]
 
@@ -183,6 +187,34 @@ def numerical_delta(draws: int, epsilon: float) -> float:
         return 1.0
     bound = (1.0 + math.exp(epsilon)) * draws * (dg.TOTAL_VARIATION + 8.0 * _KAPPA)
     return min(1.0, bound * (1.0 + 2.0**-40))  # more than all roundings above
+
+
+def sampler_delta(draws: int, spent: Sequence[tuple[str, Event]], budget: Budget) -> float | None:
+    """`numerical_delta`, where a certificate has to tell it from what a grid may get wrong.
+
+    Parameters
+    ----------
+    draws : int
+        Discrete Gaussians in the whole release.
+    spent : sequence of (str, Event)
+        All that was counted.
+    budget : Budget
+        At whose ε.
+
+    Returns
+    -------
+    float or None
+        None where no event is counted on a grid.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Budget, Gaussian
+    >>> sampler_delta(1000, [("Mean", Gaussian(9.0))], Budget(1.0, 1e-6)) is None
+    True
+    """
+    if not any(event.sampled for _, event in spent):
+        return None
+    return numerical_delta(draws, budget.epsilon)
 
 
 def require_precision(

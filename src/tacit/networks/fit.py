@@ -13,7 +13,7 @@ from tacit import __version__
 from tacit.exceptions import InputError
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
-from tacit.mechanisms.lattice import require_precision
+from tacit.mechanisms.lattice import require_precision, sampler_delta
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
 from tacit.networks.gradients import ModuleEngine, load_torch
@@ -184,6 +184,7 @@ def fit_module(
         assumptions=_assumptions(neighbors, size, arithmetic),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
+        sampler_delta=sampler_delta(draws, spent, budget),
         plan={**plan, **({"ledger": entry.to_dict()} if entry else {})},
         versions={
             "tacit": __version__,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit import __version__
 from tacit.engine.arithmetic import Arithmetic
 from tacit.ledger import Reservation
+from tacit.mechanisms.lattice import sampler_delta
 from tacit.preprocessing.base import Stage
 from tacit.privacy import sentences
 from tacit.privacy.certificate import Certificate
@@ -64,6 +65,7 @@ def certify(
         assumptions=(*assumptions_of(plan), *assumptions),
         warnings=tuple(cautions),
         numerical_delta=plan.numerical_delta,
+        sampler_delta=sampler_delta(plan.draws, plan.spent, budget),
         plan=describe(plan, fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
         versions=_versions(),
         created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),

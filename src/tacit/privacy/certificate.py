@@ -35,7 +35,11 @@ LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
 MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
-LATER = {"groups", "unit"}  # fields that certificates of earlier versions do not have
+LATER = {
+    "groups",
+    "sampler_delta",
+    "unit",
+}  # fields that certificates of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -200,6 +204,9 @@ class Certificate:
         When, in UTC.
     groups : mapping
         ε of somebody with several rows.
+    sampler_delta : float or None
+        The part of ``numerical_delta`` that the drawing of noise has, which grows with e^ε; the
+        rest is what a grid of losses may get wrong. None if they are not told apart.
     unit : Unit
         Whose contributions the events count: those of a row, as in all certificates of earlier
         versions, or of a person (`tacit.privacy.unit`), of whom no groups are stated.
@@ -230,6 +237,7 @@ class Certificate:
     created: str = ""
     groups: Mapping[str, float | None] = field(default_factory=dict)
     unit: Unit = ROW
+    sampler_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, Unit):
@@ -242,6 +250,11 @@ class Certificate:
             raise InputError(f"releasable must be true or false, not {self.releasable!r:.80}")
         if not 0 <= self.numerical_delta <= 1:
             raise InputError(f"numerical_delta={self.numerical_delta!r:.80} must lie in [0, 1]")
+        drawn = 0.0 if self.sampler_delta is None else _number(vars(self), "sampler_delta")
+        if not 0 <= drawn <= self.numerical_delta:
+            raise InputError(
+                f"sampler_delta={self.sampler_delta!r:.80} must lie in [0, numerical_delta]"
+            )
         for name in ("accountant", "created"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be text")
@@ -325,6 +338,7 @@ class Certificate:
             self.neighbors,
             rows,
             numerical_delta=self.numerical_delta,
+            sampler_delta=self.sampler_delta,
             test=self._test(),
             grid=accountants.FINE_GRID * max(1.0, self.epsilon),
             allowance=allowance,
@@ -354,7 +368,7 @@ class Certificate:
             data[item.name] = _thaw(getattr(self, item.name))
         data["unit"] = None if self.unit == ROW else self.unit.to_dict()
         for name in LATER:
-            if not data[name]:  # as it was issued, digest and all
+            if data[name] is None or data[name] == {}:  # as it was issued, digest and all
                 del data[name]
         data["events"] = [expense.to_dict() for expense in self.events]
         data["digest"] = _digest(data)
@@ -585,6 +599,8 @@ class Certificate:
             # What grids may get wrong counts as often as searches beside them expect trials.
             many = accountants.searched_trials(events, self.neighbors)
             numerical = min(numerical + accountants.PLD_SLACK * (many - 1), delta)
+        drawn = [self.sampler_delta, later.sampler_delta]
+        known = [part for part in drawn if part is not None]
         epsilon = accountants.epsilon(events, delta - numerical, self.neighbors)
         cautions = [*self.warnings, *later.warnings]
         if not all(event.gaussian for event in events):
@@ -604,6 +620,7 @@ class Certificate:
             unit=self.unit,
             warnings=tuple(dict.fromkeys(cautions)),
             numerical_delta=numerical,
+            sampler_delta=sum(known) if len(known) == len(drawn) else None,
             plan={**later.plan, "continues": self.digest},
             versions=later.versions,
             created=later.created,

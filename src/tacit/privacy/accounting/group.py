@@ -73,6 +73,7 @@ def group_epsilon(
     rows: int,
     *,
     numerical_delta: float = 0.0,
+    sampler_delta: float | None = None,
     test: Test | None = None,
     grid: float = accountants.FINE_GRID,
     allowance: float = 1.0,
@@ -91,6 +92,8 @@ def group_epsilon(
         Rows of one person, at least 1.
     numerical_delta : float
         What the certificate sets aside for numerical errors.
+    sampler_delta : float, optional
+        The part of it that the drawing of noise has, if it is known.
     test : Test, optional
         The private test of the plan's conditions.
     grid : float
@@ -127,6 +130,8 @@ def group_epsilon(
     # one grid's counts as both.
     rest = numerical_delta - min(accountants.PLD_SLACK, slack) + 1e-15 * numerical_delta
     ends = (max(rest, 0.0) if slack else numerical_delta) / 2
+    if sampler_delta is not None:
+        ends = min(ends, sampler_delta / 2)
     within = max(slack, numerical_delta) if slack else 0.0
 
     def left_at(x: float) -> float:
