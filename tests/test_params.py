@@ -13,9 +13,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from tacit import DPGeometricMedian, DPLinearClassifier, DPLinearRegressor, DPSearch, privatize
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, privatize
 from tacit.exceptions import InputError
 from tacit.preprocessing import Bound, ClipNorm, Normalize, PrivateCenter
+from tacit.research.median import DPGeometricMedian
 from tacit.trainers import DPGD, DPSGD
 
 RNG = np.random.default_rng(0)

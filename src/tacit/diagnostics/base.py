@@ -63,11 +63,23 @@ class Diagnosis(NotReleasable):
     """A diagnosis that is made on demand, and knows how to show itself beside the others."""
 
     def findings(self) -> list[tuple[str, str]]:
-        """What was found, line by line."""
+        """What was found, line by line.
+
+        Returns
+        -------
+        list of (str, str)
+            What was looked at, and what it is, in words.
+        """
         raise NotImplementedError
 
     def pictures(self) -> list[str]:
-        """Drawn, as SVG."""
+        """What was found, drawn.
+
+        Returns
+        -------
+        list of str
+            SVG, one text for each picture.
+        """
         raise NotImplementedError
 
 

@@ -135,14 +135,25 @@ def glm_coefficients(
     r"""Coefficients of a generalised linear model, G₀ … G_d.
 
     The mean gradient is Xᵀr/n with residuals of size at most G. Without the first k eigenvectors of
-    XᵀX/n its norm is at most G·√λ_{k+1}; G₀ = G·R bounds the gradient of every single row.
+    XᵀX/n its norm is at most G·√λ_{k+1}, which bounds G_k (Li et al. 2022, Definition 3.1), as
+    G·R does; G₀ = G·R bounds the gradient of every single row.
 
     Parameters
     ----------
-    eigenvalues : sequence of float
+    eigenvalues : array-like of shape (d,)
         Of the rows' second moment XᵀX/n, all d of them. Read off private rows they are private.
     lipschitz, bound : float
         G, largest slope of the loss in the score; R, largest norm of a row.
+
+    Returns
+    -------
+    ndarray of shape (d + 1,)
+        G₀ … G_d, which do not rise; the last is 0.
+
+    Examples
+    --------
+    >>> glm_coefficients([0.25, 0.5, 0.0625])
+    array([1.  , 0.5 , 0.25, 0.  ])
     """
     values = np.sort(np.asarray(eigenvalues, dtype=np.float64))[::-1]
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)):

@@ -117,7 +117,13 @@ class Limits:
         sensitivity(self.neighbors)
 
     def to_dict(self) -> dict[str, Any]:
-        """As an entry states it; accounts of rows do not say so, as they never did."""
+        """As an entry states it; accounts of rows do not say so, as they never did.
+
+        Returns
+        -------
+        dict
+            Attributes by name, as plain JSON values; without ``unit`` if that is a row.
+        """
         said = {"epsilon": self.epsilon, "delta": self.delta, "neighbors": self.neighbors}
         return said | unit_said(self.unit)
 

@@ -51,8 +51,8 @@ class Fit:
         Of everything that was spent.
     plan : CalibratedPlan or None
         What was run.
-    told : tuple of Stage
-        All stages as fitted, for a model that goes on from here.
+    public_stages : tuple of Stage
+        All stages as fitted, noiseless ones excepted, for a model that goes on from here.
     """
 
     coef: np.ndarray

@@ -65,6 +65,8 @@ class Plan:
         Whether the stages are fitted already, and cost nothing.
     remarks : tuple of str
         What `CalibratedPlan.explain` says besides.
+    unit : Unit
+        Whose contributions are bounded and counted.
     """
 
     budget: Budget

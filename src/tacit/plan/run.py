@@ -174,7 +174,15 @@ class CalibratedPlan:
         return fit
 
     def validate(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """Refuse, before anything is spent, rows or a start that the plan was not made for."""
+        """Refuse, before anything is spent, rows or a start that the plan was not made for.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows.
+        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+            Public coefficients and intercepts.
+        """
         validate_rows(self, rows)
         validate_start(self, start)
 
@@ -263,6 +271,16 @@ class CalibratedPlan:
         the user is chosen again for that length, by the mean that was released, with its noise:
         that is post-processing. Nothing changes that was counted: noise is in clips. A given size
         of the constant feature is in units of the norm that was promised, so all stays as it is.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+
+        Returns
+        -------
+        CalibratedPlan
+            With the same events; the same object, if nothing is chosen again.
         """
         facts, asked = self.facts, self.plan.trainer
         if not asked.follows or self.moves is not None or facts.task != "classification":
@@ -392,7 +410,18 @@ class CalibratedPlan:
         )
 
     def on_arrays(self, rows: Rows) -> bool:
-        """Whether sums are taken where arrays of another library are, and not by NumPy."""
+        """Whether sums are taken where arrays of another library are, and not by NumPy.
+
+        Parameters
+        ----------
+        rows : Rows
+            Behind their stages.
+
+        Returns
+        -------
+        bool
+            True if they are such arrays, and the arithmetic is exact or fast.
+        """
         return isinstance(rows.source, ArraySource) and self.arithmetic in (
             Arithmetic.EXACT,
             Arithmetic.FAST,

@@ -457,7 +457,24 @@ class Stage(Params):
         return None
 
     def mean_noise_norm(self, noise_multiplier: float, radius: float, size: int, d: int) -> float:
-        """How far from the origin the noise of a mean leaves rows that it centres; 0 if none."""
+        """How far from the origin the noise of a mean leaves rows that it centres; 0 if none.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            z, of its own release.
+        radius : float
+            R, norm bound of the rows that come in.
+        size : int
+            n, number of rows, or the public stand-in for it.
+        d : int
+            Columns.
+
+        Returns
+        -------
+        float
+            Root of the expected square of that noise's norm.
+        """
         return 0.0
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
@@ -522,11 +539,33 @@ class Stage(Params):
         """
 
     def example(self, d: int) -> Any:
-        """One row of d columns that it can map."""
+        """One row that it can map, made up.
+
+        Parameters
+        ----------
+        d : int
+            Columns that come in.
+
+        Returns
+        -------
+        ndarray of shape (1, d), or Table
+            A table of one row, if it takes tables.
+        """
         return np.zeros((1, d))
 
     def supply(self, network: Any) -> None:
-        """Bring the network of a stage that is `external`."""
+        """Bring the network of a stage that is `external`.
+
+        Parameters
+        ----------
+        network : str, path or Extractor
+            What was left out of its file.
+
+        Raises
+        ------
+        TypeError
+            If it has no network.
+        """
         raise TypeError(f"{self.name} has no network")
 
     def apply(self, chunk: Chunk) -> Chunk:

@@ -108,6 +108,7 @@ class PrivateCenter(PrivateStage):
         return np.asarray(self._require("mean_"))
 
     def mean_noise_norm(self, noise_multiplier: float, radius: float, size: int, d: int) -> float:
+        """√d·z·R/n: each of d coordinates of the mean has noise of deviation z·R/n."""
         return math.sqrt(d) * noise_multiplier * radius / size
 
     def lipschitz(self, d: int | None = None) -> float:

@@ -159,6 +159,16 @@ class Event(Documented):
 
         All of its rows are there, or all of them are null, absent or replaced. A sum, or a utility,
         then moves by so many contributions, as if there were so much less noise.
+
+        Parameters
+        ----------
+        rows : int
+            k, most rows of one unit.
+
+        Returns
+        -------
+        Self or None
+            An event of noise z/k, rounded down, unless the kind has a rule of its own.
         """
         return replace(self, noise_multiplier=self.noise_multiplier / rows * (1 - 1e-15))
 

@@ -70,18 +70,46 @@ class Unit:
         return f"{BEGINS}{by} has at most {many}, and epsilon is for all of them together"
 
     def contradicted_by(self, assumptions: Sequence[str]) -> bool:
-        """Whether these say that another unit was counted, or do not say that this person was."""
+        """Whether these say that another unit was counted, or do not say that this person was.
+
+        Parameters
+        ----------
+        assumptions : sequence of str
+            Clauses of a certificate.
+
+        Returns
+        -------
+        bool
+            True if such a certificate is not about this unit.
+        """
         said = [text for text in assumptions if text.startswith(BEGINS)]
         if self.kind == "row":  # of which certificates say more in the same sentence
             return not all(text.startswith(self.sentence) for text in said)
         return set(said) != {self.sentence}
 
     def to_dict(self) -> dict[str, Any]:
+        """The unit as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {"kind": self.kind, "rows": self.rows, "identifier": self.identifier}
 
     @staticmethod
     def from_dict(data: Any) -> Unit:
         """The unit of what `to_dict` gave; a row if there is nothing, as before there were units.
+
+        Parameters
+        ----------
+        data : mapping or None
+            What a file says of it.
+
+        Returns
+        -------
+        Unit
+            Checked as if it were made anew.
 
         Raises
         ------

@@ -73,6 +73,7 @@ class Trainer(Params, ABC):
 
     @property
     def name(self) -> str:
+        """Name of its class, by which plans and certificates call it."""
         return type(self).__name__
 
     def parameters(self) -> dict[str, Any]:
@@ -119,7 +120,20 @@ class Trainer(Params, ABC):
         return False
 
     def resolve_again(self, facts: Facts, resolved: Any) -> Trainer:
-        """What it would be for other facts, with the event of ``resolved``, if it `follows`."""
+        """What it would be for other facts, with the event of ``resolved``, if it `follows`.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known now that stages have released something.
+        resolved : Trainer
+            Itself, resolved by the facts of before.
+
+        Returns
+        -------
+        Trainer
+            ``resolved`` itself, if it does not follow.
+        """
         return resolved
 
     @abstractmethod
@@ -157,7 +171,9 @@ class Trainer(Params, ABC):
         Parameters
         ----------
         facts : Facts
+            What is known before any row is read.
         noise_multiplier : float
+            That of the event.
         bias : float
             Size of the constant feature; 0 for none.
         arithmetic : str
@@ -166,10 +182,32 @@ class Trainer(Params, ABC):
 
     @abstractmethod
     def constant(self, bound: float) -> float:
-        """Size of the constant feature that carries the intercept, for rows of that norm."""
+        """Size of the constant feature that carries the intercept, for rows of that norm.
+
+        Parameters
+        ----------
+        bound : float
+            Norm of a typical row.
+
+        Returns
+        -------
+        float
+            What every row has in its last column.
+        """
 
     def split(self, facts: Facts) -> int | None:
-        """Column that begins the second part of rows, where there are two."""
+        """Column that begins the second part of rows, where there are two.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        int or None
+            An index from 0; None if rows are clipped as a whole.
+        """
         return None
 
     @property
@@ -181,7 +219,20 @@ class Trainer(Params, ABC):
 
     @abstractmethod
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
-        """What training costs, given its noise."""
+        """What training costs, given its noise.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise, in half distances of neighbouring sums.
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        Event
+            As an accountant takes it.
+        """
 
     def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
         """Everything that it spends, by name.
@@ -216,7 +267,22 @@ class Trainer(Params, ABC):
         """
 
     def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
-        """Facts with all that its event has to say of rows that moved."""
+        """Facts with all that its event has to say of rows that moved.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+        moves : GradientSensitivity
+            What drift does to sums.
+        budget : Budget
+            Of the whole plan.
+
+        Returns
+        -------
+        Facts
+            The same, unless the event depends on drift.
+        """
         return facts
 
     def sampling_probability(self, facts: Facts) -> float:
@@ -240,7 +306,25 @@ class Trainer(Params, ABC):
         return False
 
     def inflation(self, norm: float, moves: GradientSensitivity) -> float:
-        """How many times more noise rows that moved ask for, at weights of that norm."""
+        """How many times more noise rows that moved ask for, at weights of that norm.
+
+        Parameters
+        ----------
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity
+            What drift does to sums.
+
+        Returns
+        -------
+        float
+            At least 1.
+
+        Raises
+        ------
+        TypeError
+            If it is not analysed for rows that moved.
+        """
         raise TypeError(f"{self.name} is not analysed for rows that moved")
 
     # --- training ---------------------------------------------------------------------------------
@@ -255,7 +339,28 @@ class Trainer(Params, ABC):
         moves: GradientSensitivity | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights (d, K) after a run from ``start``, which is public, or from zero."""
+        """Weights after a run from ``start``, or from zero.
+
+        Parameters
+        ----------
+        engine : GradientSource, or what ``source`` makes
+            Sums over the private rows, of d columns with their constant feature.
+        run : Releases
+            What may be drawn.
+        facts : Facts
+            What is known before any row is read.
+        progress : callable
+            Told how far it is.
+        moves : GradientSensitivity, optional
+            What drift does to sums; None without noiseless stages.
+        start : ndarray of shape (d, K), optional
+            Public weights.
+
+        Returns
+        -------
+        ndarray of shape (d, K)
+            Covered by its events, and so free to be released.
+        """
         how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
         weights: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
         return weights
@@ -263,17 +368,50 @@ class Trainer(Params, ABC):
     def train_group(
         self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
     ) -> np.ndarray:
-        """Weights (S, d, K) of itself and others with its `shared_settings`, each with its own run.
+        """Weights of itself and others with its `shared_settings`, each with its own run.
 
-        ``how`` is as for `train`; besides, ``watch`` is shown the noisy mean gradients of every
-        step, which not every event covers (`covers_steps`).
+        Parameters
+        ----------
+        others : sequence of Trainer
+            S - 1 of them, resolved.
+        engine : GradientSource
+            Sums over the private rows, of d columns with their constant feature.
+        runs : sequence of Releases
+            What may be drawn: first by itself, then by each of the others.
+        facts : Facts
+            What is known before any row is read.
+        **how : optional
+            ``progress``, ``moves`` and ``start`` have the meaning that `train` gives them;
+            ``watch`` is a function that is shown the noisy mean gradients of every step, of shape
+            (S, d, K), which not every event covers (`covers_steps`).
+
+        Returns
+        -------
+        ndarray of shape (S, d, K)
+            Weights, in the order of the runs.
+
+        Raises
+        ------
+        TypeError
+            If it is trained alone.
         """
         raise TypeError(f"{self.name} is trained alone")
 
     # --- words ------------------------------------------------------------------------------------
 
     def signal(self, facts: Facts) -> float:
-        """What all rows together can say in a score, in units of its noise."""
+        """What all rows together can say in a score, in units of its noise.
+
+        Parameters
+        ----------
+        facts : Facts
+            What is known before any row is read.
+
+        Returns
+        -------
+        float
+            n·μ, where noise is added to sums over all n rows.
+        """
         return facts.size * facts.mu
 
     def rows_for(self, times: float) -> float:
@@ -319,9 +457,21 @@ class Trainer(Params, ABC):
         """
 
     def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
-        """What settings that ``asked``, itself before it was resolved, left open are chosen for.
+        """What the settings that were left open are chosen for, in words.
 
-        ``constant``: whether it adds the feature that carries the intercept.
+        Parameters
+        ----------
+        asked : Trainer
+            Itself before it was resolved.
+        facts : Facts
+            What is known before any row is read.
+        constant : bool
+            Whether it adds the feature that carries the intercept.
+
+        Returns
+        -------
+        list of str
+            Sentences; none if there is nothing to say.
         """
         return []
 

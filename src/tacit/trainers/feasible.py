@@ -33,7 +33,27 @@ def require_feasible(
     bias: float,
     arithmetic: str,
 ) -> None:
-    """Refuse a run of descent that cannot be made: `Trainer.require_feasible`."""
+    """Refuse a run of descent that cannot be made: `Trainer.require_feasible`.
+
+    Parameters
+    ----------
+    trainer : GradientTrainer
+        With every setting fixed.
+    facts : Facts
+        What is known before any row is read.
+    noise_multiplier : float
+        That of the event.
+    bias : float
+        Size of the constant feature; 0 for none.
+    arithmetic : str
+        Of the engine: exact, strict, rounded or fast.
+
+    Raises
+    ------
+    InputError
+        If there are too many rows for the arithmetic, too little memory, or numbers that may
+        leave its range.
+    """
     kind = "exact" if arithmetic == "strict" else arithmetic
     most = {"strict": MOST_ROWS - 1, "rounded": ROUNDED_ROWS}.get(arithmetic, math.inf)
     if facts.size > most:

@@ -77,6 +77,11 @@ class GradientTrainer(Trainer):
     bias : float
         Size of the constant feature that carries the intercept, as a part of
         the row bound.
+
+    Examples
+    --------
+    >>> GradientTrainer(steps=4, learning_rate=2.0, schedule="linear").rates()
+    array([2. , 1.5, 1. , 0.5])
     """
 
     steps: OrAuto = "auto"
@@ -388,7 +393,22 @@ class GradientTrainer(Trainer):
     def deviation(
         self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
     ) -> float:
-        """The same, of the only part or the first."""
+        """Standard deviation of the noise on the sum of the only part, or of the first.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            That of the event.
+        norm : float
+            Of the weights.
+        moves : GradientSensitivity or None
+            What drift does to sums; None without noiseless stages.
+
+        Returns
+        -------
+        float
+            The first of `deviations`.
+        """
         return self.deviations(noise_multiplier, norm, moves)[0]
 
     def inflation(self, norm: float, moves: GradientSensitivity) -> float:

@@ -146,7 +146,22 @@ class SufficientStatistics(Trainer):
     def deviation(
         self, noise_multiplier: float, norm: float, moves: GradientSensitivity | None
     ) -> float:
-        """Standard deviation of the noise on the diagonal."""
+        """Standard deviation of the noise on the diagonal of the second moment, m·C².
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            m, that of the event.
+        norm : float
+            Of weights, on which it does not depend.
+        moves : GradientSensitivity or None
+            None: rows that moved are refused.
+
+        Returns
+        -------
+        float
+            1/√2 of it is the deviation beside the diagonal.
+        """
         return noise_multiplier * float(self.clip) ** 2
 
     def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:

@@ -253,7 +253,14 @@ class Price:
         return {way: _finite(found.epsilon) for way, found in self.ways.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them; what is infinite or missing is None."""
+        """Plain values, as JSON has them; what is infinite or missing is None.
+
+        Returns
+        -------
+        dict
+            Attributes by name, with ``overall`` and ``labels`` (sound, formula, note) in the place
+            of ``ways``.
+        """
         labels = {
             way: {"sound": found.sound, "formula": found.formula, "note": found.note}
             for way, found in self.ways.items()
