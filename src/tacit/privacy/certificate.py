@@ -35,11 +35,8 @@ LARGEST = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
 MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
-LATER = {
-    "groups",
-    "sampler_delta",
-    "unit",
-}  # fields that certificates of earlier versions do not have
+# Fields that certificates of earlier versions do not have.
+LATER = {"groups", "sampler_delta", "unit"}
 
 
 @dataclass(frozen=True)
