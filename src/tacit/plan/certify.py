@@ -75,54 +75,27 @@ def certify(
 def assumptions_of(plan: CalibratedPlan) -> list[str]:
     """What the guarantee takes for granted, in words, besides that a person is one row."""
     size, asked = plan.facts.size, plan.plan
-    texts = [sentences.rows_known(size, asked.neighbors)]
-    texts.append(f"the names and the number of the columns, {plan.columns}, are public")
-    texts.append(
-        "all settings of the plan were chosen without looking at the private rows"
-        if plan.search is None
-        else "what was to be tried, and how the number of trials was drawn, were chosen "
-        "without looking at the private rows"
-    )
-    if plan.search is not None:
-        texts.append(
-            "how many trials were made, how long they took, and every trial but the best stay "
-            "unknown"
-        )
+    texts = [sentences.rows_known(size, asked.neighbors), sentences.columns_known(plan.columns)]
+    if plan.search is None:
+        texts.append(sentences.SETTINGS)
+    else:
+        texts += [sentences.SEARCHED, sentences.UNSEEN_TRIALS]
     texts += [f"{stage.name}: {stage.assumption()}" for stage in asked.stages if stage.assumption()]
     paid = [stage.name for stage in asked.stages if stage.pays]
     if asked.fitted and paid:
-        texts.append(
-            f"what {' and '.join(paid)} released before is counted in the certificate that "
-            "this one continues"
-        )
+        texts.append(sentences.released_before(paid))
     texts += plan.trainer.assumptions()
     if plan.moves is not None:
-        texts.append(
-            "what the noiseless stages learned from the rows is kept from everybody, and so is "
-            "how long they took"
-        )
+        texts.append(sentences.UNSEEN_STAGES)
     if plan.test is not None:
-        texts.append(
-            f"a private test of the stages' conditions passes wrongly with probability "
-            f"{plan.test.delta:.3g} at most, which delta covers"
-        )
+        texts.append(sentences.tested(plan.test.delta))
     if asked.arithmetic is Arithmetic.FAST:
         texts.append(sentences.IDEAL)
     elif plan.moves is not None:
-        texts.append(
-            "sums are in float64 with a proven bound on their rounding, which is part of the "
-            "sensitivity, and the noise is an exact discrete Gaussian, from AES-256 in counter "
-            "mode keyed by the operating system: the guarantee is computational"
-        )
+        texts.append(sentences.ROUNDED)
     else:
-        texts.append(sentences.EXACT)
-        texts.append(
-            "strict: every product behind a sum was checked, with probability 2^-30 at most "
-            "that an error passes, and gradients come from correctly rounded operations"
-            if asked.arithmetic is Arithmetic.STRICT
-            else "elementary functions give a row the same value wherever it stands, and the "
-            "linear algebra library adds products in float64"
-        )
+        strict = asked.arithmetic is Arithmetic.STRICT
+        texts += [sentences.EXACT, sentences.STRICT if strict else sentences.TRUSTED]
     return texts
 
 

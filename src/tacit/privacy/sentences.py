@@ -1,14 +1,62 @@
-"""The standard sentences of certificates: written once, whatever is certified."""
+"""The standard sentences of certificates: written once, whatever is certified.
+
+What a stage or a trainer takes for granted it says itself (`Stage.assumption`, `Stage.cautions`,
+`Trainer.assumptions`); of whom the guarantee is about, `tacit.privacy.unit`, whose words `verify`
+reads; of several rows, `tacit.privacy.accounting.group`.
+"""
 
 from __future__ import annotations
 
-__all__ = ["EXACT", "IDEAL", "SEEDED", "SETTINGS", "cautions", "reasons", "rows_known"]
+from collections.abc import Sequence
+
+__all__ = [
+    "EXACT",
+    "IDEAL",
+    "ROUNDED",
+    "SEARCHED",
+    "SEEDED",
+    "SETTINGS",
+    "STRICT",
+    "TRUSTED",
+    "UNSEEN_STAGES",
+    "UNSEEN_TRIALS",
+    "cautions",
+    "columns_known",
+    "reasons",
+    "released_before",
+    "rows_known",
+    "tested",
+]
 
 SEEDED = "seeded: not for release"
 SETTINGS = "all settings were chosen without looking at the private rows"
-EXACT = (
-    "sums are exact integers and the noise an exact discrete Gaussian, from AES-256 in counter "
-    "mode keyed by the operating system: the guarantee is computational"
+SEARCHED = (
+    "what was to be tried, and how the number of trials was drawn, were chosen without looking at "
+    "the private rows"
+)
+UNSEEN_TRIALS = (
+    "how many trials were made, how long they took, and every trial but the best stay unknown"
+)
+UNSEEN_STAGES = (
+    "what the noiseless stages learned from the rows is kept from everybody, and so is how long "
+    "they took"
+)
+_KEYED = (
+    "an exact discrete Gaussian, from AES-256 in counter mode keyed by the operating system: the "
+    "guarantee is computational"
+)
+EXACT = f"sums are exact integers and the noise {_KEYED}"
+ROUNDED = (
+    "sums are in float64 with a proven bound on their rounding, which is part of the sensitivity, "
+    f"and the noise is {_KEYED}"
+)
+STRICT = (
+    "strict: every product behind a sum was checked, with probability 2^-30 at most that an error "
+    "passes, and gradients come from correctly rounded operations"
+)
+TRUSTED = (
+    "elementary functions give a row the same value wherever it stands, and the linear algebra "
+    "library adds products in float64"
 )
 IDEAL = "ideal arithmetic assumed: sums and noise are in floating point"
 
@@ -23,6 +71,27 @@ def rows_known(size: int, neighbors: str) -> str:
     if neighbors == "add_or_remove_one":
         return f"the normaliser {size} was chosen without looking at the rows"
     return f"the number of rows, {size}, is public"
+
+
+def columns_known(columns: int) -> str:
+    """What is assumed of the columns."""
+    return f"the names and the number of the columns, {columns}, are public"
+
+
+def released_before(stages: Sequence[str]) -> str:
+    """Of stages that an earlier fit has paid for."""
+    return (
+        f"what {' and '.join(stages)} released before is counted in the certificate that this one "
+        "continues"
+    )
+
+
+def tested(delta: float) -> str:
+    """Of a private test that passes wrongly with this probability."""
+    return (
+        "a private test of the stages' conditions passes wrongly with probability "
+        f"{delta:.3g} at most, which delta covers"
+    )
 
 
 def cautions(delta: float, size: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ __all__ = ["ROW", "Unit"]
 
 MOST_ROWS = 10**6  # of one person
 LONGEST_NAME = 200
-BEGINS = "every person"  # how a certificate says what its unit is
+BEGINS = "every person"  # how a certificate says what its unit is; `verify` reads it: frozen
 
 
 @dataclass(frozen=True)

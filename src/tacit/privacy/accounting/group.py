@@ -34,11 +34,11 @@ from tacit.exceptions import InputError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.events import Event
 from tacit.privacy.ptr import Test
+from tacit.privacy.unit import ROW
 
 __all__ = [
     "MOST_ROWS",
     "ROWS",
-    "UNIT",
     "group_epsilon",
     "rounded_up",
     "sentence",
@@ -46,7 +46,6 @@ __all__ = [
 
 ROWS = (2, 5, 10)  # of one person: what certificates state
 MOST_ROWS = 1000
-UNIT = "every person is one row"  # how the sentence about them begins
 LARGEST = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow
 TRIES = 100
 GRID_PER_ROW = 3.0  # several times faster than 1, and at most 0.3% larger
@@ -176,7 +175,7 @@ def sentence(groups: Mapping[str, float | None]) -> str:
     """
     known = [(rows, rounded_up(value)) for rows, value in groups.items() if value is not None]
     open_ended = [rows for rows, value in groups.items() if value is None]
-    parts = [UNIT]
+    parts = [ROW.sentence]
     if known:
         said = [
             f"{value} for somebody with {rows}" + " rows" * (not i)
