@@ -187,7 +187,7 @@ def test_a_private_number_of_rows_is_not_told(here):
     options = ["--neighbors", "add_or_remove_one", "--public-size", 500]
     assert parsed(*fitting(*options))["train_rows"] == 500
     assert not re.search(r"\b600\b", (here / "model/certificate.json").read_text())
-    assert "size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
+    assert "public_size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
 
 
 def test_regression_from_a_parquet_table(here):
@@ -261,7 +261,7 @@ def test_bad_input_is_refused(here, more, words):
         (["--loss", "magic"], "Unknown loss"),
         (["--arithmetic", "vague"], "arithmetic='vague'"),
         (["--steps", 0], "steps=0"),
-        (["--public-size", 7], "size=7"),
+        (["--public-size", 7], "public_size=7"),
         (["--target", "ward"], "the schema's target is 'ill'"),
         (["--test", "none.csv"], "no such file"),
         (["--schema", "none.yaml"], "cannot read none.yaml"),

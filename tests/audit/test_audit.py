@@ -225,7 +225,7 @@ def watched(stages, trainer=None, neighbors="replace_special"):
     plan = Plan(
         Budget(EPSILON, DELTA),
         tuple(stages),
-        trainer or DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1),
+        trainer or DPGD(steps=2, learning_rate=0.1, clip=0.1, intercept_fraction=0.1),
         get_loss("logistic"),
         neighbors,
     )

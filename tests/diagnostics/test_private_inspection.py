@@ -34,7 +34,9 @@ def unit_rows(n=4000, d=6, seed=0):
 @pytest.mark.parametrize("neighbors", ["replace_special", "add_or_remove_one", "replace_one"])
 def test_the_certificate_states_what_was_spent_and_can_be_recomputed(neighbors):
     size = 5000 if neighbors == "add_or_remove_one" else None
-    found = inspect_privately(unit_rows(), **BUDGET, bound=1.0, neighbors=neighbors, size=size)
+    found = inspect_privately(
+        unit_rows(), **BUDGET, bound=1.0, neighbors=neighbors, public_size=size
+    )
     claim = found.certificate
     events = [item.event for item in claim.events]
     assert len(events) == 2 and claim.releasable and found.releasable
@@ -82,10 +84,10 @@ def test_true_values_lie_within_the_stated_edge_and_advice_agrees():
 def test_what_must_be_known_is_asked_for():
     with pytest.raises(MissingBound, match="Normalize"):
         inspect_privately(unit_rows(), **BUDGET)
-    with pytest.raises(MissingBound, match="size="):
+    with pytest.raises(MissingBound, match="public_size="):
         inspect_privately(unit_rows(), **BUDGET, bound=1.0, neighbors="add_or_remove_one")
     with pytest.raises(InputError, match="public"):
-        inspect_privately(unit_rows(), **BUDGET, bound=1.0, size=7)
+        inspect_privately(unit_rows(), **BUDGET, bound=1.0, public_size=7)
     with pytest.raises(InputError):
         inspect_privately(np.array([[np.nan, 1.0]]), **BUDGET, bound=1.0)
     with pytest.raises(InputError):

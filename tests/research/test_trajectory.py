@@ -160,7 +160,7 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
     settings = {"learning_rate": 1.0, "momentum": 0.0, "average": "last", "schedule": "constant"}
     run = module.Run(
         Planted(),
-        DPGD(steps=100, clip=1.0, bias=0.1, **settings),
+        DPGD(steps=100, clip=1.0, intercept_fraction=0.1, **settings),
         Facts(50, 400, 1, 1.0, 1.0),
         1.0,
         score=lambda weights: 0.0,
@@ -298,7 +298,7 @@ def test_directions_of_sampled_steps_are_released_as_well():
 def test_released_directions_are_those_of_the_noisy_gradients_and_of_nothing_else():
     """The model follows from the noisy gradients alone, so they are what the trainer released."""
     X, y = labelled(500, 4)
-    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 0.1}
+    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "intercept_fraction": 0.1}
     trainer = DPGD(steps=6, clip=0.1, learning_rate=3.0, **plain)
     shown = []
     sketch = Sketch.add
@@ -342,7 +342,7 @@ def test_what_a_released_trajectory_refuses():
         trajectory_privately(X, y, **options)
     with pytest.raises(InputError, match="not among the classes"):
         trajectory_privately(X, y, **options, classes=[0, 1])
-    with pytest.raises(MissingBound, match="size="):
+    with pytest.raises(MissingBound, match="public_size="):
         trajectory_privately(X, y, **options, classes=[0, 1, 2], neighbors="add_or_remove_one")
     with pytest.raises(InputError, match="does not cover the gradients"):
         trajectory_privately(X, y, **options, classes=[0, 1, 2], trainer=FlattestDPGD())

@@ -329,7 +329,7 @@ def test_rows_without_a_bound_are_refused(stage):
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "add_or_remove_one"])
 def test_relations_that_are_not_analysed_are_refused(neighbors):
-    refused([ClipNorm(1.0), SoftPCA()], "must be 'replace_one'", neighbors=neighbors, size=N)
+    refused([ClipNorm(1.0), SoftPCA()], "must be 'replace_one'", neighbors=neighbors, public_size=N)
 
 
 def test_what_tears_rows_apart_cannot_follow_a_plain_stage():

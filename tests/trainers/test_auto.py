@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.trainers.defaults import BALANCE, MOST_BIAS, Facts, suggest
+from tacit.trainers.defaults import BALANCE, LARGEST_INTERCEPT_FRACTION, Facts, suggest
 
 BALANCED = BALANCE["two classes"]
 
@@ -71,10 +71,17 @@ def test_many_classes_have_constants_of_their_own():
 
 
 def test_the_constant_outweighs_what_noise_left_of_the_mean():
-    biases = [
-        suggest(facts_of(1000, mean_noise_norm=lean), {})["bias"] for lean in (0.0, 0.01, 0.05, 9.0)
+    fractions = [
+        suggest(facts_of(1000, mean_noise_norm=lean), {})["intercept_fraction"]
+        for lean in (0.0, 0.01, 0.05, 9.0)
     ]
-    assert biases == [BALANCED.bias, BALANCED.bias, BALANCED.upright * 0.05, MOST_BIAS]
+    assert fractions == [
+        BALANCED.intercept_fraction,
+        BALANCED.intercept_fraction,
+        BALANCED.upright * 0.05,
+        LARGEST_INTERCEPT_FRACTION,
+    ]
     assert (
-        suggest(facts_of(1000, mean_noise_norm=0.1, bound=2.0), {})["bias"] == biases[2]
+        suggest(facts_of(1000, mean_noise_norm=0.1, bound=2.0), {})["intercept_fraction"]
+        == fractions[2]
     )  # in row bounds

@@ -174,7 +174,7 @@ def test_a_plan_goes_by_the_public_size_where_the_number_of_rows_is_private(monk
         seen.append(self.compact)
 
     monkeypatch.setattr(Engine, "__init__", spy)
-    plan = {"neighbors": "add_or_remove_one", "size": size, "trainer": DPGD(steps=2)}
+    plan = {"neighbors": "add_or_remove_one", "public_size": size, "trainer": DPGD(steps=2)}
     for n in (299, 301):
         DPLinearClassifier(8.0, 1e-4, **plan).fit(rows[:n], labels[:n])
     assert seen == [size == 300] * 2

@@ -51,7 +51,7 @@ def best_accuracy(kind, d, rows, labels):
     loss, n = get_loss("logistic"), len(rows)
     narrow = sp.csr_array(rows)
     padded = sp.csr_array((narrow.data, narrow.indices, narrow.indptr), shape=(n, d))
-    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 0.1}
+    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "intercept_fraction": 0.1}
     settings = [
         kind(steps=STEPS, batch_size=BATCH, learning_rate=rate, clip=1.0, **plain) for rate in RATES
     ]

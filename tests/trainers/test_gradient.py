@@ -54,15 +54,15 @@ def complete(cls=DPGD, **given):
     )
     if cls is DPSGD:
         settings["batch_size"] = 20
-    return cls(**{**settings, "bias": 0.1, **given})
+    return cls(**{**settings, "intercept_fraction": 0.1, **given})
 
 
-def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, start=None, **options):
+def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, init=None, **options):
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
     outputs = engine.outputs or int(targets.max()) + 1
     facts = facts or facts_of(rows.shape[0], rows.shape[1], outputs)
     allowed = run_of(trainer, z, facts, Key.from_seed(seed))
-    return trainer.train(engine, allowed, facts, start=start)
+    return trainer.train(engine, allowed, facts, init=init)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ REFUSED = [
     ("steps", [0, -1, 1.5, True, None, "many", math.nan, math.inf], "a whole number from 1"),
     ("learning_rate", [0, -1.0, math.nan, math.inf, True, None, "fast"], "a positive number"),
     ("clip", [0, -1.0, math.nan, math.inf, None, "x"], "a positive number"),
-    ("bias", [0, -0.1, math.nan, None], "a positive number"),
+    ("intercept_fraction", [0, -0.1, math.nan, None], "a positive number"),
     ("momentum", [-0.1, 1.0, 2, math.nan, None, "x"], r"in \[0, 1\)"),
     ("average", ["mean", None, 3], "one of last, uniform, weighted, converged"),
     ("schedule", ["step", None, 3], "one of constant"),
@@ -136,11 +136,11 @@ def test_settings_trained_together_must_share_what_they_share(name):
 FIXED = [name for name in AVERAGES if name != "converged"]  # which iterates count is known before
 
 
-def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0, start=None):
+def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0, init=None):
     """The same descent with one gradient per row, in plain float64."""
     w = velocity = np.zeros((rows.shape[1], outputs))
-    if start is not None:
-        w = start * min(1.0, (trainer.radius or np.inf) / np.linalg.norm(start))
+    if init is not None:
+        w = init * min(1.0, (trainer.radius or np.inf) / np.linalg.norm(init))
     first = w
     iterates = []
     for t in range(trainer.steps):
@@ -200,9 +200,9 @@ def test_an_anchor_is_algorithm_1_of_li_et_al(silence):
         seen.append(x)
     printed = {"learning_rate": eta, "average": "uniform", "schedule": "constant", "momentum": 0.0}
     trainer = complete(steps=5, clip=100.0, anchor=alpha, **printed)  # nothing is clipped
-    found = run(trainer, rows, targets, loss, start=first)
+    found = run(trainer, rows, targets, loss, init=first)
     assert found == pytest.approx(np.mean(seen, axis=0), abs=1e-6)
-    towards_zero = run(replace(trainer, anchor=0.0, alpha=alpha), rows, targets, loss, start=first)
+    towards_zero = run(replace(trainer, anchor=0.0, alpha=alpha), rows, targets, loss, init=first)
     assert np.linalg.norm(found - towards_zero) > 0.5
     penalised = replace(trainer, anchor=0.0, alpha=alpha)
     from_zero = [run(each, rows, targets, loss) for each in (trainer, penalised)]
@@ -229,7 +229,7 @@ def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls)
         [trainer],
         rehearsal([trainer], [1.0], facts, Key.from_seed(0)),
         facts,
-        start=start,
+        init=start,
         visit=lambda weights, _: seen.append(np.linalg.norm(weights)),
     )
     assert told == pytest.approx(seen)
@@ -241,8 +241,8 @@ def test_descent_without_noise_is_the_naive_one(silence, variant, begin):
     rows, targets, loss = problem()
     trainer = complete(**VARIANTS[variant])
     start = np.full((rows.shape[1], 1), begin) if begin else None
-    expected = reference(trainer, rows, targets, loss, size=60, outputs=1, start=start)
-    found = run(trainer, rows, targets, loss, start=start)
+    expected = reference(trainer, rows, targets, loss, size=60, outputs=1, init=start)
+    found = run(trainer, rows, targets, loss, init=start)
     # The lattice is in proportion to the clip.
     assert found == pytest.approx(expected, abs=1e-8 * max(1.0, trainer.clip))
     assert np.abs(expected).max() > 1e-3

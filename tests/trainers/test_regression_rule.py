@@ -34,7 +34,7 @@ def test_no_step_is_too_long_for_squared_errors(size):
     found = settings(replace(FACTS, size=size))
     # Heavy balls of momentum 0.9 are stable up to rates of 3.8 over the largest curvature, which
     # is the squared norm of a row with its constant feature at most.
-    assert 0 < found.learning_rate * (1 + found.bias**2) < 3.8
+    assert 0 < found.learning_rate * (1 + found.intercept_fraction**2) < 3.8
     assert 100 <= found.steps <= 300
     assert found.schedule == "late"
 

@@ -204,7 +204,7 @@ def test_a_recipe_names_the_setting_that_it_does_not_have():
         recipe("auto", trainer="statistics", steps=5)
 
 
-@pytest.mark.parametrize("name", ["clip", "bias", "weight", "damping"])
+@pytest.mark.parametrize("name", ["clip", "intercept_fraction", "weight", "damping"])
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "much", None])
 def test_settings_that_make_no_sense_are_named(name, value):
     with pytest.raises(InputError, match=f"{name} must be a positive number"):
@@ -223,7 +223,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
         )
     model = DPLinearRegressor(target_bounds=(-1, 1), trainer=SufficientStatistics())
     with pytest.raises(InputError, match="takes no model to start from"):
-        model.set_params(start=(np.zeros(3), 0.0)).fit(rows, targets)
+        model.set_params(init=(np.zeros(3), 0.0)).fit(rows, targets)
     search = DPSearch(
         DPLinearRegressor(target_bounds=(-1, 1)), {"trainer": [SufficientStatistics()]}
     )

@@ -108,7 +108,7 @@ class Naive:
     def plan(self, epsilon: float, delta: float) -> CalibratedPlan:
         """What it claims: training on rows of norm 1, one of which may be replaced."""
         # With a small clip every row counts fully, wherever the weights are.
-        trainer = DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1)
+        trainer = DPGD(steps=2, learning_rate=0.1, clip=0.1, intercept_fraction=0.1)
         plan = Plan(
             Budget(epsilon, delta), (ClipNorm(1.0),), trainer, get_loss("logistic"), "replace_one"
         )

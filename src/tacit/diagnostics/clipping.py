@@ -101,7 +101,7 @@ def clipping(
     rule = mu if math.isfinite(mu) else 1.0
     facts = Facts(size, some.shape[1], ready.outputs, bound, rule, ready.loss.task)
     settings = replace(trainer or DPGD()).resolve(facts)
-    some = np.column_stack([some, np.full(len(some), float(settings.bias) * bound)])
+    some = np.column_stack([some, np.full(len(some), float(settings.intercept_fraction) * bound)])
     # Noise of the real number of rows: the sample stands for all of them.
     steps, clip = int(settings.steps), float(settings.clip)
     noise = math.sqrt(steps) * clip / (mu * size) if math.isfinite(mu) else 0.0

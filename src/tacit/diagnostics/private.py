@@ -39,7 +39,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
-from tacit.privacy.public_size import public_size
+from tacit.privacy.public_size import resolve_size
 
 __all__ = ["PrivateInspection", "inspect_privately"]
 
@@ -115,7 +115,7 @@ def inspect_privately(
     delta: float,
     bound: float | None = None,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -132,8 +132,8 @@ def inspect_privately(
     bound : float, optional
         Public bound on the norm of rows.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     train : (epsilon, delta), optional
         Budget of the training that advice is wanted for.
@@ -159,7 +159,7 @@ def inspect_privately(
     rows = as_rows(data, bound=bound)
     if rows.bound is None:
         raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
-    size = public_size(rows.n, neighbors, size)
+    size = resolve_size(rows.n, neighbors, public_size)
     d, radius = rows.d, float(rows.bound)
     draws = d + d * (d + 1) // 2
     slack = require_precision(budget.epsilon, budget.delta, draws)

@@ -27,7 +27,7 @@ from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
 from tacit.plan import CalibratedPlan, Fit, Plan
 from tacit.plan.fit import Prepared
-from tacit.plan.validate import validate_rows, validate_start
+from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -366,12 +366,12 @@ class CalibratedSearch:
         key: Key | None = None,
         assumptions: Sequence[str] = (),
         ledger: Ledger | None = None,
-        start: Callable[[Loss], Start] = _zero,
+        init: Callable[[Loss], Start] = _zero,
         draws: Draws | None = None,
     ) -> Found:
         """Make the trials on private rows, and certify the best of them.
 
-        ``targets`` and ``start``, public coefficients and intercepts to begin at or None, are
+        ``targets`` and ``init``, public coefficients and intercepts to begin at or None, are
         asked for by loss.
         With a ledger, the budget is reserved there before the number of trials is drawn, and
         counts as spent from then on, whatever happens. Nobody is told of progress: how many
@@ -379,7 +379,7 @@ class CalibratedSearch:
         """
         key = key or Key.fresh()
         for plan in self.plans:
-            validate_start(plan, start(plan.plan.loss))
+            validate_init(plan, init(plan.plan.loss))
         for plan in self.plans[:1] if self.search.shared else self.plans:
             validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
@@ -391,7 +391,7 @@ class CalibratedSearch:
         picks = [token.at("search setting", trial).setting(settings) for trial in range(number)]
         trials = [token.trial(self._counted(setting)) for setting in picks]
         best: _Best | None = None
-        for found in self._trials(rows, (targets, start), run, picks, trials):
+        for found in self._trials(rows, (targets, init), run, picks, trials):
             # Equal scores: the earlier trial. As trials are alike, that is as good as a coin.
             if best is None or (found.score, -found.trial) > (best.score, -best.trial):
                 best = found
@@ -422,15 +422,15 @@ class CalibratedSearch:
     ) -> Iterator[_Best]:
         """Outcomes of all trials, in any order; each draws what a trial was counted to.
 
-        ``given`` are targets and start, by loss.
+        ``given`` are targets and initial models, by loss.
         """
-        targets, start = given
+        targets, init = given
         for lot, trials in enumerate(self._lots(picks)):
             first = self.plans[picks[trials[0]]]
             own = run if self.search.shared else run.child("search lot", lot)
             # Stages that are not shared are the trial's own, or cost nothing.
             prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
-            labels, begin = targets(first.plan.loss), start(first.plan.loss)
+            labels, begin = targets(first.plan.loss), init(first.plan.loss)
             engine, made = None, None
             ran = {trial: self.plans[picks[trial]].resolve(prepared) for trial in trials}
             for number, group in enumerate(_groups(trials, ran)):
@@ -535,7 +535,7 @@ class CalibratedSearch:
 
 def _engine_of(plan: CalibratedPlan) -> tuple[float, int | None]:
     """What an engine is made for, besides rows and targets."""
-    return plan.bias, plan.trainer.split(plan.facts)
+    return plan.intercept_scaling, plan.trainer.split(plan.facts)
 
 
 def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[list[int]]:
@@ -562,14 +562,14 @@ def _train(
     prepared: Prepared,
     engine: Engine,
     runs: Sequence[Releases],
-    start: np.ndarray | None,
+    init: np.ndarray | None,
 ) -> np.ndarray:
     """Weights (S, d, K) of the trials of one group, each of which draws what is its own."""
     facts = plans[0].facts_for(prepared)
     if len(plans) == 1:
-        return plans[0].trainer.train(engine, runs[0], facts, start=start)[None]
+        return plans[0].trainer.train(engine, runs[0], facts, init=init)[None]
     first, *others = (plan.trainer for plan in plans)
-    return first.train_group(others, engine, runs, facts, start=start)
+    return first.train_group(others, engine, runs, facts, init=init)
 
 
 # --- scores: from −1 to 1 for every row -------------------------------------------------------

@@ -23,7 +23,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
-from tacit.privacy.public_size import public_size
+from tacit.privacy.public_size import resolve_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.base import is_auto
@@ -32,7 +32,12 @@ from tacit.trainers.descent import train_together
 
 __all__ = ["ModuleFit", "fit_module", "resolve_settings"]
 
-PLAIN: dict[str, Any] = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
+PLAIN: dict[str, Any] = {
+    "momentum": 0.0,
+    "average": "last",
+    "schedule": "constant",
+    "intercept_fraction": 1.0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,7 @@ def fit_module(
     delta: float,
     parameters: Callable[[str], bool] | Sequence[str] | None = None,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     arithmetic: str = "exact",
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -115,8 +120,8 @@ def fit_module(
         Names of the parameters that are trained, or whether a name is one; by default all that
         require a gradient.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     arithmetic : {"exact", "fast"}
         Row by row with exact sums and noise, or many rows at a time in floating point, where the
@@ -152,7 +157,7 @@ def fit_module(
     engine = ModuleEngine(
         module, inputs, targets, loss, parameters=parameters, arithmetic=arithmetic
     )
-    size = public_size(engine.n, neighbors, size)
+    size = resolve_size(engine.n, neighbors, public_size)
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
     facts = Facts(size, engine.d, 1, 1.0, mu)
     settings = resolve_settings(trainer, facts)

@@ -150,8 +150,8 @@ class Problem:
         """How many times more sensitive sums are, at weights of norm 1/R and a clip of R/2."""
         way = propagate_bounds(stages, self.n, self.d)
         outputs = loss.outputs(self.classes) if loss.task == "classification" else 1
-        bias = 0.1 * way.typical if self.last.fit_intercept else 0.0
-        moves = way.movement(loss, outputs, bias, rounded=self.arithmetic != "fast")
+        intercept_scaling = 0.1 * way.typical if self.last.fit_intercept else 0.0
+        moves = way.movement(loss, outputs, intercept_scaling, rounded=self.arithmetic != "fast")
         return 1 + moves.distance(1 / way.typical, way.typical / 2) / way.typical
 
     def _complaint(self, against: Mapping[Picks, str]) -> str:

@@ -29,7 +29,7 @@ from tacit.privacy.accounting.accountants import (
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
@@ -225,14 +225,14 @@ class Plan:
         if test_share:
             # δ covers it by a maximum, not a sum. A tenth costs the threshold little and leaves the
             # rest to whatever else is ever fitted to these rows.
-            test = Test(1 / (test_share * mu), left_over.delta / 10)
+            test = StabilityTest(1 / (test_share * mu), left_over.delta / 10)
             test.require(self.budget.epsilon)
             fixed.append((TEST, test.event))
         moves = None
         if self.noiseless:
-            bias = trainer.constant(trace.typical) if self.adds_constant else 0.0
+            intercept_scaling = trainer.constant(trace.typical) if self.adds_constant else 0.0
             exact = self.arithmetic is not Arithmetic.FAST
-            moves = trace.movement(self.loss, outputs, bias, rounded=exact)
+            moves = trace.movement(self.loss, outputs, intercept_scaling, rounded=exact)
             facts = trainer.account_drift(facts, moves, left_over)
 
         counted = fixed
@@ -260,7 +260,10 @@ class Plan:
             test=test,
             draws=draws,
         )
-        how: dict[str, Any] = {"bias": calibrated.bias, "arithmetic": calibrated.arithmetic}
+        how: dict[str, Any] = {
+            "intercept_scaling": calibrated.intercept_scaling,
+            "arithmetic": calibrated.arithmetic,
+        }
         trainer.require_feasible(facts, z, **how)
         return calibrated
 

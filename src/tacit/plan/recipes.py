@@ -148,7 +148,7 @@ def _dpsgd_f_theory(
         raise InputError(f"algorithm={algorithm!r} must be 2, 3 or 'auto'")
     first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
     # Rows of norm one after the division by τ, and a constant of the same size: √2 together.
-    settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
+    settings = {"clip": math.sqrt(2), "intercept_fraction": 1.0, **trainer}
     return [*first, *chosen[algorithm]], _trained(DPGD, settings)
 
 

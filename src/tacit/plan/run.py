@@ -32,11 +32,11 @@ from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
 from tacit.plan.fit import Fit, Prepared
 from tacit.plan.propagate import released_norm
-from tacit.plan.validate import validate_rows, validate_start
+from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
@@ -67,7 +67,7 @@ class CalibratedPlan:
         In front of every stage and, at last, of the trainer; None where rows have no bound.
     moves : GradientSensitivity or None
         What that drift does to the trainer's sums; None without noiseless stages.
-    test : Test or None
+    test : StabilityTest or None
         The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
@@ -94,7 +94,7 @@ class CalibratedPlan:
     numerical_delta: float
     drifts: tuple[Drift | None, ...] = ()
     moves: GradientSensitivity | None = None
-    test: Test | None = None
+    test: StabilityTest | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
 
@@ -114,13 +114,13 @@ class CalibratedPlan:
         assumptions: Sequence[str] = (),
         progress: Progress = silent,
         ledger: Ledger | None = None,
-        start: tuple[np.ndarray, np.ndarray] | None = None,
+        init: tuple[np.ndarray, np.ndarray] | None = None,
         watch: Callable[[np.ndarray], None] | None = None,
         draws: Draws | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
-        Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
+        Training begins at ``init``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
         and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
@@ -140,7 +140,7 @@ class CalibratedPlan:
             Told how far it is.
         ledger : Ledger, optional
             Account that the budget is taken from.
-        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
             Public coefficients and intercepts.
         watch : callable, optional
             Shown noisy gradients.
@@ -158,9 +158,9 @@ class CalibratedPlan:
                 "watch DPGD or DPSGD"
             )
         key = key or Key.fresh()
-        self.validate(rows, start)
+        self.validate(rows, init)
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
-        how |= {"start": start, "watch": watch}
+        how |= {"init": init, "watch": watch}
         run = self.releases(key, draws)
         if ledger is None:
             return self._fit(rows, targets, run, entry=None, **how)
@@ -173,10 +173,10 @@ class CalibratedPlan:
         entry.settle("model", fit.certificate.digest)
         return fit
 
-    def validate(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    def validate(self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         """Refuse, before anything is spent, rows or a start that the plan was not made for."""
         validate_rows(self, rows)
-        validate_start(self, start)
+        validate_init(self, init)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend.
@@ -239,7 +239,7 @@ class CalibratedPlan:
         assumptions: Sequence[str],
         progress: Progress,
         entry: Reservation | None,
-        start: tuple[np.ndarray, np.ndarray] | None,
+        init: tuple[np.ndarray, np.ndarray] | None,
         watch: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
@@ -247,7 +247,7 @@ class CalibratedPlan:
         plan = self.resolve(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
-        how["start"] = plan.weights(start, seen)
+        how["init"] = plan.weights(init, seen)
         if watch is None:
             weights = plan.trainer.train(engine, run, facts, **how)
         else:  # the same, in sight
@@ -354,7 +354,7 @@ class CalibratedPlan:
         return Prepared(seen, tuple(fitted), tuple(public), shift)
 
     @property
-    def bias(self) -> float:
+    def intercept_scaling(self) -> float:
         """Size of the constant feature that carries the intercept; 0 for none."""
         return self.trainer.constant(self.facts.bound) if self.plan.adds_constant else 0.0
 
@@ -385,7 +385,7 @@ class CalibratedPlan:
             prepared.rows,
             targets,
             plan.loss,
-            intercept=self.bias,
+            intercept=self.intercept_scaling,
             arithmetic=self.arithmetic,
             shift=prepared.shift,
             split=self.trainer.split(self.facts),
@@ -399,13 +399,13 @@ class CalibratedPlan:
         )
 
     def weights(
-        self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
+        self, init: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
     ) -> np.ndarray | None:
         """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages.
 
         Parameters
         ----------
-        start : (ndarray of shape (K, d), ndarray of shape (K,)), or None
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), or None
             Public coefficients and intercepts.
         prepared : Prepared
             What `prepare` gave.
@@ -415,9 +415,9 @@ class CalibratedPlan:
         ndarray of shape (features, K), or None
             The intercept's row included.
         """
-        if start is None:
+        if init is None:
             return None
-        coef, intercept = start
+        coef, intercept = init
         tail: list[Stage] = []
         for stage in reversed(prepared.fitted):
             if not stage.affine:
@@ -425,8 +425,8 @@ class CalibratedPlan:
             tail.append(stage)
         for stage in reversed(tail):
             coef, intercept = stage.unfold(coef, intercept)
-        bias = self.bias
-        return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
+        scaling = self.intercept_scaling
+        return np.vstack([coef.T, intercept[None] / scaling]) if scaling else coef.T.copy()
 
     def facts_for(self, prepared: Prepared) -> Facts:
         """Facts, with the public scales of the last stage.
@@ -477,7 +477,9 @@ class CalibratedPlan:
             With its certificate.
         """
         coef = weights[: self.facts.features].T.copy()
-        intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
+        intercept = (
+            weights[-1] * self.intercept_scaling if self.plan.adds_constant else np.zeros(len(coef))
+        )
         certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
 __all__ = [
+    "validate_init",
     "validate_placement",
     "validate_plan",
     "validate_public_rows",
     "validate_rows",
     "validate_stages",
-    "validate_start",
     "validate_trainer",
 ]
 
@@ -217,13 +217,13 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
         copy.copy(asked.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
 
 
-def validate_start(plan: CalibratedPlan, start: tuple[np.ndarray, np.ndarray] | None) -> None:
+def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | None) -> None:
     """Refuse a start of another shape, or one that is not taken."""
-    if start is None:
+    if init is None:
         return
     if not plan.trainer.takes_start:
         raise InputError(f"{plan.trainer.name} begins at zero: it takes no model to start from")
-    coef = start[0]
+    coef = init[0]
     stages, wide = list(plan.plan.stages), plan.columns
     while stages and stages[-1].affine:
         stages.pop()
@@ -235,4 +235,4 @@ def validate_start(plan: CalibratedPlan, start: tuple[np.ndarray, np.ndarray] | 
             f"{(plan.facts.outputs, wide)}, scores by the columns behind "
             f"{', '.join(stage.name for stage in stages) or 'no stage'}"
         )
-    require_startable(*start, plan.facts, plan.bias)
+    require_startable(*init, plan.facts, plan.intercept_scaling)

@@ -23,7 +23,7 @@ from tacit.privacy import advisories
 from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.unit import BEGINS, ROW, Unit
 from tacit.privacy.verification import recheck
 
@@ -330,7 +330,7 @@ class Certificate:
             allowance=allowance,
         )
 
-    def _test(self) -> Test | None:
+    def _test(self) -> StabilityTest | None:
         """The private test of the plan; if it is not said how sure it is, no surer than δ."""
         noise = [e.event.noise_multiplier for e in self.events if e.stage == TEST]
         if not noise:
@@ -339,7 +339,7 @@ class Certificate:
         chance = said.get("delta") if isinstance(said, Mapping) else None
         usual = isinstance(chance, float) and 0 < chance < self.delta
         deviation = min(noise) / sensitivity(self.neighbors)  # of a margin that changes by one
-        return Test(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
+        return StabilityTest(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values.

@@ -150,7 +150,7 @@ class Trainer(Params, ABC):
         """
 
     def require_feasible(
-        self, facts: Facts, noise_multiplier: float, *, bias: float, arithmetic: str
+        self, facts: Facts, noise_multiplier: float, *, intercept_scaling: float, arithmetic: str
     ) -> None:
         """Refuse a run whose numbers are out of range, or that needs more memory than there is.
 
@@ -158,7 +158,7 @@ class Trainer(Params, ABC):
         ----------
         facts : Facts
         noise_multiplier : float
-        bias : float
+        intercept_scaling : float
             Size of the constant feature; 0 for none.
         arithmetic : str
             Of the engine: exact, strict, rounded or fast.
@@ -253,10 +253,10 @@ class Trainer(Params, ABC):
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights (d, K) after a run from ``start``, which is public, or from zero."""
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
+        """Weights (d, K) after a run from ``init``, which is public, or from zero."""
+        how: dict[str, Any] = {"progress": progress, "moves": moves, "init": init}
         weights: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
         return weights
 

@@ -10,7 +10,7 @@ from typing import Any
 from tacit.losses import Loss
 
 __all__ = [
-    "BIAS",
+    "INTERCEPT_FRACTION",
     "PLAIN_STEPS",
     "Facts",
     "constant_rate",
@@ -20,7 +20,7 @@ __all__ = [
     "suggest",
 ]
 
-BIAS = 0.1  # size of the constant feature, in row bounds
+INTERCEPT_FRACTION = 0.1  # size of the constant feature, in row bounds
 #: Of the descent that theorems are about, which bounds the mean of its iterates.
 PLAIN_STEPS = {"momentum": 0.0, "average": "uniform", "schedule": "constant"}
 
@@ -92,10 +92,11 @@ class Balance:
         What n·μ must be for the clip to grow, as its cube root and up to half the row bound.
     rate : float
         Largest first rate, in squared row bounds.
-    bias : float
+    intercept_fraction : float
         Size of the constant feature, in row bounds.
     upright : float
-        The same in leans, at least, up to `MOST_BIAS`: where one class is rare, nearly all
+        That fraction is at least so many times the norm of the noise left in the mean over the
+        row bound, up to `LARGEST_INTERCEPT_FRACTION`: where one class is rare, nearly all
         gradients push scores one way, and what noise has left of the mean is a way that they
         must not take.
     least : float
@@ -110,7 +111,7 @@ class Balance:
     clip: float
     room: float = math.inf
     rate: float = math.inf
-    bias: float = BIAS
+    intercept_fraction: float = INTERCEPT_FRACTION
     upright: float = 0.0
     least: float = 0.0
     most: float = math.inf
@@ -125,17 +126,21 @@ class Balance:
 # (docs/decisions/0032). Rows that drift make noise grow with the weights.
 BALANCE = {
     "two classes": Balance(
-        noise=0.8, reach=48.0, clip=0.5, bias=0.15, upright=4.0, least=200.0, most=4.0
+        noise=0.8, reach=48.0, clip=0.5, intercept_fraction=0.15, upright=4.0, least=200.0, most=4.0
     ),
-    "classes": Balance(noise=1.4, reach=48.0, clip=0.1, bias=0.15, least=200.0, most=4.0),
+    "classes": Balance(
+        noise=1.4, reach=48.0, clip=0.1, intercept_fraction=0.15, least=200.0, most=4.0
+    ),
     "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
-    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
+    "regression": Balance(
+        noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
+    ),
     "regression with drift": Balance(
-        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
+        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
     ),
 }
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
-MOST_BIAS = 0.3
+LARGEST_INTERCEPT_FRACTION = 0.3
 
 
 # What all rows together can say in a score, in units of its noise, with a curator or without:
@@ -224,7 +229,7 @@ def suggest(
     reach = min(balance.reach, balance.rate * clip / facts.bound)
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
     limited = travel / steps <= balance.reach and math.isinf(balance.rate)
-    upright = min(MOST_BIAS, balance.upright * facts.mean_noise_norm / facts.bound)
+    upright = min(LARGEST_INTERCEPT_FRACTION, balance.upright * facts.mean_noise_norm / facts.bound)
     rate = min(travel / steps, reach) / (clip * facts.bound)
     pull = float(given.get("alpha", 0.0)) + float(given.get("anchor", 0.0))
     if rate * pull > MOST_PULL:
@@ -236,7 +241,7 @@ def suggest(
         "learning_rate": rate,
         "average": "converged" if facts.measured else "last",
         "schedule": "constant" if limited else "late",
-        "bias": max(balance.bias, upright),
+        "intercept_fraction": max(balance.intercept_fraction, upright),
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }

@@ -37,7 +37,7 @@ def train_together(
     *,
     progress: Progress = silent,
     moves: GradientSensitivity | None = None,
-    start: np.ndarray | None = None,
+    init: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
     watch: Callable[[np.ndarray], None] | None = None,
@@ -49,7 +49,7 @@ def train_together(
     it does not: a row is then in the batch of all of them or of none, which is one event of noise
     z/√S, and may cost more. ``run`` numbers the runs of one key, each with batches and noise of its
     own.
-    They begin at ``start``, public weights (d, K), or at zero.
+    They begin at ``init``, public weights (d, K), or at zero.
     ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
     shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
     events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
@@ -74,8 +74,8 @@ def train_together(
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
     normaliser = first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
-    if start is not None:
-        weights = _project(weights + (start if scales is None else start / scales), trainers)
+    if init is not None:
+        weights = _project(weights + (init if scales is None else init / scales), trainers)
     begin, velocity = weights, np.zeros_like(weights)
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))

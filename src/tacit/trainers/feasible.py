@@ -30,7 +30,7 @@ def require_feasible(
     facts: Facts,
     noise_multiplier: float,
     *,
-    bias: float,
+    intercept_scaling: float,
     arithmetic: str,
 ) -> None:
     """Refuse a run of descent that cannot be made: `Trainer.require_feasible`."""
@@ -38,13 +38,16 @@ def require_feasible(
     most = {"strict": MOST_ROWS - 1, "rounded": ROUNDED_ROWS}.get(arithmetic, math.inf)
     if facts.size > most:
         raise InputError(f"{facts.size} rows are too many for arithmetic={arithmetic!r}: {most:,}")
-    if bias > LIMIT:
-        raise InputError(f"{trainer.name}(bias={trainer.bias!r}) is too large for these rows")
-    width, bound = facts.features + bool(bias), _bound(facts)
+    if intercept_scaling > LIMIT:
+        raise InputError(
+            f"{trainer.name}(intercept_fraction={trainer.intercept_fraction!r}) is too large for "
+            "these rows"
+        )
+    width, bound = facts.features + bool(intercept_scaling), _bound(facts)
     for size in (bound / ROOM, bound * ROOM):
         check_range("the norm bound of the rows", size)
     _require_memory(trainer, facts, width)
-    scale = Scale.of(bound, width, None, bias)
+    scale = Scale.of(bound, width, None, intercept_scaling)
     deviations = trainer.deviations(noise_multiplier, 0.0, None)
     for clip, deviation in zip(trainer.clips, deviations, strict=True):
         per_class = trainer.clipping == "per-class"
@@ -54,11 +57,13 @@ def require_feasible(
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))
 
 
-def require_startable(coef: np.ndarray, intercept: np.ndarray, facts: Facts, bias: float) -> None:
+def require_startable(
+    coef: np.ndarray, intercept: np.ndarray, facts: Facts, scaling: float
+) -> None:
     """Refuse a model to start from whose scores would be out of range."""
     with np.errstate(over="ignore"):
         score = np.linalg.norm(coef) * _bound(facts)
-        constant = np.linalg.norm(intercept) / bias * _bound(facts) if bias else 0.0
+        constant = np.linalg.norm(intercept) / scaling * _bound(facts) if scaling else 0.0
         if not math.hypot(score, constant) * math.sqrt(coef.shape[1]) * ROOM <= LIMIT:
             raise InputError(
                 "the model to start from has coefficients or intercepts that are too large: scores "

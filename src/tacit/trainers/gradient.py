@@ -74,7 +74,7 @@ class GradientTrainer(Trainer):
         at (Li et al. 2022, Algorithm 1). From zero, it is the same as ``alpha``.
     clipping : {"flat", "per-class"}
         Clip a row's whole gradient to C, or every class's part to C/√K.
-    bias : float
+    intercept_fraction : float
         Size of the constant feature that carries the intercept, as a part of
         the row bound.
     """
@@ -89,7 +89,7 @@ class GradientTrainer(Trainer):
     alpha: float = 0.0
     anchor: float = 0.0
     clipping: str = "flat"
-    bias: OrAuto = "auto"
+    intercept_fraction: OrAuto = "auto"
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
     takes_drift: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class GradientTrainer(Trainer):
 
     @property
     def follows(self) -> bool:
-        return self.by_rule and is_auto(self.bias)
+        return self.by_rule and is_auto(self.intercept_fraction)
 
     def resolve_again(self, facts: Facts, resolved: Any) -> GradientTrainer:
         return replace(self, steps=resolved.steps).resolve(facts)
@@ -122,7 +122,7 @@ class GradientTrainer(Trainer):
     def check(self, facts: Facts) -> None:
         allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
         self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
-        for name in ("learning_rate", "bias"):
+        for name in ("learning_rate", "intercept_fraction"):
             self._check(name, is_positive, "a positive number")
         self._check("clip", is_in_range, RANGE)
         self._check("momentum", lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")
@@ -134,7 +134,7 @@ class GradientTrainer(Trainer):
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
 
     def constant(self, bound: float) -> float:
-        return float(self.bias) * bound
+        return float(self.intercept_fraction) * bound
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
         """What all steps together cost.
@@ -274,16 +274,20 @@ class GradientTrainer(Trainer):
     def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
         if not self.by_rule:
             return []
-        names = ("steps", "learning_rate", "clip", "momentum", "bias")
+        names = ("steps", "learning_rate", "clip", "momentum", "intercept_fraction")
         if not any(is_auto(getattr(asked, name)) for name in names):
             return ["Settings: all of them were given."]
         norm = "as the stages leave it"
         if facts.measured:
             norm = "as the released mean shows it"
-        elif facts.mean_noise_norm and facts.task == "classification" and is_auto(asked.bias):
+        elif (
+            facts.mean_noise_norm
+            and facts.task == "classification"
+            and is_auto(asked.intercept_fraction)
+        ):
             norm = "and less once a mean is released"
         wandering = WANDERING * (self.average == "converged")
-        feature = f", the constant feature {float(self.bias):.3g}" * constant
+        feature = f", the constant feature {float(self.intercept_fraction):.3g}" * constant
         return [
             f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
             f"the noise. A typical row has norm {facts.bound:.3g}, {norm}. The clip is "

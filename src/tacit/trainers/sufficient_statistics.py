@@ -90,7 +90,7 @@ class SufficientStatistics(Trainer):
     clip : float
         C, to which z is shortened, row and target together: so a long row counts as if it were
         there a part of a time, and what is learned stays the same line.
-    bias : float
+    intercept_fraction : float
         Size of the constant, as a part of the row bound.
     weight : float
         What targets in [-1, 1] are multiplied by, as a part of the row bound.
@@ -111,7 +111,7 @@ class SufficientStatistics(Trainer):
     """
 
     clip: OrAuto = "auto"
-    bias: OrAuto = "auto"
+    intercept_fraction: OrAuto = "auto"
     weight: OrAuto = "auto"
     damping: OrAuto = "auto"
     takes_strict: ClassVar[bool] = True
@@ -123,7 +123,7 @@ class SufficientStatistics(Trainer):
                 f"{self.name} is for loss='squared', whose minimum second moments determine, not "
                 f"for {facts.loss.name!r}: use DPGD"
             )
-        for name in ("clip", "bias", "weight", "damping"):
+        for name in ("clip", "intercept_fraction", "weight", "damping"):
             self._check(name, is_positive, "a positive number")
         if facts.features > MOST_COLUMNS:
             raise InputError(
@@ -132,10 +132,16 @@ class SufficientStatistics(Trainer):
             )
 
     def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"clip": facts.bound, "bias": 0.3, "weight": 0.5, "damping": 0.35, **given}
+        return {
+            "clip": facts.bound,
+            "intercept_fraction": 0.3,
+            "weight": 0.5,
+            "damping": 0.35,
+            **given,
+        }
 
     def constant(self, bound: float) -> float:
-        return float(self.bias) * bound
+        return float(self.intercept_fraction) * bound
 
     def event(self, noise_multiplier: float, facts: Facts) -> Event:
         return Gaussian(noise_multiplier)
@@ -166,9 +172,9 @@ class SufficientStatistics(Trainer):
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
-        if not isinstance(engine, Moments) or moves is not None or start is not None:
+        if not isinstance(engine, Moments) or moves is not None or init is not None:
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
         clip, weight = float(self.clip), float(self.weight) * facts.bound
         token = run.token(self.name).at("moment")

@@ -115,17 +115,28 @@ def test_clipped_softmax_does_not_contract_which_is_why_it_is_refused():
         ({"average": "converged"}, "only one iterate"),
         ({"schedule": "linear"}, "must be constant"),
         ({"steps": 51}, "there are 50 rows"),
-        ({"learning_rate": 8.0, "steps": 50, "bias": 0.1}, "farther apart"),
-        ({"learning_rate": 7.9, "steps": 30, "bias": 0.1}, "farther apart"),  # uneven groups
-        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "alpha": 0.1}, "farther apart"),
-        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "anchor": 0.1}, "farther apart"),
+        ({"learning_rate": 8.0, "steps": 50, "intercept_fraction": 0.1}, "farther apart"),
+        (
+            {"learning_rate": 7.9, "steps": 30, "intercept_fraction": 0.1},
+            "farther apart",
+        ),  # uneven groups
+        (
+            {"learning_rate": 7.9, "steps": 50, "intercept_fraction": 0.1, "alpha": 0.1},
+            "farther apart",
+        ),
+        (
+            {"learning_rate": 7.9, "steps": 50, "intercept_fraction": 0.1, "anchor": 0.1},
+            "farther apart",
+        ),
     ],
 )
 def test_what_breaks_the_argument_is_refused(given, text):
     facts = Facts(50, 2, 1, 1.0, 1.0, loss=get_loss("logistic"), limit=1.0)
     with pytest.raises(InputError, match=text):
         IteratedSGD(**given).resolve(facts)
-    assert IteratedSGD(learning_rate=7.9, steps=50, bias=0.1).resolve(facts).steps == 50
+    assert (
+        IteratedSGD(learning_rate=7.9, steps=50, intercept_fraction=0.1).resolve(facts).steps == 50
+    )
 
 
 @pytest.mark.parametrize("name", ["hinge", "savage"])
@@ -159,7 +170,9 @@ def test_a_trace_is_hidden_by_the_noise_of_every_later_step(monkeypatch):
     loss, n = get_loss("logistic"), 16
     rows = np.ones((n, 1))
     facts = Facts(n, 1, 1, 1.0, 1.0)
-    trainer = IteratedSGD(steps=n, learning_rate=1e-3, clip=1e-4, bias=0.1).resolve(facts)
+    trainer = IteratedSGD(steps=n, learning_rate=1e-3, clip=1e-4, intercept_fraction=0.1).resolve(
+        facts
+    )
     engine = Engine(as_rows(rows, bound=1.0), loss.targets(np.zeros(n, int), 1), loss)
     real = Stream.uniform
     for stop in (1, 4, 16):

@@ -313,7 +313,9 @@ def test_it_is_not_refuted(options):
 
 def test_a_choice_without_noise_is_caught(monkeypatch):
     """A bug that only the choice shows: the utilities in units a million times too small."""
-    trainer = NoisySGD(steps=1, runs=12, learning_rate=30.0, clip=0.1, bias=0.1, choice_noise=1.9)
+    trainer = NoisySGD(
+        steps=1, runs=12, learning_rate=30.0, clip=0.1, intercept_fraction=0.1, choice_noise=1.9
+    )
     plan = Plan(Budget(4.0, 1e-5), (Normalize(),), trainer, get_loss("logistic"))
     calibrated = plan.calibrate(size=16, columns=2, classes=2)
     assert audit(calibrated, runs=120, seed=1).holds

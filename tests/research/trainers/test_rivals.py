@@ -44,7 +44,13 @@ from tacit.trainers.descent import rehearsal, train_together
 
 EVERY_LOSS = sorted(LOSSES)
 SETTINGS = dict(
-    steps=6, learning_rate=2.0, clip=0.3, momentum=0.5, average="last", schedule="linear", bias=0.1
+    steps=6,
+    learning_rate=2.0,
+    clip=0.3,
+    momentum=0.5,
+    average="last",
+    schedule="linear",
+    intercept_fraction=0.1,
 )
 
 
@@ -119,7 +125,7 @@ def assert_fitted(fit, expected):
 
 def gep_reference(trainer, rows, targets, loss, *, outputs, basis):
     """Embedding and residual of every gradient, in the coordinates of the rows."""
-    x = np.column_stack([rows, np.full(len(rows), trainer.bias)])
+    x = np.column_stack([rows, np.full(len(rows), trainer.intercept_fraction)])
     anchor = np.zeros((x.shape[1], basis.shape[1] + 1))
     anchor[:-1, :-1] = basis
     anchor[-1, -1] = 1.0  # the intercept belongs to the anchor subspace
@@ -163,7 +169,7 @@ def test_gep_without_noise_is_embedding_and_residual(silence, name, given):
 
 def adadps_reference(trainer, rows, targets, loss, *, outputs, scales):
     """Gradients divided by A, then clipped; the weights are those of the rows as they are."""
-    x = np.column_stack([rows, np.full(len(rows), trainer.bias)])
+    x = np.column_stack([rows, np.full(len(rows), trainer.intercept_fraction)])
     divisor = np.append(scales, 1.0)[None, :, None]
 
     def total(w):

@@ -33,7 +33,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from tacit.exceptions import InputError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.events import Event
-from tacit.privacy.ptr import Test
+from tacit.privacy.ptr import StabilityTest
 
 __all__ = [
     "MOST_ROWS",
@@ -73,7 +73,7 @@ def group_epsilon(
     rows: int,
     *,
     numerical_delta: float = 0.0,
-    test: Test | None = None,
+    test: StabilityTest | None = None,
     grid: float = accountants.FINE_GRID,
     allowance: float = 1.0,
 ) -> float:
@@ -91,7 +91,7 @@ def group_epsilon(
         Rows of one person, at least 1.
     numerical_delta : float
         What the certificate sets aside for numerical errors.
-    test : Test, optional
+    test : StabilityTest, optional
         The private test of the plan's conditions.
     grid : float
         Distance between losses, for one row; for more it is so many times GRID_PER_ROW of it.

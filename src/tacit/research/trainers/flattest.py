@@ -18,7 +18,7 @@ from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.research.theory import flatness
 from tacit.trainers.base import RANGE, OrAuto, is_in_range
-from tacit.trainers.defaults import BIAS, Facts
+from tacit.trainers.defaults import INTERCEPT_FRACTION, Facts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import GradientTrainer
@@ -75,7 +75,9 @@ class FlattestDPGD(GradientTrainer):
         unit = math.sqrt(math.pi / 2) / facts.mu
         choice = float(given.get("choice_noise", unit / SHARE))
         left = facts.mu * math.sqrt(max(1 - (unit / choice) ** 2, 0.01))
-        chosen = super().suggest(replace(facts, mu=left), {"bias": BIAS, **given})
+        chosen = super().suggest(
+            replace(facts, mu=left), {"intercept_fraction": INTERCEPT_FRACTION, **given}
+        )
         chosen |= {"average": "last", "choice_noise": choice}
         if facts.loss is not None:
             chosen |= _by_theorem(facts.loss, replace(facts, mu=left), given)
@@ -102,7 +104,7 @@ class FlattestDPGD(GradientTrainer):
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
         found: list[np.ndarray] = []
         lengths: list[float] = []
@@ -134,7 +136,7 @@ def _length(total: LatticeSum) -> float:
 
 def _by_theorem(loss: Loss, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
     """Steps, rate and clip of the corrected theorem."""
-    square = facts.bound**2 * (1 + float(given.get("bias", BIAS)) ** 2)
+    square = facts.bound**2 * (1 + float(given.get("intercept_fraction", INTERCEPT_FRACTION)) ** 2)
     smoothness = loss.smoothness * square
     clip = float(given.get("clip", loss.lipschitz(facts.outputs) * math.sqrt(square)))
     if not (math.isfinite(smoothness) and math.isfinite(clip)):

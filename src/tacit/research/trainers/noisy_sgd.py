@@ -112,7 +112,7 @@ class NoisySGD(DPSGD):
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
         runs, steps, token = int(self.runs), int(self.steps), run.token(self.name)
         how: dict[str, Any] = {"moves": moves}

@@ -28,6 +28,7 @@ from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.public_size import resolve_size
 from tacit.research.trajectories.sketch import Directions, Sketch
 from tacit.research.trajectories.trajectory import COMPONENTS
 from tacit.trainers import DPGD, GradientTrainer
@@ -119,7 +120,7 @@ def trajectory_privately(
     trainer: GradientTrainer | None = None,
     components: int = COMPONENTS,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     arithmetic: str = "exact",
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -146,8 +147,8 @@ def trajectory_privately(
     components : int
         Directions to find, as far as there are steps and parameters.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     arithmetic : {"exact", "strict", "fast"}
         Whether noise is exact, exact and checked, or in floating point.
@@ -194,10 +195,6 @@ def trajectory_privately(
         raise InputError(
             "the noise of a run behind a noiseless stage changes: leave such stages out"
         )
-    if neighbors == "add_or_remove_one" and size is None:
-        raise MissingBound(neighbors, "size=, a public stand-in for the number of rows")
-    if neighbors != "add_or_remove_one" and size not in (None, rows.n):
-        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
     plan = Plan(
         Budget(epsilon, delta),
         stages,
@@ -205,7 +202,11 @@ def trajectory_privately(
         loss,
         neighbors,
         arithmetic=arithmetic,
-    ).calibrate(size=size or rows.n, columns=rows.d, classes=0 if known is None else len(known))
+    ).calibrate(
+        size=resolve_size(rows.n, neighbors, public_size),
+        columns=rows.d,
+        classes=0 if known is None else len(known),
+    )
     settings, facts = require_descent(plan.trainer), plan.facts
     count = (facts.features + 1) * facts.outputs
     sketch = Sketch(min(int(components), int(settings.steps), count))

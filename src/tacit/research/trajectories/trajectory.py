@@ -383,10 +383,14 @@ def _linear_run(
         train.size, train.rows.shape[1], train.outputs, train.bound, mu, loss.task, loss=loss
     )
     settings = replace(trainer).resolve(facts)
-    bias = float(settings.bias) * train.bound
+    intercept_scaling = float(settings.intercept_fraction) * train.bound
     longest = float(np.linalg.norm(train.rows, axis=1).max()) or 1.0
     engine = Engine(
-        as_rows(train.rows, bound=longest), train.targets, loss, intercept=bias, arithmetic="fast"
+        as_rows(train.rows, bound=longest),
+        train.targets,
+        loss,
+        intercept=intercept_scaling,
+        arithmetic="fast",
     )
     # Some rows stand for all: batches of the same size where they last, and the same noise on the
     # mean gradient.
@@ -400,7 +404,7 @@ def _linear_run(
         noise *= many / train.size
 
     def score(weights: np.ndarray) -> float:
-        scores = test.rows @ weights[:-1] + bias * weights[-1]
+        scores = test.rows @ weights[:-1] + intercept_scaling * weights[-1]
         if loss.task == "regression":
             left = float(((scores[:, 0] - test.given) ** 2).sum())
             whole = float(((test.given - test.given.mean()) ** 2).sum())
