@@ -31,7 +31,7 @@ from tacit.mechanisms.noise import Key
 from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.privacy import Gaussian
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers.defaults import Facts, suggest
+from tacit.trainers.defaults import PublicFacts, suggest
 
 DELTA, BUDGETS = 1e-5, (0.1, 1.0, 4.0)
 SHARE, MOMENT_SHARE = 0.1, 0.3  # parts of mu for a mean or scales, and for a second moment
@@ -136,7 +136,7 @@ class Problem:
         self.loss = get_loss("logistic" if k == 2 else "softmax")
         self.outputs = self.loss.outputs(k)
         self.limit = float(np.linalg.norm(X, axis=1).max())
-        self.settings = suggest(Facts(self.n, self.d, self.outputs, 1.0, mu), {})
+        self.settings = suggest(PublicFacts(self.n, self.d, self.outputs, 1.0, mu), {})
 
     def engine(self) -> Engine:
         targets = self.loss.targets(self.y, outputs=self.outputs)

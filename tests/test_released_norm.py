@@ -14,7 +14,7 @@ from tacit.persistence import load, save
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.research.trainers import LocalDPGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import BALANCE
+from tacit.trainers.defaults import RULE_CONSTANTS
 
 RNG = np.random.default_rng(0)
 N, D = 5000, 6
@@ -53,7 +53,7 @@ def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
     spread = np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
     assert length == pytest.approx(spread, rel=0.02)
     assert length < 0.6
-    assert plan.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert plan.trainer.clip == pytest.approx(RULE_CONSTANTS["two classes"].clip * length)
     assert plan.trainer.learning_rate == pytest.approx(at_first.trainer.learning_rate / length**2)
     assert plan.intercept_scaling == pytest.approx(plan.trainer.intercept_fraction * length)
     assert plan.spent == at_first.spent  # nothing that was counted has changed
@@ -116,7 +116,7 @@ def test_searches_try_what_fits_would_do():
     ).fit(NEAR, SIGNS)
     best = search.best_estimator_
     length = best.plan_.facts.bound
-    assert best.plan_.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert best.plan_.trainer.clip == pytest.approx(RULE_CONSTANTS["two classes"].clip * length)
     assert length < 0.6
     assert np.mean(search.predict(NEAR) == SIGNS) > 0.9
 

@@ -178,14 +178,14 @@ LAYOUTS = {
 
 
 def assert_same(stage, one, other):
-    """Bit for bit; after a noiseless stage rows may be off by its slip, which is part of the
-    price.
+    """Bit for bit; after a noiseless stage rows may be off by its rounding bound, which is
+    part of the price.
     """
     if stage.kind != "noiseless":
         assert one.tobytes() == other.tobytes()
         return
     off = np.linalg.norm(one - other, axis=1)
-    assert off.max(initial=0.0) <= stage.slip(RADIUS) * stage.bound(RADIUS, D)
+    assert off.max(initial=0.0) <= stage.rounding_bound(RADIUS) * stage.bound(RADIUS, D)
 
 
 def assert_row_by_row(stage, rows, sizes=(1, 2, 3, 16)):
@@ -597,10 +597,10 @@ def test_rows_that_neighbours_share_move_no_farther_than_the_drift_says(name):
         drift = stage.drift(Drift(RADIUS), n, D)
         moved = np.linalg.norm(np.delete(seen[0] - seen[1], 5, axis=0), axis=1)
         assert np.linalg.norm(np.concatenate(seen), axis=1).max() <= drift.bound * (1 + 1e-12)
-        assert moved.max() <= drift.each * (1 + 1e-9)
-        assert np.linalg.norm(moved) <= drift.energy * (1 + 1e-9)
-        assert (moved > 1e-9).sum() <= drift.moved
-        worst = max(worst, moved.sum() / drift.total)
+        assert moved.max() <= drift.linf * (1 + 1e-9)
+        assert np.linalg.norm(moved) <= drift.l2 * (1 + 1e-9)
+        assert (moved > 1e-9).sum() <= drift.l0
+        worst = max(worst, moved.sum() / drift.l1)
     assert 0 < worst <= 1
 
 
@@ -609,14 +609,14 @@ def test_drift_is_positive_and_grows_with_what_comes_in(name):
     stage = MAKERS[name](D)
     still = stage.drift(Drift(RADIUS), 1000, D)
     assert still.bound == pytest.approx(stage.bound(RADIUS, D))
-    assert 0 < still.total < math.inf
+    assert 0 < still.l1 < math.inf
     incoming = Drift(RADIUS, 0.5, 0.01, 999)
     if name in TOGETHER:
         with pytest.raises(InputError, match="before any other noiseless stage"):
             stage.drift(incoming, 1000, D)
         return
     shaken = stage.drift(incoming, 1000, D)
-    assert shaken.total > still.total
+    assert shaken.l1 > still.l1
 
 
 # Rows that have moved
@@ -633,7 +633,7 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
         if seen.lipschitz(D) is None or name in COUNTS_ROWS:
             with pytest.raises(InputError, match="cannot follow a noiseless stage"):
                 seen.drift(Drift(RADIUS, 0.5, 0.01, 99), 100, D)
-            assert seen.drift(Drift(RADIUS), 100, D).total == 0
+            assert seen.drift(Drift(RADIUS), 100, D).l1 == 0
             continue
         rng = np.random.default_rng(6)
         one = private_rows(n=500, seed=5)
@@ -643,8 +643,8 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
         after = np.linalg.norm(dense(stage.apply(one)) - dense(stage.apply(other)), axis=1)
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             behind = seen.drift(Drift(RADIUS, a, a, 1), 100, D)  # nothing else moves
-            assert b <= behind.rounded(seen.slip(RADIUS) * behind.bound).total
-        assert seen.drift(Drift(RADIUS), 100, D).total == 0
+            assert b <= behind.rounded(seen.rounding_bound(RADIUS) * behind.bound).l1
+        assert seen.drift(Drift(RADIUS), 100, D).l1 == 0
 
 
 @pytest.mark.parametrize("name", COUNTS_ROWS)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, Ledger, recipe
 from tacit.cli.main import app
-from tacit.diagnostics import Facts, advise, inspect, inspect_privately
+from tacit.diagnostics import RowFacts, advise, inspect, inspect_privately
 from tacit.diagnostics.page import render_page
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import BudgetError, InputError, MissingBound
@@ -124,7 +124,7 @@ def test_advice_counts_what_its_recipe_spends(monkeypatch, name):
                 return real(*given, **options)
 
             monkeypatch.setattr(module, each, spy)
-    facts = Facts(5000, 20, 20, tails, values, losses, values / 2, 1.0, 0.3)
+    facts = RowFacts(5000, 20, 20, tails, values, losses, values / 2, 1.0, 0.3)
     option = {o.recipe: o for o in advise(facts, epsilon=2.0, delta=1e-6).options}[name]
     needs = {"pillar": {"public": unit_rows(100, 20)}}.get(name, {})
     made = recipe(name, **option.settings, **needs)
@@ -141,7 +141,7 @@ def test_advice_follows_the_rows():
     def best(n, typical, tails, **more):
         values = -np.diff(tails)
         losses = np.sqrt(np.append(values, 0.0))
-        facts = Facts(n, 50, 50, tails, values, losses, np.full(50, 0.01), 1.0, typical)
+        facts = RowFacts(n, 50, 50, tails, values, losses, np.full(50, 0.01), 1.0, typical)
         return advise(facts, **more)
 
     assert best(1000, 0.3, flat).best.recipe == "dpsgd-f"

@@ -228,7 +228,7 @@ def shaken(rows, total, rng, bound=2.0):
 
 def test_noise_grows_with_the_drift(silence):
     rows, z = rows_of(), 3.0
-    drift = Drift(2.0, total=1.5, each=0.1, moved=49)
+    drift = Drift(2.0, l1=1.5, linf=0.1, l0=49)
     moment(rows, z, drift=drift)
     sigma = accounted_sigma(silence[0][0]) / 4.0**BITS * 4.0  # in the units of the rows
     half = drift.second_moment(1) / 2

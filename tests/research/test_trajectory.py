@@ -138,7 +138,7 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
 
     module = sys.modules["tacit.research.trajectories.trajectory"]
     from tacit.engine.engine import LatticeSum
-    from tacit.trainers.defaults import Facts
+    from tacit.trainers.defaults import PublicFacts
 
     matrix = falling(r=100, p=400, decay=decay)
 
@@ -161,7 +161,7 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
     run = module.Run(
         Planted(),
         DPGD(steps=100, clip=1.0, intercept_fraction=0.1, **settings),
-        Facts(50, 400, 1, 1.0, 1.0),
+        PublicFacts(50, 400, 1, 1.0, 1.0),
         1.0,
         score=lambda weights: 0.0,
     )

@@ -37,7 +37,7 @@ from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-NUMBERS = ("total", "each", "energy")
+NUMBERS = ("l1", "linf", "l2")
 KEY = Key.from_seed("attack")  # noiseless stages draw nothing
 
 #: A stage for two copies of the rows that come in, and their norm bound; None if they satisfy no
@@ -87,7 +87,7 @@ class Outcome:
     @property
     def sound(self) -> bool:
         """Whether the claim held."""
-        return self.moved <= self.claimed.moved and all(
+        return self.moved <= self.claimed.l0 and all(
             self.ratio(name) <= 1 + 1e-9 for name in NUMBERS
         )
 
@@ -124,7 +124,7 @@ def outcome(makers: Sequence[Maker], pair: Pair, incoming: Drift | None = None) 
         return None
     tables = (_held(copies[0]), _held(copies[1]))
     total, each, moved, energy = moves(*tables)
-    actual = {"total": total, "each": each, "energy": energy}
+    actual = {"l1": total, "linf": each, "l2": energy}
     return Outcome(pair, drift, actual, moved, tables, (margins[0], margins[1]))
 
 
@@ -132,7 +132,7 @@ def worst(
     makers: Sequence[Maker],
     starts: Iterable[Pair],
     *,
-    by: str = "total",
+    by: str = "l1",
     rounds: int = 100,
     climbs: int = 2,
     drifts: bool = False,
@@ -185,7 +185,7 @@ def checked(makers: Sequence[Maker], pair: Pair) -> Outcome | None:
     result = outcome(makers, pair)
     if result is not None and not result.sound:
         ratios = {name: result.ratio(name) for name in NUMBERS}
-        raise Broken(f"{ratios}, moved {result.moved} of {result.claimed.moved}\n{pair}")
+        raise Broken(f"{ratios}, moved {result.moved} of {result.claimed.l0}\n{pair}")
     return result
 
 

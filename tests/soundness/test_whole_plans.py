@@ -370,7 +370,7 @@ def test_a_kinked_loss_is_refused_on_batches_and_pays_on_all_rows():
     drift = model.plan_.moves.drift
     clip = float(model.plan_.trainer.clip)
     paid = model.plan_.moves.distance(0.0, clip)
-    assert paid == pytest.approx(drift.moved * 2 * clip, rel=1e-6)
+    assert paid == pytest.approx(drift.l0 * 2 * clip, rel=1e-6)
 
 
 def test_targets_that_are_no_numbers_are_refused():

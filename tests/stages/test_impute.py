@@ -399,4 +399,4 @@ def test_drift_needs_the_number_of_columns_where_it_depends_on_it():
     for strategy in ("trimmed-mean", "median"):
         with pytest.raises(InputError, match="needs d="):
             impute(strategy, columns=None).drift(Drift(1.0), 10_000)
-    assert impute("mean").drift(Drift(1.0), 10_000).total > 0
+    assert impute("mean").drift(Drift(1.0), 10_000).l1 > 0

@@ -22,7 +22,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 BATCH, STEPS, RATES = 250, 200, (2.0, 5.0, 10.0)
@@ -56,7 +56,7 @@ def best_accuracy(kind, d, rows, labels):
         kind(steps=STEPS, batch_size=BATCH, learning_rate=rate, clip=1.0, **plain) for rate in RATES
     ]
     engine = Engine(as_rows(padded, bound=1.0), loss.targets(labels, 1), loss, arithmetic="fast")
-    facts, key = Facts(n, d, 1, 1.0, 1.0), Key.from_seed(0)
+    facts, key = PublicFacts(n, d, 1, 1.0, 1.0), Key.from_seed(0)
     weights = train_together(
         engine, settings, rehearsal(settings, [NOISE[kind]] * len(RATES), facts, key), facts
     )

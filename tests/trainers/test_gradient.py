@@ -22,7 +22,7 @@ from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.averaging import AVERAGES
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import SCHEDULES
@@ -45,7 +45,7 @@ def problem(name="logistic", *, n=60, d=4, outputs=1, seed=0):
 
 
 def facts_of(n=60, d=4, outputs=1, **more):
-    return Facts(n, d, outputs, 1.0, 1.0, **more)
+    return PublicFacts(n, d, outputs, 1.0, 1.0, **more)
 
 
 def complete(cls=DPGD, **given):
@@ -616,7 +616,7 @@ def test_the_attack_reaches_the_bound_and_no_further(clip):
 
 def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
     loss = get_loss("logistic")
-    facts = Facts(500, 7, 1, 1.0, 0.05, loss=loss)
+    facts = PublicFacts(500, 7, 1, 1.0, 0.05, loss=loss)
     found = DPGD(norm=2.0, rank=3).resolve(facts)
     clip = math.sqrt(1 + 0.1**2)  # L, with the constant feature
     steps = math.ceil((500 * 0.05) ** 2)
@@ -628,7 +628,7 @@ def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
 
 
 def test_what_is_given_stays_beside_a_norm():
-    facts = Facts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
+    facts = PublicFacts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
     assert DPGD(norm=2.0).resolve(facts).steps == MOST_STEPS
     found = DPGD(norm=2.0, steps=50, clip=0.25, momentum=0.5, average="last").resolve(facts)
     assert (found.steps, found.clip, found.momentum, found.average) == (50, 0.25, 0.5, "last")
@@ -637,8 +637,8 @@ def test_what_is_given_stays_beside_a_norm():
     low = DPGD(norm=2.0, steps=50, clip=0.25, rank=1).resolve(facts)
     assert low.learning_rate > full.learning_rate
     # Every output has noise of its own.
-    many = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 5, 1.0, 1.0))
-    one = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 1, 1.0, 1.0))
+    many = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(PublicFacts(100, 7, 5, 1.0, 1.0))
+    one = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(PublicFacts(100, 7, 1, 1.0, 1.0))
     assert many.learning_rate == pytest.approx(one.learning_rate / math.sqrt(5), rel=0.06)
 
 
@@ -660,7 +660,7 @@ def test_the_bound_of_the_theorem_holds_on_average():
     rows = np.rint(rng.uniform(-0.5, 0.5, size=(200, 3)) * 256) / 256
     loss = get_loss("logistic")
     targets = loss.targets((rng.random(200) < 0.5 + rows[:, 0]).astype(int), 1)
-    facts = Facts(200, 3, 1, 1.0, 0.1, loss=loss)
+    facts = PublicFacts(200, 3, 1, 1.0, 0.1, loss=loss)
     best = np.zeros(3)
     for _ in range(2000):
         slope = loss.residual(rows @ best[:, None], targets)

@@ -9,9 +9,9 @@ import pytest
 
 from tacit import DPLinearRegressor
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
-FACTS = Facts(10_000, 20, 1, 1.0, 0.1, task="regression")
+FACTS = PublicFacts(10_000, 20, 1, 1.0, 0.1, task="regression")
 
 
 def settings(facts=FACTS, **given):
@@ -54,7 +54,7 @@ def test_a_given_clip_stays_and_the_rate_goes_with_it():
 
 
 def test_classes_keep_a_small_clip():
-    clips = {settings(Facts(n, 20, 1, 1.0, 0.1)).clip for n in (1_000, 10**7)}
+    clips = {settings(PublicFacts(n, 20, 1, 1.0, 0.1)).clip for n in (1_000, 10**7)}
     assert len(clips) == 1
 
 

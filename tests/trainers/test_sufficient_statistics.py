@@ -24,11 +24,11 @@ from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, SufficientStatistics
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.sufficient_statistics import Moments
 
 SQUARED = get_loss("squared")
-FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
+FACTS = PublicFacts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
 
 
 class Silent(Draws):
@@ -234,7 +234,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
     with pytest.raises(InputError, match="takes rows that have not moved"):
         trainer.train(engine, run_of(trainer, 1.0, FACTS, Key.from_seed(0)), FACTS)
     with pytest.raises(InputError, match="at most 5,000 columns"):
-        trainer.resolve(Facts(50, 5_001, 1, 1.0, 0.5, task="regression", loss=SQUARED))
+        trainer.resolve(PublicFacts(50, 5_001, 1, 1.0, 0.5, task="regression", loss=SQUARED))
 
 
 # What it is good for
@@ -268,11 +268,11 @@ def test_means_of_skewed_targets_are_learned_and_not_their_medians():
 
 
 def test_public_facts_choose_it_for_few_columns_and_squared_loss_alone():
-    few = Facts(10**6, 3, 1, 1.0, 0.1, task="regression", loss=SQUARED)
+    few = PublicFacts(10**6, 3, 1, 1.0, 0.1, task="regression", loss=SQUARED)
     assert few_columns(few)
     for changed in ({"features": 100}, {"size": 1_000}, {"mu": 1e-3}, {"drift": 0.1}):
-        assert not few_columns(Facts(**{**few.__dict__, **changed}))
-    assert not few_columns(Facts(**{**few.__dict__, "loss": get_loss("huber")}))
+        assert not few_columns(PublicFacts(**{**few.__dict__, **changed}))
+    assert not few_columns(PublicFacts(**{**few.__dict__, "loss": get_loss("huber")}))
     assert isinstance(AutoRegression().resolve(few), SufficientStatistics)
     assert type(AutoRegression().resolve(FACTS)) is DPGD
 

@@ -252,8 +252,8 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
         # Its gap with the room that the test asks for: share/k of the squared norm.
         gap = float(stage.gap or 0.0) / r**2 + 2.2 * _slack(plan) / n
         for share in (k * gap, 1.0):
-            for lean in (math.pi / 4, math.pi / 7):
-                tables = _turned(space, k, min(1.0, share), 1.0, lean)
+            for angle in (math.pi / 4, math.pi / 7):
+                tables = _turned(space, k, min(1.0, share), 1.0, angle)
                 yield ("NoiselessPCA: a turned axis", *tables)
     elif isinstance(stage, NoiselessScale):
         least = stage.strength if stage.floor is None else float(stage.floor)
@@ -281,7 +281,7 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
 
 
 def _turned(
-    space: _Space, k: int, share: float, length: float, lean: float = math.pi / 4
+    space: _Space, k: int, share: float, length: float, angle: float = math.pi / 4
 ) -> _Tables:
     """z, leaning from e_k to ±e_k+1, turns the k-th axis; rows lie along the first k (d1 and d2).
 
@@ -293,7 +293,7 @@ def _turned(
     common[np.arange(along), np.arange(along) % k] = length * r
     common[::2] *= -1
     first, second = np.zeros(d), np.zeros(d)
-    first[k - 1], first[k] = r * math.cos(lean), r * math.sin(lean)
+    first[k - 1], first[k] = r * math.cos(angle), r * math.sin(angle)
     second[k - 1], second[k] = first[k - 1], -first[k]
     return np.vstack([first, common]), np.vstack([second, common])
 

@@ -111,7 +111,7 @@ class DaskSource:
     def each(self, rows: Rows, function: Callable[..., Any], *content: Any) -> list[Any]:
         """``function(rows, start, *content)`` of every partition, as futures."""
         count = len(self.parts)
-        order = self.cluster.parcel(function, lean(rows), content, copies=count)
+        order = self.cluster.parcel(function, without_rows(rows), content, copies=count)
         return self.cluster.each(_with_rows, self.parts, self.digests, self.starts, [order] * count)
 
     def alike(self, values: Any) -> Parts:
@@ -141,13 +141,13 @@ class Piece:
         return 64 + sum(array.nbytes for array in _arrays(self.source))
 
 
-def lean(rows: Rows) -> Rows:
+def without_rows(rows: Rows) -> Rows:
     """Rows without any source, and maps without data that they need no more, for a journey."""
-    maps = tuple(_lean(each) for each in rows.maps)
+    maps = tuple(_without_public(each) for each in rows.maps)
     return replace(rows, source=None, maps=maps, blanked=None)
 
 
-def _lean(stage: Any) -> Any:
+def _without_public(stage: Any) -> Any:
     unsaved = set(getattr(stage, "unsaved", ())) & {"public"}
     if unsaved:
         stage = copy.copy(stage)

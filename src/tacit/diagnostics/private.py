@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from tacit import __version__
 from tacit.data.rows import as_rows
-from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
 from tacit.exceptions import MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -219,7 +219,7 @@ def _read(
     tails = np.minimum.accumulate(radius**2 - np.clip(first, 0.0, radius**2))
     gaps = np.append(values[:-1] - values[1:] - 2 * edge, values[-1] - edge)
     largest = np.clip(values + edge, 0.0, radius**2)
-    facts = Facts(
+    facts = RowFacts(
         n=size,
         d=d,
         rank=min(d, size),

@@ -92,7 +92,7 @@ def noisy_second_moment(
            [0.48, 0.64]])
     """
     _tested()
-    moved = drift if drift is not None and drift.total else None
+    moved = drift if drift is not None and drift.l1 else None
     reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
     bits = _bits(size, token.noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
@@ -141,8 +141,8 @@ def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
     float64 sum of m products of the entries of rows a, in any order, is off by at most m·2^-53
     times Σ|a||a|ᵀ, whose Frobenius norm is at most Σ‖a‖²; m is at most `TOGETHER`.
     """
-    slip = (math.sqrt(d) * 2.0**-FINE + (d + 8) * 2.0**-52) * bound
-    apart = replace(drift, bound=bound).rounded(slip).second_moment(1) / bound**2
+    rounding_bound = (math.sqrt(d) * 2.0**-FINE + (d + 8) * 2.0**-52) * bound
+    apart = replace(drift, bound=bound).rounded(rounding_bound).second_moment(1) / bound**2
     products = n * TOGETHER * 2.0**-53 * 1.01
     return (apart / 2 + products) * UP
 

@@ -27,7 +27,7 @@ from tacit.privacy.public_size import resolve_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.base import is_auto
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 
 __all__ = ["ModuleFit", "fit_module", "resolve_settings"]
@@ -58,7 +58,7 @@ class ModuleFit:
     noise: float
 
 
-def resolve_settings(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
+def resolve_settings(trainer: GradientTrainer, facts: PublicFacts) -> GradientTrainer:
     """A trainer with every setting fixed; what decides the outcome must be given."""
     if type(trainer) not in (DPGD, DPSGD):
         raise InputError(f"a module is trained by DPGD or DPSGD, not by {trainer!r:.80}")
@@ -159,7 +159,7 @@ def fit_module(
     )
     size = resolve_size(engine.n, neighbors, public_size)
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
-    facts = Facts(size, engine.d, 1, 1.0, mu)
+    facts = PublicFacts(size, engine.d, 1, 1.0, mu)
     settings = resolve_settings(trainer, facts)
     draws = settings.draws(engine.d, 1) if arithmetic == "exact" else 0
     pld = accountant_for([settings.event(1.0, facts)]) == "pld"

@@ -144,7 +144,7 @@ class Problem:
         way = propagate_bounds(stages, self.n, self.d)
         last = way.drifts[-1]
         bound = way.typical if last is None else last.bound
-        return Place(self.n, way.d, bound, way.typical, way.total, unit, self.mu)
+        return Place(self.n, way.d, bound, way.typical, way.drift_l1, unit, self.mu)
 
     def _inflation(self, stages: Sequence[Stage], loss: Loss) -> float:
         """How many times more sensitive sums are, at weights of norm 1/R and a clip of R/2."""

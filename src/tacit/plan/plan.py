@@ -33,7 +33,7 @@ from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["Plan", "share_of"]
 
@@ -195,7 +195,7 @@ class Plan:
         trace = propagate_bounds(stages, size, columns)
         drift, factor = trace.settings()
         last, center = trace.drifts[-1], noise.get(len(stages) - 1)
-        facts = Facts(
+        facts = PublicFacts(
             size,
             trace.d,
             outputs,

@@ -41,7 +41,7 @@ from tacit.privacy.relation import Relation
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan
@@ -77,7 +77,7 @@ class CalibratedPlan:
         What was asked for.
     columns, classes : int
         Of the table; 0 classes for regression.
-    facts : Facts
+    facts : PublicFacts
         What is known before any row is read.
     trainer : GradientTrainer
         With every setting fixed.
@@ -86,7 +86,7 @@ class CalibratedPlan:
     plan: Plan
     columns: int
     classes: int
-    facts: Facts
+    facts: PublicFacts
     trainer: Trainer
     stage_noise: dict[int, float]
     noise_multiplier: float
@@ -428,7 +428,7 @@ class CalibratedPlan:
         scaling = self.intercept_scaling
         return np.vstack([coef.T, intercept[None] / scaling]) if scaling else coef.T.copy()
 
-    def facts_for(self, prepared: Prepared) -> Facts:
+    def facts_for(self, prepared: Prepared) -> PublicFacts:
         """Facts, with the public scales of the last stage.
 
         Parameters
@@ -438,7 +438,7 @@ class CalibratedPlan:
 
         Returns
         -------
-        Facts
+        PublicFacts
             For the trainer.
         """
         last = prepared.fitted[-1] if prepared.fitted else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.cluster import Parcel
-from tacit.data.dask_rows import lean
+from tacit.data.dask_rows import without_rows
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, shares_memory
 from tacit.engine.arithmetic import Arithmetic
@@ -184,7 +184,8 @@ def validate_placement(stages: Sequence[Stage], rows: Any) -> None:
     """Refuse stages that need all rows in one place, where rows are on a cluster."""
     if not (isinstance(rows, Rows) and rows.spread):
         return
-    Parcel.of(lean(replace(rows, maps=tuple(stages))).maps)  # refuses what cannot be sent there
+    sent = without_rows(replace(rows, maps=tuple(stages)))
+    Parcel.of(sent.maps)  # refuses what cannot be sent there
     for i, stage in enumerate(stages):
         if stage.gathers(moved=any(isinstance(other, NoiselessStage) for other in stages[:i])):
             raise InputError(

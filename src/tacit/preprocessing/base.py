@@ -288,7 +288,7 @@ class Stage(Params):
         """
         return self.typical(radius, d)
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         """How far a computed row may lie from the ideal one, in norm bounds of the rows out.
 
         Parameters
@@ -341,7 +341,7 @@ class Stage(Params):
                 f"{self.name} does not bound its rows before it is fitted; put it in front of the "
                 "noiseless stages"
             )
-        if not incoming.total:
+        if not incoming.l1:
             return Drift(bound)
         factor = self.lipschitz(d)
         if factor is None:
@@ -752,7 +752,7 @@ class NoiselessStage(Stage):
         raise TypeError(f"{self.name} does not say how far it lets rows drift")
 
     def _slip(self, condition: float) -> float:
-        """`slip`, for a map that amplifies the error of a solver by ``condition``."""
+        """`rounding_bound`, for a map that amplifies the error of a solver by ``condition``."""
         return max(SLIP, 2.0**-40 * condition)
 
     def release(self, rows: Rows, context: Context) -> Stage | None:
@@ -816,7 +816,7 @@ def require_count(stage: Stage, name: str) -> int:
 
 def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
     """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
-    if incoming is not None and incoming.total:
+    if incoming is not None and incoming.l1:
         raise InputError(
             f"{stage.name} counts how many rows lie beyond an edge. All rows that a noiseless "
             f"stage "

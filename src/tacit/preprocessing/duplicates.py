@@ -55,7 +55,7 @@ class _Crowds(NoiselessStage):
     def holds(self) -> bool:
         return True
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         return 0.0  # rows are copied or zeroed, never computed
 
     @property

@@ -196,9 +196,9 @@ class NoiselessImpute(NoiselessStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         if not self.regresses:
-            return super().slip(radius)
+            return super().rounding_bound(radius)
         least = self.floor if self.strategy == "regression" else self._strength(0)
         ratio = radius**2 / float(least or 1.0)
         return self._slip(ratio * (1 + math.sqrt(ratio)))
@@ -303,7 +303,7 @@ class NoiselessImpute(NoiselessStage):
             r, floor = incoming.bound, float(self.floor or 0)
             error = 1e-11 * r**2
             least = float(np.linalg.eigvalsh(gram / rows.n)[0]) - error
-            change = (r**2 + 2 * r * incoming.total) / rows.n + 2 * error
+            change = (r**2 + 2 * r * incoming.l1) / rows.n + 2 * error
             self._margin = min(self._margin, (least - floor) / change)
             ridge = max(0.0, floor - least) * rows.n  # solvable where the test will fail anyway
         self._rest = rest

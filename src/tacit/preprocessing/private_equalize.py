@@ -95,7 +95,7 @@ class PrivateEqualize(PrivateStage):
         # row, so a larger bound would be noise for nothing.
         most = min(1.0, self.evenness / math.sqrt(rows.d)) * (1 + 1e-12)
         # ‖x² − y²‖ ≤ 2‖x − y‖, and clipping brings no two vectors farther apart.
-        moved = 2 * context.drift.total / bound * (1 + 1e-12) if context.drift else 0.0
+        moved = 2 * context.drift.l1 / bound * (1 + 1e-12) if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, most)
         total = noisy_sum(
             rows.passes(block_rows(rows.d)).map(partial(_squares, bound=bound)),

@@ -95,7 +95,7 @@ class PrivateImpute(PrivateStage):
         columns = require_columns(self, rows.d)
         c, longest = len(columns), math.sqrt(2) * bound * (1 + 1e-12)
         # Gaps stay where they are between neighbours: only observed cells can have moved.
-        moved = context.drift.total if context.drift else 0.0
+        moved = context.drift.l1 if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, 2 * c, longest)
         total = noisy_sum(
             _lifted(rows, columns, bound),

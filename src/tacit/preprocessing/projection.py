@@ -46,7 +46,7 @@ class Projection(Stage):
         return self.bound(1.0, d)
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        if not incoming.total:
+        if not incoming.l1:
             return super().drift(incoming, n, d)
         if d is None:
             raise InputError(f"{self.name} needs the number of columns")

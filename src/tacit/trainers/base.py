@@ -24,7 +24,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = [
     "RANGE",
@@ -87,12 +87,12 @@ class Trainer(Params, ABC):
 
     # --- settings ---------------------------------------------------------------------------------
 
-    def resolve(self, facts: Facts) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         """The same trainer with every ``"auto"`` replaced, by public facts only.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -118,27 +118,27 @@ class Trainer(Params, ABC):
         """
         return False
 
-    def resolve_again(self, facts: Facts, resolved: Any) -> Trainer:
+    def resolve_again(self, facts: PublicFacts, resolved: Any) -> Trainer:
         """What it would be for other facts, with the event of ``resolved``, if it `follows`."""
         return resolved
 
     @abstractmethod
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         """Refuse settings that make no sense, naming the one to change.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         """
 
     @abstractmethod
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         given : mapping
             Settings that are not ``"auto"``.
@@ -150,13 +150,18 @@ class Trainer(Params, ABC):
         """
 
     def require_feasible(
-        self, facts: Facts, noise_multiplier: float, *, intercept_scaling: float, arithmetic: str
+        self,
+        facts: PublicFacts,
+        noise_multiplier: float,
+        *,
+        intercept_scaling: float,
+        arithmetic: str,
     ) -> None:
         """Refuse a run whose numbers are out of range, or that needs more memory than there is.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
         noise_multiplier : float
         intercept_scaling : float
             Size of the constant feature; 0 for none.
@@ -168,7 +173,7 @@ class Trainer(Params, ABC):
     def constant(self, bound: float) -> float:
         """Size of the constant feature that carries the intercept, for rows of that norm."""
 
-    def split(self, facts: Facts) -> int | None:
+    def split(self, facts: PublicFacts) -> int | None:
         """Column that begins the second part of rows, where there are two."""
         return None
 
@@ -180,17 +185,17 @@ class Trainer(Params, ABC):
     # --- events -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         """What training costs, given its noise."""
 
-    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+    def events(self, noise_multiplier: float, facts: PublicFacts) -> tuple[tuple[str, Event], ...]:
         """Everything that it spends, by name.
 
         Parameters
         ----------
         noise_multiplier : float
             Standard deviation of the noise, in half distances of neighbouring sums.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -215,16 +220,18 @@ class Trainer(Params, ABC):
             Numbers drawn.
         """
 
-    def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
+    def account_drift(
+        self, facts: PublicFacts, moves: GradientSensitivity, budget: Budget
+    ) -> PublicFacts:
         """Facts with all that its event has to say of rows that moved."""
         return facts
 
-    def sampling_probability(self, facts: Facts) -> float:
+    def sampling_probability(self, facts: PublicFacts) -> float:
         """Chance of a row to be in a step's batch.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -249,7 +256,7 @@ class Trainer(Params, ABC):
         self,
         engine: Any,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
@@ -261,7 +268,12 @@ class Trainer(Params, ABC):
         return weights
 
     def train_group(
-        self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
+        self,
+        others: Sequence[Any],
+        engine: Any,
+        runs: Sequence[Releases],
+        facts: PublicFacts,
+        **how: Any,
     ) -> np.ndarray:
         """Weights (S, d, K) of itself and others with its `shared_settings`, each with its own run.
 
@@ -272,7 +284,7 @@ class Trainer(Params, ABC):
 
     # --- words ------------------------------------------------------------------------------------
 
-    def signal(self, facts: Facts) -> float:
+    def signal(self, facts: PublicFacts) -> float:
         """What all rows together can say in a score, in units of its noise."""
         return facts.size * facts.mu
 
@@ -302,14 +314,14 @@ class Trainer(Params, ABC):
         return ()
 
     @abstractmethod
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         """What is done with the rows, and with how much noise, in words.
 
         Parameters
         ----------
         noise_multiplier : float
             That of the event.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -318,7 +330,7 @@ class Trainer(Params, ABC):
             Sentences.
         """
 
-    def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
+    def explain_settings(self, asked: Any, facts: PublicFacts, *, constant: bool) -> list[str]:
         """What settings that ``asked``, itself before it was resolved, left open are chosen for.
 
         ``constant``: whether it adds the feature that carries the intercept.

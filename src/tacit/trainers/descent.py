@@ -19,7 +19,7 @@ from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
 from tacit.trainers.averaging import Averages
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -33,7 +33,7 @@ def train_together(
     engine: GradientSource,
     trainers: Sequence[GradientTrainer],
     tokens: Sequence[Token],
-    facts: Facts,
+    facts: PublicFacts,
     *,
     progress: Progress = silent,
     moves: GradientSensitivity | None = None,
@@ -129,7 +129,7 @@ def train_together(
 def rehearsal(
     trainers: Sequence[GradientTrainer],
     noise_multipliers: Sequence[float],
-    facts: Facts,
+    facts: PublicFacts,
     key: Key,
     *,
     draws: Draws | None = None,

@@ -13,7 +13,7 @@ from tacit.engine.checks import MOST_ROWS
 from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -27,7 +27,7 @@ LARGEST = 1e150  # whose square is a number
 
 def require_feasible(
     trainer: GradientTrainer,
-    facts: Facts,
+    facts: PublicFacts,
     noise_multiplier: float,
     *,
     intercept_scaling: float,
@@ -58,7 +58,7 @@ def require_feasible(
 
 
 def require_startable(
-    coef: np.ndarray, intercept: np.ndarray, facts: Facts, scaling: float
+    coef: np.ndarray, intercept: np.ndarray, facts: PublicFacts, scaling: float
 ) -> None:
     """Refuse a model to start from whose scores would be out of range."""
     with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ def require_startable(
             )
 
 
-def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
+def _require_memory(trainer: GradientTrainer, facts: PublicFacts, width: int) -> None:
     kept = ARRAYS + (int(trainer.steps) if trainer.keeps_iterates else 0)
     needed = 8 * (width * facts.outputs * kept + 2 * int(trainer.steps))
     if needed > machine_memory():
@@ -83,7 +83,7 @@ def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
 
 
 def _require_bounded(
-    trainer: GradientTrainer, facts: Facts, width: int, clip: float, deviation: float
+    trainer: GradientTrainer, facts: PublicFacts, width: int, clip: float, deviation: float
 ) -> None:
     """Refuse rates with which weights leave the range in which scores can be computed.
 
@@ -115,6 +115,6 @@ def _require_bounded(
         )
 
 
-def _bound(facts: Facts) -> float:
+def _bound(facts: PublicFacts) -> float:
     """Norm that no row exceeds, or that of a typical one."""
     return facts.bound if facts.limit is None else facts.limit

@@ -30,7 +30,7 @@ from tacit.trainers.base import (
     is_positive,
     is_whole,
 )
-from tacit.trainers.defaults import Facts, noise_left, suggest
+from tacit.trainers.defaults import PublicFacts, noise_left, suggest
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
 
@@ -107,7 +107,7 @@ class GradientTrainer(Trainer):
     def follows(self) -> bool:
         return self.by_rule and is_auto(self.intercept_fraction)
 
-    def resolve_again(self, facts: Facts, resolved: Any) -> GradientTrainer:
+    def resolve_again(self, facts: PublicFacts, resolved: Any) -> GradientTrainer:
         return replace(self, steps=resolved.steps).resolve(facts)
 
     @property
@@ -116,10 +116,10 @@ class GradientTrainer(Trainer):
             return ()
         return self.name, *(getattr(self, name, None) for name in SHARED)
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return suggest(facts, given)
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
         self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
         for name in ("learning_rate", "intercept_fraction"):
@@ -136,7 +136,7 @@ class GradientTrainer(Trainer):
     def constant(self, bound: float) -> float:
         return float(self.intercept_fraction) * bound
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         """What all steps together cost.
 
         Noise is in units of half the distance between neighbouring sums, which is
@@ -146,7 +146,7 @@ class GradientTrainer(Trainer):
         ----------
         noise_multiplier : float
             Standard deviation of the noise, in those units.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -176,12 +176,12 @@ class GradientTrainer(Trainer):
         """
         return None
 
-    def normaliser(self, facts: Facts) -> float:
+    def normaliser(self, facts: PublicFacts) -> float:
         """What sums are divided by: the rows that a step expects.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -191,14 +191,14 @@ class GradientTrainer(Trainer):
         """
         return self.sampling_probability(facts) * facts.size
 
-    def noise(self, noise_multiplier: float, facts: Facts) -> float:
+    def noise(self, noise_multiplier: float, facts: PublicFacts) -> float:
         """Standard deviation of the noise on a step's sum, in clips.
 
         Parameters
         ----------
         noise_multiplier : float
             That of the event.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -208,12 +208,12 @@ class GradientTrainer(Trainer):
         """
         return noise_multiplier
 
-    def sampled(self, facts: Facts) -> str:
+    def sampled(self, facts: PublicFacts) -> str:
         """Which rows a step looks at, in words.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -253,7 +253,7 @@ class GradientTrainer(Trainer):
         """
         return ""
 
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         clips = self.clips
         in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         added = self.deviations(noise_multiplier, 0.0, None)
@@ -271,7 +271,7 @@ class GradientTrainer(Trainer):
         ]
         return [*lines, self.remark()] if self.remark() else lines
 
-    def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
+    def explain_settings(self, asked: Any, facts: PublicFacts, *, constant: bool) -> list[str]:
         if not self.by_rule:
             return []
         names = ("steps", "learning_rate", "clip", "momentum", "intercept_fraction")
@@ -301,7 +301,7 @@ class GradientTrainer(Trainer):
         """The clip of every part of a row's gradient that is clipped by itself."""
         return (float(self.clip),)
 
-    def scales(self, facts: Facts, d: int) -> np.ndarray | None:
+    def scales(self, facts: PublicFacts, d: int) -> np.ndarray | None:
         """What the d columns of the rows were divided by, if the weights move as if they were not.
 
         Public numbers of shape (d, 1). Whatever is done to weights, only the engine
@@ -309,7 +309,7 @@ class GradientTrainer(Trainer):
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         d : int
             Columns, the constant feature included.
@@ -418,7 +418,12 @@ class GradientTrainer(Trainer):
         return float(self.learning_rate) * shapes[self.schedule]()
 
     def train_group(
-        self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
+        self,
+        others: Sequence[Any],
+        engine: Any,
+        runs: Sequence[Releases],
+        facts: PublicFacts,
+        **how: Any,
     ) -> np.ndarray:
         trainers = [self, *others]
         tokens = [run.token(trainer.name) for run, trainer in zip(runs, trainers, strict=True)]

@@ -19,7 +19,7 @@ from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.base import OrAuto, Trainer, is_positive
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["Moments", "SufficientStatistics"]
 
@@ -117,7 +117,7 @@ class SufficientStatistics(Trainer):
     takes_strict: ClassVar[bool] = True
     source: ClassVar[Callable[..., Moments]] = Moments
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         if facts.loss is not None and not isinstance(facts.loss, Squared):
             raise InputError(
                 f"{self.name} is for loss='squared', whose minimum second moments determine, not "
@@ -131,7 +131,7 @@ class SufficientStatistics(Trainer):
                 "DPGD"
             )
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "clip": facts.bound,
             "intercept_fraction": 0.3,
@@ -143,7 +143,7 @@ class SufficientStatistics(Trainer):
     def constant(self, bound: float) -> float:
         return float(self.intercept_fraction) * bound
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         return Gaussian(noise_multiplier)
 
     def draws(self, features: int, outputs: int) -> int:
@@ -155,7 +155,7 @@ class SufficientStatistics(Trainer):
         """Standard deviation of the noise on the diagonal."""
         return noise_multiplier * float(self.clip) ** 2
 
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         noise = self.deviation(noise_multiplier, 0.0, None)
         return [
             f"Training, {self.name}: one pass, which sums the squares of every row together with "
@@ -168,7 +168,7 @@ class SufficientStatistics(Trainer):
         self,
         engine: Any,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,

@@ -114,7 +114,7 @@ def test_prices_are_the_known_ones(known):
 )
 def test_table_2_with_the_unrounded_sensitivity_of_pca(gap, printed):
     """Table 2 has 12.2/gap, for nΔ₂ = 12.002/gap: not rounded up it gives a little less."""
-    tau = preprocessor("pca-rank", n=N, gap=gap).total
+    tau = preprocessor("pca-rank", n=N, gap=gap).l1
     for base, known in zip((0.1, 1.0), printed.split(), strict=True):
         square = (gaussian_mu(base, DELTA) / 2) ** 2
         found = rdp_to_dp(lambda a, s=square: 1.05 * a * s * (4 + tau**2), DELTA, least=11.0)
@@ -327,9 +327,9 @@ CLAIMS = {
 def test_claims_are_those_of_the_paper_with_their_verdict(name):
     parameters, moved, each, sound = CLAIMS[name]
     found = preprocessor(name, **parameters)
-    assert (found.moved, found.sound) == (moved, sound)
-    assert found.each == pytest.approx(each)
-    assert found.total == found.moved * found.each
+    assert (found.l0, found.sound) == (moved, sound)
+    assert found.linf == pytest.approx(each)
+    assert found.l1 == found.l0 * found.linf
     assert found.note.endswith(".") and found.formula
 
 

@@ -28,11 +28,11 @@ from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
 from tacit.research.trainers import NoisySGD, noisy_sgd
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 N, D = 60, 4
-FACTS = Facts(N, D, 3, 1.0, 0.5)
+FACTS = PublicFacts(N, D, 3, 1.0, 0.5)
 
 
 def problem(name="logistic", n=N, seed=0):

@@ -39,7 +39,7 @@ from tacit.privacy.events import NEIGHBORS
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS
 from tacit.research.trainers.rivals import PROBE
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 EVERY_LOSS = sorted(LOSSES)
@@ -72,7 +72,7 @@ def clipped_rows(rows, radius=1.0):
 
 
 def facts_of(d=6, n=80, outputs=1, **more):
-    return Facts(n, d, outputs, 1.0, 1.0, **more)
+    return PublicFacts(n, d, outputs, 1.0, 1.0, **more)
 
 
 @pytest.fixture
@@ -497,7 +497,7 @@ def test_adadps_after_a_plain_stage_has_the_noise_that_its_scaled_weights_ask_fo
     assert len(met) == 4 and met[-1] > 0
     assert reached == [plan.trainer.reach(norm, plan.moves) for norm in met]
     assert reached[-1] > reached[0] > plan.trainer.clip
-    assert plan.moves.drift.total >= 2.0 * plan.drifts[2].total > 0  # stretched by up to 1/floor
+    assert plan.moves.drift.l1 >= 2.0 * plan.drifts[2].l1 > 0  # stretched by up to 1/floor
     assert len(rows) == plan.facts.size
 
 

@@ -18,7 +18,7 @@ from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.research.theory import flatness
 from tacit.trainers.base import RANGE, OrAuto, is_in_range
-from tacit.trainers.defaults import INTERCEPT_FRACTION, Facts
+from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import GradientTrainer
@@ -65,12 +65,12 @@ class FlattestDPGD(GradientTrainer):
     takes_strict: ClassVar[bool] = False
     keeps_iterates: ClassVar[bool] = True
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("choice_noise", is_in_range, RANGE)
         self._check("average", lambda v: v == "last", "last: a single iterate is returned")
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # Selection(b) costs at most √(π/2)/b in units of μ (docs/decisions/0014).
         unit = math.sqrt(math.pi / 2) / facts.mu
         choice = float(given.get("choice_noise", unit / SHARE))
@@ -83,7 +83,7 @@ class FlattestDPGD(GradientTrainer):
             chosen |= _by_theorem(facts.loss, replace(facts, mu=left), given)
         return {**chosen, **given}
 
-    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+    def events(self, noise_multiplier: float, facts: PublicFacts) -> tuple[tuple[str, Event], ...]:
         choice = (f"{self.name} choice", Selection(float(self.choice_noise)))
         return (*super().events(noise_multiplier, facts), choice)
 
@@ -100,7 +100,7 @@ class FlattestDPGD(GradientTrainer):
         self,
         engine: Engine,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
@@ -134,7 +134,7 @@ def _length(total: LatticeSum) -> float:
     return float(np.linalg.norm(values))
 
 
-def _by_theorem(loss: Loss, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+def _by_theorem(loss: Loss, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
     """Steps, rate and clip of the corrected theorem."""
     square = facts.bound**2 * (1 + float(given.get("intercept_fraction", INTERCEPT_FRACTION)) ** 2)
     smoothness = loss.smoothness * square

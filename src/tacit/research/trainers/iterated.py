@@ -18,7 +18,7 @@ from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
 from tacit.progress import Progress, silent
 from tacit.trainers.base import is_auto, is_positive
-from tacit.trainers.defaults import INTERCEPT_FRACTION, Facts
+from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.gradient import GradientTrainer
 
@@ -64,7 +64,7 @@ class IteratedSGD(GradientTrainer):
     relations: ClassVar[tuple[str, ...]] = ("replace_special", "replace_one")
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("momentum", lambda v: v == 0, "0: a heavy ball does not contract")
         self._check("average", lambda v: v == "last", "last: only one iterate is covered")
@@ -77,7 +77,7 @@ class IteratedSGD(GradientTrainer):
         if facts.loss is not None:
             self._require_contraction(facts.loss, facts)
 
-    def _require_contraction(self, loss: Loss, facts: Facts) -> None:
+    def _require_contraction(self, loss: Loss, facts: PublicFacts) -> None:
         if not (loss.convex and math.isfinite(loss.smoothness)):
             raise InputError(
                 f"{self.name} is private for convex and smooth losses only, such as 'logistic' or "
@@ -101,7 +101,7 @@ class IteratedSGD(GradientTrainer):
                     f"farther apart, and nothing is private then; at most {most:.6g}"
                 )
 
-    def _largest_rate(self, loss: Loss, facts: Facts, steps: int, fraction: Any) -> float:
+    def _largest_rate(self, loss: Loss, facts: PublicFacts, steps: int, fraction: Any) -> float:
         """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
         beta = loss.smoothness * _length(facts, fraction) ** 2 * uneven + float(
@@ -109,7 +109,7 @@ class IteratedSGD(GradientTrainer):
         )
         return 2 / beta * (1 - 1e-9)
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # The bound on the rate rests on the size of the constant feature (`_length`).
         own = {
             "momentum": 0.0,
@@ -134,7 +134,7 @@ class IteratedSGD(GradientTrainer):
             found["learning_rate"] = most / 2
         return found
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         return Iterated(noise_multiplier, steps=int(self.steps))
 
     def draws(self, features: int, outputs: int) -> int:
@@ -144,10 +144,10 @@ class IteratedSGD(GradientTrainer):
         steps = int(self.steps)
         return np.arange(step * n // steps, (step + 1) * n // steps)
 
-    def normaliser(self, facts: Facts) -> float:
+    def normaliser(self, facts: PublicFacts) -> float:
         return facts.size / int(self.steps)
 
-    def sampled(self, facts: Facts) -> str:
+    def sampled(self, facts: PublicFacts) -> str:
         return f"{facts.size / int(self.steps):.4g} rows each, in their order"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
@@ -170,7 +170,7 @@ class IteratedSGD(GradientTrainer):
         self,
         engine: Engine,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
@@ -192,7 +192,7 @@ class IteratedSGD(GradientTrainer):
         return token.iterate([*seen, last[0]][stop], noise)
 
 
-def _length(facts: Facts, fraction: Any) -> float:
+def _length(facts: PublicFacts, fraction: Any) -> float:
     """Norm that no row exceeds, its constant feature included."""
     limit = facts.bound if facts.limit is None else facts.limit
     size = float(fraction) if is_positive(fraction) else INTERCEPT_FRACTION

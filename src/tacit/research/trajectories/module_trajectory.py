@@ -22,7 +22,7 @@ from tacit.research.trajectories.trajectory import (
     noise_for,
 )
 from tacit.trainers import GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["module_trajectory"]
 
@@ -99,10 +99,10 @@ def module_trajectory(
             f"public_size={public_size!r} must be at least the {engine.n} rows that are here"
         )
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
-    facts = Facts(public_size or engine.n, engine.d, 1, 1.0, mu)
+    facts = PublicFacts(public_size or engine.n, engine.d, 1, 1.0, mu)
     settings = resolve_settings(trainer, facts)
     noise = noise_for(settings, facts, (epsilon, delta))
-    here = Facts(engine.n, engine.d, 1, 1.0, mu)
+    here = PublicFacts(engine.n, engine.d, 1, 1.0, mu)
     settings.check(here)  # batches must last
     noise *= settings.normaliser(here) / settings.normaliser(facts)
     rows, truth = test

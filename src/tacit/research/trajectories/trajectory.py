@@ -35,7 +35,7 @@ from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
@@ -144,7 +144,7 @@ class Run:
     engine : GradientSource
     trainer : GradientTrainer
         With every setting fixed.
-    facts : Facts
+    facts : PublicFacts
     noise_multiplier : float
     score : callable
         Of the weights (d, K).
@@ -153,7 +153,7 @@ class Run:
 
     engine: GradientSource
     trainer: GradientTrainer
-    facts: Facts
+    facts: PublicFacts
     noise_multiplier: float
     score: Callable[[np.ndarray], float]
     seed: int = 0
@@ -359,7 +359,9 @@ def follow(
     )
 
 
-def noise_for(trainer: GradientTrainer, facts: Facts, budget: tuple[float | None, float]) -> float:
+def noise_for(
+    trainer: GradientTrainer, facts: PublicFacts, budget: tuple[float | None, float]
+) -> float:
     """Noise multiplier of a rehearsal; without an ε, none to speak of."""
     epsilon, delta = budget
     if epsilon is None:
@@ -379,7 +381,7 @@ def _linear_run(
     epsilon, delta = budget
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
     loss = train.loss
-    facts = Facts(
+    facts = PublicFacts(
         train.size, train.rows.shape[1], train.outputs, train.bound, mu, loss.task, loss=loss
     )
     settings = replace(trainer).resolve(facts)
