@@ -733,7 +733,7 @@ def test_stages_are_words_and_not_programs(here, text, words):
     assert not (here / "model").exists()
 
 
-def test_plain_stages_refuse_other_relations(here):
+def test_noiseless_stages_refuse_other_relations(here):
     more = ["--recipe", "soft-pca", "--neighbors", "replace_special"]
     assert "must be 'replace_one'" in refused(*fitting(*more))
     facts = parsed(

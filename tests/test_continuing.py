@@ -294,7 +294,7 @@ def test_what_cannot_be_composed_spends_nothing(tmp_path):
     assert (clf.coef_ == coef).all()
 
 
-def test_plain_stages_cannot_go_on():
+def test_noiseless_stages_cannot_go_on():
     clf = DPLinearClassifier(
         1.0, 1e-6, stages=[Normalize(), SoftPCA(strength=0.1)], trainer=FEW
     ).fit(X, KIND)

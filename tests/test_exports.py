@@ -21,7 +21,7 @@ EXPORTED = {
         privatize recipe save
     """,
     "tacit.audit": """
-        Audit audit audit_naive Pair prepare Table
+        Audit audit audit_leaky Pair prepare Table
     """,
     "tacit.data": """
         as_rows as_table CategoryColumn NumberColumn read_table Rows Scan scan Schema

@@ -172,7 +172,7 @@ def test_the_noise_that_is_drawn_is_the_noise_that_is_counted(arithmetic):
     module, (X, y) = network(), data(10)
     trainer = DPGD(steps=40, learning_rate=1e-12, clip=0.5)
     shown = []
-    how = {"arithmetic": arithmetic, "random_state": 0, "watch": shown.append, **BUDGET}
+    how = {"arithmetic": arithmetic, "random_state": 0, "on_gradient": shown.append, **BUDGET}
     fit = fit_module(module, X, y, loss=cross_entropy, trainer=trainer, **how)
     noise = np.stack(shown).reshape(40, -1) - one_by_one(module, X, y, 0.5) / 10
     z = fit.certificate.events[0].event.noise_multiplier
@@ -296,7 +296,7 @@ def test_released_directions_of_a_module_carry_its_certificate():
         delta=1e-5,
     )
     assert found.releasable and found.certificate.verify().holds
-    assert found.seen >= 1 and len(found.singular_values) == 5
+    assert found.above_noise >= 1 and len(found.singular_values) == 5
     assert found.to_dict()["certificate"]["epsilon"] == 8.0
 
 

@@ -404,7 +404,7 @@ def test_a_grid_of_trainers_and_stages():
     made = search(grid).plan(size=600, columns=4)
     assert len(made.plans) == 6
     assert sorted({int(plan.trainer.steps) for plan in made.plans}) == [3, 5, 6]
-    assert not made.search.shared
+    assert not made.search.shares_stages
     assert search(grid).fit(X, Y).certificate_.verify().holds
 
 

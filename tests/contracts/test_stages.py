@@ -108,7 +108,7 @@ MAKERS = {
     "RandomProjection": lambda d: RandomProjection(4, seed=5),
     "SoftPCA": lambda d: SoftPCA(0.4),
 }
-ELSEWHERE = {"Encode"}  # tables: tests/stages/test_encode.py
+ELSEWHERE = {"Encode"}  # tables: tests/preprocessing/test_encode.py
 EXAMPLES = {"PrivateRescale"}  # of CONTRIBUTING.md
 EVERY_STAGE = sorted(MAKERS)
 PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]
@@ -349,7 +349,7 @@ def test_whatever_is_subtracted_and_divided_by_rows_stay_finite(name, mean, scal
 def test_any_finite_row_passes_any_two_stages(second):
     rows = finite_rows()
     for first in ROW_WISE:
-        if MAKERS[first](D).width(D) == D and not MAKERS[second](D).first:
+        if MAKERS[first](D).width(D) == D and not MAKERS[second](D).must_be_first:
             given = as_rows(rows)
             seen = fitted(second).through(fitted(first).through(given))
             with np.errstate(**LOUD):

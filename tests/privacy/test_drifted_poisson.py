@@ -613,7 +613,7 @@ def test_the_example_of_the_notes():
         step(1.0, Q, law[0], STEPS, law[1])
 
 
-def test_plain_pca_multiplies_the_noise_by_six():
+def test_noiseless_pca_multiplies_the_noise_by_six():
     # The table of the notes has b = |J|/(n·gap), bin by bin.
     drift = pca(Drift(1.0), N, 0.1)
     laws = options(drift)

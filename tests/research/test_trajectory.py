@@ -193,7 +193,7 @@ def test_projected_weights_are_those_without_projection_if_nothing_is_lost():
     train, test = module._split(ready)
     run = module._linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
     sketch = Sketch(39)
-    free = run.train(seen=sketch.add)
+    free = run.train(on_gradient=sketch.add)
     found = sketch.directions()
     assert run.train(within=found) == pytest.approx(free, abs=1e-6)
     few = run.train(within=found.first(1))
@@ -273,7 +273,7 @@ def test_released_directions_carry_the_certificate_of_their_run():
     assert found.certificate.verify().holds
     events = [expense.event for expense in found.certificate.events]
     assert epsilon(events, 1e-6, "replace_special") <= 2.0
-    assert found.seen >= 1 and len(found.singular_values) == 25
+    assert found.above_noise >= 1 and len(found.singular_values) == 25
     assert json.loads(json.dumps(found.to_dict()))["certificate"]["epsilon"] == 2.0
     seeded = trajectory_privately(X, y, **options, trainer=DPGD(steps=5), random_state=0)
     assert not seeded.releasable and "seeded" in seeded.certificate.reasons[0]
@@ -329,7 +329,7 @@ def test_pure_noise_stays_below_the_edge():
     options = {"epsilon": 0.05, "delta": 1e-6, "classes": [0, 1], "stages": [ClipNorm(1.0)]}
     trainer = DPGD(steps=20, clip=0.1)
     seen = [
-        trajectory_privately(X, y, **options, trainer=trainer, random_state=i).seen
+        trajectory_privately(X, y, **options, trainer=trainer, random_state=i).above_noise
         for i in range(8)
     ]
     assert sum(seen) <= 2

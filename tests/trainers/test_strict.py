@@ -528,7 +528,7 @@ def test_strict_arithmetic_costs_no_noise():
     assert model.certificate_.numerical_delta == exact.certificate_.numerical_delta
 
 
-def test_plain_stages_are_refused():
+def test_noiseless_stages_are_refused():
     with pytest.raises(InputError, match="arithmetic='strict' checks sums of integers"):
         fitted(ClipNorm(1.0), SoftPCA())
 

@@ -103,7 +103,7 @@ def shape(plan: Plan) -> tuple[int, int]:
         # As many rows as steps: each has a step, and so a report, of its own to be seen.
         n = int(steps)
     for stage in plan.stages:
-        if stage.first:
+        if stage.must_be_first:
             raise InputError(
                 f"an audit makes its own tables of numbers; leave out {stage.name}, which is free"
             )

@@ -79,14 +79,14 @@ class DaskSource:
     digests: tuple[bytes, ...]
     hollow: Any
 
-    spread = True
+    distributed = True
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
     dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property
-    def starts(self) -> list[int]:
+    def offsets(self) -> list[int]:
         """The number of the first row of every partition."""
         return [0, *accumulate(self.sizes)][:-1]
 
@@ -112,11 +112,13 @@ class DaskSource:
         """``function(rows, start, *content)`` of every partition, as futures."""
         count = len(self.parts)
         order = self.cluster.parcel(function, without_rows(rows), content, copies=count)
-        return self.cluster.each(_with_rows, self.parts, self.digests, self.starts, [order] * count)
+        return self.cluster.each(
+            _with_rows, self.parts, self.digests, self.offsets, [order] * count
+        )
 
     def alike(self, values: Any) -> Parts:
         """One value a row, in partitions like those of the rows."""
-        cut = np.split(values, self.starts[1:])
+        cut = np.split(values, self.offsets[1:])
         # As part of the tasks: what is scattered is lost with the worker that has it.
         parts = self.cluster.each(np.asarray, cut)
         return Parts(self.cluster, tuple(parts), self.sizes)

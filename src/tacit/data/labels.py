@@ -22,10 +22,10 @@ MOST = 10_000  # different labels that a cluster is asked for
 
 def labels_of(y: Any, rows: Rows) -> Any:
     """One value for every row: an array, or `Parts` where the rows are on a cluster."""
-    if is_dask(y) and rows.spread:
+    if is_dask(y) and rows.distributed:
         return dask_parts(y, rows)
     labels = column_of(to_numpy(readable(y, "y")) if is_array(y) else y, rows.n)
-    return rows.source.alike(labels) if rows.spread else labels
+    return rows.source.alike(labels) if rows.distributed else labels
 
 
 def distinct(labels: Any) -> np.ndarray:

@@ -134,9 +134,9 @@ class Rows:
         return getattr(self.source, "dtype", None) == np.uint8
 
     @property
-    def spread(self) -> bool:
+    def distributed(self) -> bool:
         """Whether rows are on the workers of a cluster, so that only sums of them come here."""
-        return bool(getattr(self.source, "spread", False))
+        return bool(getattr(self.source, "distributed", False))
 
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None
@@ -190,7 +190,7 @@ class Rows:
         >>> rows.merged(lambda span, chunk: chunk.sum(axis=0), np.zeros(2), size=2)
         array([ 9., 12.])
         """
-        if self.spread:
+        if self.distributed:
             found: T = self.source.merged(self, summary, zero, size)
             return found
         for span, chunk in self.chunks(size):

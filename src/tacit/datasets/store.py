@@ -67,14 +67,14 @@ def find(name: str) -> dict[str, Path | None]:
     return found
 
 
-def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None:
+def fetch(name: str, *, report: Callable[[str], None] = lambda text: None) -> None:
     """Get what is missing of a data set from its public source, and keep it in the cache.
 
     Parameters
     ----------
     name : str
         Of the data set, a key of `SOURCES`.
-    said : callable
+    report : callable
         Told every URL before it is opened.
 
     Examples
@@ -88,7 +88,7 @@ def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None
         raise _missing(source, absent)
     for url in dict.fromkeys(file.url for file in missing):
         assert url is not None
-        said(url)
+        report(url)
         try:
             data = _download(url)
         except FileError as error:

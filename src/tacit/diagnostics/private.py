@@ -59,7 +59,7 @@ class PrivateInspection:
         Of XᵀX/n with noise, falling; some may be negative.
     edge : float
         How far each may be off, with probability 95%.
-    seen : int
+    above_noise : int
         How many exceed that: directions that noise does not hide.
     mean_norm, rms_distance : float
         Estimates: norm of the mean; root mean square distance of rows to it.
@@ -71,7 +71,7 @@ class PrivateInspection:
     d: int
     eigenvalues: np.ndarray
     edge: float
-    seen: int
+    above_noise: int
     mean_norm: float
     rms_distance: float
     advice: Advice
@@ -100,7 +100,7 @@ class PrivateInspection:
             "d": self.d,
             "eigenvalues": self.eigenvalues.tolist(),
             "edge": self.edge,
-            "seen": self.seen,
+            "above_noise": self.above_noise,
             "mean_norm": self.mean_norm,
             "rms_distance": self.rms_distance,
             "advice": self.advice.to_dict(),
@@ -152,7 +152,7 @@ def inspect_privately(
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(5000, 4)) * [0.5, 0.01, 0.01, 0.01]
     >>> found = inspect_privately(rows, epsilon=1.0, delta=1e-6, bound=1.0, random_state=0)
-    >>> found.seen, found.certificate.verify().holds
+    >>> found.above_noise, found.certificate.verify().holds
     (1, True)
     """
     budget = Budget(epsilon, delta)
@@ -236,7 +236,7 @@ def _read(
         d=d,
         eigenvalues=values,
         edge=edge,
-        seen=int((values > edge).sum()),
+        above_noise=int((values > edge).sum()),
         mean_norm=math.sqrt(squared_mean),
         rms_distance=typical,
         advice=advice,

@@ -70,7 +70,7 @@ class ClusterEngine:
                 f"more"
             )
         self._cluster, self._sizes = source.cluster, source.sizes
-        self._starts = np.array(source.starts)
+        self._starts = np.array(source.offsets)
         count = len(source.parts)
         threads = max(1, self._cluster.threads // count)
         order = self._cluster.parcel(

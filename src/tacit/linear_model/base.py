@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     rows: Rows
     values: Any  # an array, or parts of one on a cluster
     classes: np.ndarray | None
-    said: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
     @property
     def many(self) -> int:
@@ -131,14 +131,14 @@ class DPLinearModel(Composed, BaseEstimator):
         init = None if before is None else (before.coef, before.intercept)
         if before is None:
             init = self._init(problem, loss)
-        if init is None and not problem.rows.spread:
+        if init is None and not problem.rows.distributed:
             plan = self._from_zero(plan)
         fit = self._fit_rows(
             plan,
             problem.rows,
             problem.targets(loss),
             problem.many,
-            problem.said if before is None else (),
+            problem.assumptions if before is None else (),
             init=init,
             before=before,
         )
@@ -268,7 +268,10 @@ class DPLinearModel(Composed, BaseEstimator):
         calibrated = plan.calibrate(
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
-        assumptions = [*assumptions, *self._taken(rows, init if before is None else None)]
+        assumptions = [
+            *assumptions,
+            *self._public_assumptions(rows, init if before is None else None),
+        ]
         if warning := calibrated.outlook if init is None else calibrated.shortage:
             logging.getLogger("tacit").warning(warning)  # before anything is spent
         key, whole = self._key(), None
@@ -292,15 +295,17 @@ class DPLinearModel(Composed, BaseEstimator):
             fit = replace(fit, certificate=replace(whole, plan=said, created=created))
         return fit
 
-    def _taken(self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None) -> list[str]:
+    def _public_assumptions(
+        self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None
+    ) -> list[str]:
         """What is taken as public besides what every plan says."""
-        said = [] if init is None else ["the model that training starts from is public"]
+        public = [] if init is None else ["the model that training starts from is public"]
         if isinstance(self.stages, str) and rows.bytes:
-            said.append("that the cells are bytes, 0 to 255, is public")
+            public.append("that the cells are bytes, 0 to 255, is public")
         elif isinstance(self.stages, str) and rows.sparse:
-            said.append("that the rows are kept as a sparse matrix is public")
-        said += [rows.origin] if rows.origin else []
-        return said
+            public.append("that the rows are kept as a sparse matrix is public")
+        public += [rows.origin] if rows.origin else []
+        return public
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         self._last = fit

@@ -183,7 +183,7 @@ def check_places(rows: Any) -> None:
     rows : Rows
         Behind their maps.
     """
-    if getattr(rows, "spread", False):  # every worker checks its own
+    if getattr(rows, "distributed", False):  # every worker checks its own
         rows.source.everywhere(rows, check_places)
         return
     if rows.n < 2:

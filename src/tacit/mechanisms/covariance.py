@@ -196,15 +196,15 @@ class _Check:
 
     def __init__(self, d: int) -> None:
         self.probe = Probe(d).residues
-        self.seen = Residues.zeros(d)
+        self.residues = Residues.zeros(d)
 
     def take(self, rows: np.ndarray) -> None:
         whole = integers(rows, "a whole number")
         along = combine(whole, self.probe)
-        self.seen += combine(np.ascontiguousarray(whole.T), along)
+        self.residues += combine(np.ascontiguousarray(whole.T), along)
 
     def conclude(self, upper: np.ndarray) -> None:
         whole = integers(upper, "a second moment")
         full = whole + whole.T - np.diag(np.diag(whole))
-        require_equal(combine(full, self.probe), self.seen, "the second moment of the rows")
-        self.seen = Residues.zeros(self.probe.word.size)
+        require_equal(combine(full, self.probe), self.residues, "the second moment of the rows")
+        self.residues = Residues.zeros(self.probe.word.size)

@@ -353,7 +353,7 @@ def choose(
         problem.rows,
         problem.targets,
         key=first._key(),
-        assumptions=[*problem.said, *first._taken(problem.rows, begin)],
+        assumptions=[*problem.assumptions, *first._public_assumptions(problem.rows, begin)],
         ledger=first.ledger,
         init=lambda loss: first._init(problem, loss),
     )

@@ -165,7 +165,7 @@ class Search:
             )
 
     @property
-    def shared(self) -> bool:
+    def shares_stages(self) -> bool:
         """Whether all settings have the same stages, which are then fitted once."""
         first = self.plans[0]
 
@@ -182,7 +182,8 @@ class Search:
         """Fix every setting and all noise from public facts, as `Plan.calibrate` does."""
         facts = {"size": size, "columns": columns, "classes": classes}
         first = self.plans[0].expanded(size=size, columns=columns)
-        if self.shared and first is not self.plans[0]:  # the same stages for all, as they were
+        if self.shares_stages and first is not self.plans[0]:
+            # The same stages for all, as they were.
             plans = (
                 replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
             )
@@ -194,7 +195,7 @@ class Search:
         return found
 
     def _calibrated(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
-        first, shared = self.plans[0], self.shared
+        first, shared = self.plans[0], self.shares_stages
         budget, neighbors, unit = first.budget, first.neighbors, sensitivity(first.neighbors)
         many = weight(self.trials.event([[Gaussian(1.0)]]))
         most = 0 if first.arithmetic == "fast" else MOST_DRAWS
@@ -252,7 +253,7 @@ class Search:
         self, plan: Plan, training: float, delta: float, facts: Mapping[str, int]
     ) -> CalibratedPlan:
         """One setting with the noise of a trial."""
-        if self.shared:
+        if self.shares_stages:
             found = plan.calibrate(**facts, training=training)
         else:
             own = Budget(gaussian_epsilon(training, delta), delta)
@@ -318,7 +319,7 @@ class CalibratedSearch:
         """What runs is what was counted: every setting, with its noise and its score."""
         score, counted = Gaussian(self.score_noise), set(self.event.trial)
         for plan in self.plans:
-            own = (event for _, event in _trial_events(plan, 1.0, self.search.shared))
+            own = (event for _, event in _trial_events(plan, 1.0, self.search.shares_stages))
             if (*own, score) not in counted:
                 raise InputError("a setting of this search is not what its account lists")
         if self.spent[-1][1] != self.event:
@@ -332,7 +333,7 @@ class CalibratedSearch:
     def neighbors(self) -> str:
         return self.search.plans[0].neighbors
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What may be said of the search in a certificate: all of it was fixed before."""
         trials = self.search.trials
         facts: dict[str, Any] = {
@@ -342,7 +343,7 @@ class CalibratedSearch:
             if isinstance(trials.distribution, str)
             else float(trials.distribution),
             "score_noise": self.score_noise,
-            "shared_stages": self.search.shared,
+            "shared_stages": self.search.shares_stages,
         }
         return facts | {"grid": [dict(setting) for setting in self.search.settings[:100]]}
 
@@ -355,7 +356,7 @@ class CalibratedSearch:
             spent=self.spent,
             numerical_delta=self.numerical_delta,
             draws=self.draws,
-            search=self.told(),
+            search=self.summary(),
         )
 
     def run(
@@ -380,7 +381,7 @@ class CalibratedSearch:
         key = key or Key.fresh()
         for plan in self.plans:
             validate_init(plan, init(plan.plan.loss))
-        for plan in self.plans[:1] if self.search.shared else self.plans:
+        for plan in self.plans[:1] if self.search.shares_stages else self.plans:
             validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
@@ -427,7 +428,7 @@ class CalibratedSearch:
         targets, init = given
         for lot, trials in enumerate(self._lots(picks)):
             first = self.plans[picks[trials[0]]]
-            own = run if self.search.shared else run.child("search lot", lot)
+            own = run if self.search.shares_stages else run.child("search lot", lot)
             # Stages that are not shared are the trial's own, or cost nothing.
             prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
             labels, begin = targets(first.plan.loss), init(first.plan.loss)
@@ -448,12 +449,12 @@ class CalibratedSearch:
 
     def _counted(self, setting: int) -> list[tuple[str, Event]]:
         """What a trial of a setting spends, by name."""
-        own = _trial_events(self.plans[setting], 1.0, self.search.shared)
+        own = _trial_events(self.plans[setting], 1.0, self.search.shares_stages)
         return [*own, (SCORE, Gaussian(self.score_noise))]
 
     def _lots(self, picks: Sequence[int]) -> list[list[int]]:
         """Trials that may use the same fitted stages: all, or those of a setting, or each alone."""
-        if self.search.shared:
+        if self.search.shares_stages:
             return [list(range(len(picks)))]
         lots: dict[tuple[int, int], list[int]] = {}
         for trial, setting in enumerate(picks):
@@ -487,7 +488,7 @@ class CalibratedSearch:
     def slowdown(self) -> float:
         """How many times the noise of a single fit every trial has, at the same budget."""
         first = self.search.plans[0]
-        before = [event for _, event in first.stage_events()] if self.search.shared else []
+        before = [event for _, event in first.stage_events()] if self.search.shares_stages else []
         single = calibrate(lambda z: [*before, Gaussian(z)], self.budget, self.neighbors)
         return self.score_noise * SCORE_SHARE / math.sqrt(1 - SCORE_SHARE**2) / single
 
@@ -496,7 +497,7 @@ class CalibratedSearch:
         times = self.slowdown
         noise = [plan.noise_multiplier for plan in self.plans]
         return {
-            **self.told(),
+            **self.summary(),
             "noise_ratio": times,
             "as_if_rows": 1 / times,
             "single_trial": self.chances(1)[0][1],

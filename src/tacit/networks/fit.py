@@ -92,7 +92,7 @@ def fit_module(
     arithmetic: str = "exact",
     ledger: Ledger | None = None,
     random_state: int | None = None,
-    watch: Callable[[np.ndarray], None] | None = None,
+    on_gradient: Callable[[np.ndarray], None] | None = None,
     progress: Progress = silent,
 ) -> ModuleFit:
     """Train some parameters of a PyTorch module on private rows, spending the budget.
@@ -130,7 +130,7 @@ def fit_module(
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
         Repeatable noise: for tests, not for release.
-    watch : callable, optional
+    on_gradient : callable, optional
         Shown the noisy mean gradient of every step, which the certificate covers.
     progress : callable
         Told how far it is.
@@ -175,7 +175,9 @@ def fit_module(
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
     run = Releases(key, spent)
     tokens = [run.token(settings.name)]
-    weights = train_together(engine, [settings], tokens, facts, progress=progress, watch=watch)[0]
+    weights = train_together(
+        engine, [settings], tokens, facts, progress=progress, on_gradient=on_gradient
+    )[0]
     run.close()
     told = {"name": settings.name, "parameters": settings.parameters()}
     plan = {**said, "trained": list(engine.names), "trainer": told}

@@ -62,7 +62,7 @@ def _plain(strategy: str, given: Given, note: str, *declared: str) -> Option:
         return [NoiselessImpute(strategy, at_prediction=0.0, **known)]
 
     title, needs = f"NoiselessImpute({strategy!r})", given.lacks(*declared)
-    return Option(title, build, f"{note}; {KEPT}", plain=True, needs=needs)
+    return Option(title, build, f"{note}; {KEPT}", noiseless=True, needs=needs)
 
 
 def _constant(name: str, step: SimpleImputer, given: Given) -> Part:

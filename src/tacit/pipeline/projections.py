@@ -61,7 +61,7 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
     def soft(place: Place) -> list[Stage]:
         return [*tight(place), SoftPCA(SOFT * place.typical**2)]
 
-    def plain(place: Place) -> list[Stage]:
+    def noiseless(place: Place) -> list[Stage]:
         return [*tight(place), NoiselessPCA(k, given.gap, centered=centered)]
 
     free = "public rows give the components: no cost"
@@ -80,8 +80,8 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
         name,
         Option("PublicPCA", public, free, needs=given.lacks("public")),
         Option("PrivatePCA", private, noisy),
-        Option("SoftPCA", soft, fading, plain=True),
-        Option("NoiselessPCA", plain, tested, plain=True, needs=given.lacks("gap")),
+        Option("SoftPCA", soft, fading, noiseless=True),
+        Option("NoiselessPCA", noiseless, tested, noiseless=True, needs=given.lacks("gap")),
         note=about_zero if centered else "uncentred, like TruncatedSVD",
     )
 

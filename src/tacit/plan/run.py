@@ -115,14 +115,14 @@ class CalibratedPlan:
         progress: Progress = silent,
         ledger: Ledger | None = None,
         init: tuple[np.ndarray, np.ndarray] | None = None,
-        watch: Callable[[np.ndarray], None] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
         draws: Draws | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
         Training begins at ``init``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
-        and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
+        and counts as spent from then on, whatever happens. ``on_gradient`` is shown the noisy mean
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
         ``draws`` is for audits, which look on.
 
@@ -142,7 +142,7 @@ class CalibratedPlan:
             Account that the budget is taken from.
         init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
             Public coefficients and intercepts.
-        watch : callable, optional
+        on_gradient : callable, optional
             Shown noisy gradients.
         draws : Draws, optional
             Another source of noise, for audits.
@@ -152,7 +152,7 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
-        if watch is not None and not self.trainer.covers_steps:
+        if on_gradient is not None and not self.trainer.covers_steps:
             raise InputError(
                 f"the event of {self.trainer.name} does not cover the gradients of its steps: "
                 "watch DPGD or DPSGD"
@@ -160,7 +160,7 @@ class CalibratedPlan:
         key = key or Key.fresh()
         self.validate(rows, init)
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
-        how |= {"init": init, "watch": watch}
+        how |= {"init": init, "on_gradient": on_gradient}
         run = self.releases(key, draws)
         if ledger is None:
             return self._fit(rows, targets, run, entry=None, **how)
@@ -240,7 +240,7 @@ class CalibratedPlan:
         progress: Progress,
         entry: Reservation | None,
         init: tuple[np.ndarray, np.ndarray] | None,
-        watch: Callable[[np.ndarray], None] | None,
+        on_gradient: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
@@ -248,10 +248,12 @@ class CalibratedPlan:
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
         how["init"] = plan.weights(init, seen)
-        if watch is None:
+        if on_gradient is None:
             weights = plan.trainer.train(engine, run, facts, **how)
         else:  # the same, in sight
-            weights = plan.trainer.train_group([], engine, [run], facts, **how, watch=watch)[0]
+            weights = plan.trainer.train_group(
+                [], engine, [run], facts, **how, on_gradient=on_gradient
+            )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
         return plan.conclude(seen, weights, **how)
@@ -326,7 +328,7 @@ class CalibratedPlan:
             try:
                 if not plan.fitted:
                     stage.fit(seen if looks else seen.hidden(), context)
-                stage.warm(seen, context, progress)
+                stage.precompute(seen, context, progress)
                 before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
@@ -376,7 +378,7 @@ class CalibratedPlan:
         plan = self.plan
         if self.moves is not None and plan.loss.task == "regression":
             targets = each(targets, _in_range)  # what the constants of drift rest on
-        make: Any = ClusterEngine if prepared.rows.spread else Engine
+        make: Any = ClusterEngine if prepared.rows.distributed else Engine
         if self.on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)

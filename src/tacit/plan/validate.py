@@ -95,7 +95,7 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
             f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
             "NoiselessImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
-    late = next((stage.name for stage in stages[1:] if stage.first), None)
+    late = next((stage.name for stage in stages[1:] if stage.must_be_first), None)
     if late is not None:
         raise InputError(
             f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
@@ -182,7 +182,7 @@ def validate_public_rows(stages: Sequence[Stage], rows: Any) -> None:
 
 def validate_placement(stages: Sequence[Stage], rows: Any) -> None:
     """Refuse stages that need all rows in one place, where rows are on a cluster."""
-    if not (isinstance(rows, Rows) and rows.spread):
+    if not (isinstance(rows, Rows) and rows.distributed):
         return
     sent = without_rows(replace(rows, maps=tuple(stages)))
     Parcel.of(sent.maps)  # refuses what cannot be sent there
@@ -206,15 +206,15 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
     if plan.on_arrays(rows):  # before anything is spent
         xp, device = rows.source.namespace
         require_device(xp, device, plan.arithmetic)
-    if not plan.trainer.descends and rows.spread:
+    if not plan.trainer.descends and rows.distributed:
         raise InputError(
             f"{plan.trainer.name} needs all rows in one place, and they are on the workers of "
             "a cluster: train with DPGD, or pass X.compute()"
         )
     for stage in asked.stages:
-        if stage.holds:  # the same
+        if stage.in_memory:  # the same
             require_room(rows, stage.name, plan.columns)
-    if asked.stages and asked.stages[0].first:
+    if asked.stages and asked.stages[0].must_be_first:
         copy.copy(asked.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
 
 

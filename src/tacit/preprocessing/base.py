@@ -157,9 +157,9 @@ class Stage(Params):
     #: Whether fitting is an event of its own, which `event` states.
     pays: ClassVar[bool] = False
     #: Whether it takes rows as they come, so that no other stage may stand in front.
-    first: ClassVar[bool] = False
+    must_be_first: ClassVar[bool] = False
     #: Whether several threads may map chunks at the same time.
-    shared: ClassVar[bool] = True
+    thread_safe: ClassVar[bool] = True
     #: Whether no row out exceeds the bound, whatever rows come in.
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
@@ -178,7 +178,7 @@ class Stage(Params):
         return False
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether all rows are in memory at once while it is fitted."""
         return False
 
@@ -508,7 +508,7 @@ class Stage(Params):
         """
         return False
 
-    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+    def precompute(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing.
 
         Parameters

@@ -52,7 +52,7 @@ class _Crowds(NoiselessStage):
         require_share(self)
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         return True
 
     def rounding_bound(self, radius: float) -> float:

@@ -45,7 +45,7 @@ class Encode(Stage):
 
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
-    first: ClassVar[bool] = True
+    must_be_first: ClassVar[bool] = True
     takes_tables = True
     schema: Schema
 

@@ -55,7 +55,7 @@ def _spectrum(rows: Rows, *, centered: bool) -> tuple[np.ndarray, np.ndarray, np
     if centered:
         mean = rows.merged(partial(_sum, radius=radius), mean) / rows.n
     weight = max(rows.n - centered, 1)
-    if rows.n < rows.d and not rows.spread:  # wide: the rows themselves are the smaller matrix
+    if rows.n < rows.d and not rows.distributed:  # wide: the rows themselves are the smaller matrix
         held = shorten(densify(rows.collect()), radius) - mean
         _, singular, basis = np.linalg.svd(held, full_matrices=False)
         return mean, singular**2 / weight, basis.T

@@ -170,7 +170,7 @@ class NoiselessImpute(NoiselessStage):
         require_share(self)
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         return self.strategy in ("median", "trimmed-mean")  # which sort whole columns
 
     @property

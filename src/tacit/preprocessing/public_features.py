@@ -85,8 +85,8 @@ class PublicFeatures(Stage):
     weights: str | None = None
     outputs: int | None = None
     kind: ClassVar[Kind] = "public"
-    first: ClassVar[bool] = True
-    shared: ClassVar[bool] = False
+    must_be_first: ClassVar[bool] = True
+    thread_safe: ClassVar[bool] = False
     external: ClassVar[bool] = True
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
@@ -207,7 +207,7 @@ class PublicFeatures(Stage):
         """Check the shape of the rows, which is public."""
         if rows.maps:
             raise InputError("PublicFeatures must be the first stage: it takes rows as they come")
-        if rows.spread:
+        if rows.distributed:
             rows = rows.hidden()
         if self.column is not None:
             table = rows.source.empty()  # of a file, too
@@ -237,9 +237,9 @@ class PublicFeatures(Stage):
         seen = self.through(self._rows(rows))
         return seen if isinstance(rows, Rows) else seen.collect()
 
-    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+    def precompute(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Fill the cache, so that every later pass over the rows is quick."""
-        if self.cache is False or rows.spread:  # workers fill theirs as they go
+        if self.cache is False or rows.distributed:  # workers fill theirs as they go
             return
         done = 0
         for _, chunk in rows.chunks(64):

@@ -516,7 +516,7 @@ class Certificate:
                     problems += wrong
             except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
-        revoked = tuple(str(item) for item in advisories.found(self.plan, self.versions))
+        revoked = tuple(str(item) for item in advisories.matching(self.plan, self.versions))
         problems = list(dict.fromkeys((*problems, *revoked)))
         return Verification(
             not problems, self.epsilon, recomputed, tuple(problems), several, revoked

@@ -277,8 +277,8 @@ class Trainer(Params, ABC):
     ) -> np.ndarray:
         """Weights (S, d, K) of itself and others with its `shared_settings`, each with its own run.
 
-        ``how`` is as for `train`; besides, ``watch`` is shown the noisy mean gradients of every
-        step, which not every event covers (`covers_steps`).
+        ``how`` is as for `train`; besides, ``on_gradient`` is shown the noisy mean gradients
+        of every step, which not every event covers (`covers_steps`).
         """
         raise TypeError(f"{self.name} is trained alone")
 

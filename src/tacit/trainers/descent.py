@@ -40,7 +40,7 @@ def train_together(
     init: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
-    watch: Callable[[np.ndarray], None] | None = None,
+    on_gradient: Callable[[np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -50,9 +50,9 @@ def train_together(
     z/√S, and may cost more. ``run`` numbers the runs of one key, each with batches and noise of its
     own.
     They begin at ``init``, public weights (d, K), or at zero.
-    ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
-    shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
-    events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
+    ``visit`` is shown the weights of every step and their sums, which are private.
+    ``on_gradient`` is shown the noisy mean gradients (S, d, K) of every step, as the weights follow
+    from them: the events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
 
     Returns
     -------
@@ -108,8 +108,8 @@ def train_together(
                     released[s] = trainer.noisy(bounded, paid, step, rows)
                 noisy.append(released)
             mean = np.concatenate(noisy, axis=1) / normaliser
-            if watch is not None:
-                watch(mean)
+            if on_gradient is not None:
+                on_gradient(mean)
             # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
             gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient

@@ -161,16 +161,16 @@ class Run:
     def train(
         self,
         *,
-        seen: Callable[[np.ndarray], None] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
         within: Directions | None = None,
         progress: Progress = silent,
     ) -> np.ndarray:
-        """Weights (d, K); ``seen`` is shown mean clipped gradients, projected where asked for."""
+        """Weights (d, K); ``on_gradient`` is shown mean clipped gradients, projected if asked."""
         normaliser = self.trainer.normaliser(self.facts)
 
         def visit(weights: np.ndarray, total: LatticeSum) -> None:
-            if seen is not None:
-                seen(total.float().reshape(-1) / normaliser)
+            if on_gradient is not None:
+                on_gradient(total.float().reshape(-1) / normaliser)
 
         # The same noise again and again; where there is none, its event stands for any.
         key, silence = Key.from_seed(self.seed), not self.noise_multiplier
@@ -321,12 +321,12 @@ def follow(
     runs, done = int(passes) + len(retrain), 0
     sketch = Sketch(most, dtype=dtype)
     progress("trajectory", 0, runs)
-    weights = run.train(seen=sketch.add)
+    weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()
     for done in range(1, int(passes)):
         progress("trajectory", done, runs)
         again = Pass(found)
-        run.train(seen=again.add)
+        run.train(on_gradient=again.add)
         found = again.directions()
     found = found.first(most)
     if not len(found.values):

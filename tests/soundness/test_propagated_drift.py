@@ -49,7 +49,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_chains_stay_within_their_claim(name):
+def test_rows_behind_several_stages_stay_within_the_claim(name):
     makers, tables = CHAINS[name]
     rng = np.random.default_rng(30)
     attack.worst(makers, attack.random_pairs(rng, 40, **tables), rounds=60)
@@ -74,7 +74,7 @@ HURTFUL = [
 
 
 @pytest.mark.parametrize(("makers", "pair", "least"), HURTFUL)
-def test_chains_come_close_where_their_stages_do(makers, pair, least):
+def test_several_stages_come_close_where_their_stages_do(makers, pair, least):
     assert attack.checked(makers, pair).ratio("l1") >= least
 
 

@@ -289,10 +289,10 @@ def test_progress_counts_to_the_public_size(here):
     stage = images()
     from tacit.preprocessing import Context
 
-    stage.fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
+    stage.fit(X).precompute(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert seen == [("features", 64, 70), ("features", 70, 70)]
     seen.clear()
-    images(cache=False).fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
+    images(cache=False).fit(X).precompute(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert not seen
 
 
