@@ -69,7 +69,7 @@ CLIPS = (0.01, 0.04, 0.15, 0.4, 1.0)
 BIASES = (0.1, 0.3)
 RARE = 0.15  # share of a class below which accuracy says little
 WIDE = 4_000  # weights beyond which a round takes fewer rows, and fewer are kept
-MOST = 8_000  # rows of such sets; others have six times as many
+MOST_ROWS = 8_000  # rows of such sets; others have six times as many
 TOGETHER = 40  # settings in one product
 TESTED = 20_000  # test rows
 MOMENTUM = 0.9
@@ -404,7 +404,7 @@ def main() -> None:
     parser.add_argument(
         "--rows",
         type=int,
-        default=MOST,
+        default=MOST_ROWS,
         help="at most, of sets with many weights; of others six times as many",
     )
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tacit-oracle")

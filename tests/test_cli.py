@@ -700,12 +700,12 @@ def test_gaps_of_a_table_are_filled_by_a_stage(here):
     facts = parsed(*fitting("--stage", "ClipNorm(1.0)", "--stage", fill, table="holes.csv"))
     assert facts["train_rows"] == 600
     run("predict", "model", "test.csv", "--out", "p.csv")
-    assert "missing cells" in refused("predict", "model", "holes.csv", "--out", "q.csv")
+    assert "missing values" in refused("predict", "model", "holes.csv", "--out", "q.csv")
     # Rows to test on that cannot be predicted are found before the budget is spent.
     words = refused(
         *fitting("--stage", "ClipNorm(1.0)", "--stage", fill, "--test", "holes.csv", out="other")
     )
-    assert "missing cells" in words and not (here / "other").exists()
+    assert "missing values" in words and not (here / "other").exists()
 
 
 def test_a_test_that_fails_exits_with_3_and_leaves_the_certificate(here):

@@ -1,4 +1,4 @@
-"""Settings for rows as long as a released mean shows them to be: units change, costs do not."""
+"""Settings for the norm of rows that a released mean shows: units change, costs do not."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def test_a_search_may_begin_at_a_public_model_and_be_gone_on_with():
 def test_bytes_are_taken_for_intensities():
     rows = np.clip(40 * X + 100, 0, 255).astype(np.uint8)
     found = search({"trainer__clip": [0.05, 0.1]}).fit(rows, Y)
-    assert "that the cells are bytes, 0 to 255, is public" in found.certificate_.assumptions
+    assert "that the values are bytes, 0 to 255, is public" in found.certificate_.assumptions
     assert found.certificate_.plan["stages"][0]["name"] == "Root"
 
 

@@ -264,8 +264,20 @@ def test_sparse_rows_give_what_dense_rows_give(name):
 # Any finite row
 
 
-LARGEST = sys.float_info.max
-EDGES = [1e308, -1e308, LARGEST, -LARGEST, 5e-324, -5e-324, 1e-310, 0.0, -0.0, 1e200, 1e-200]
+LARGEST_FLOAT = sys.float_info.max
+EDGES = [
+    1e308,
+    -1e308,
+    LARGEST_FLOAT,
+    -LARGEST_FLOAT,
+    5e-324,
+    -5e-324,
+    1e-310,
+    0.0,
+    -0.0,
+    1e200,
+    1e-200,
+]
 EDGES += [float(np.finfo(np.float32).max), -(2.0**63)]
 
 
@@ -273,8 +285,13 @@ def finite_rows(d=D):
     """Rows at the edges of the floats: of one size, of two, of one cell, of every size."""
     rng = np.random.default_rng(12)
     rows = [np.full(d, edge) for edge in EDGES]
-    rows += [np.where(np.arange(d) % 2, LARGEST, other) for other in (-LARGEST, 5e-324, 1.0)]
-    rows += [np.eye(d)[i] * edge for i, edge in enumerate((LARGEST, -LARGEST, 5e-324, 1e-310))]
+    rows += [
+        np.where(np.arange(d) % 2, LARGEST_FLOAT, other) for other in (-LARGEST_FLOAT, 5e-324, 1.0)
+    ]
+    rows += [
+        np.eye(d)[i] * edge
+        for i, edge in enumerate((LARGEST_FLOAT, -LARGEST_FLOAT, 5e-324, 1e-310))
+    ]
     rows += list(10.0 ** rng.uniform(-323, 308, (20, d)) * rng.choice([-1.0, 1.0], (20, d)))
     return np.array(rows)
 
@@ -339,10 +356,12 @@ def test_whatever_is_subtracted_and_divided_by_rows_stay_finite(name, mean, scal
     seen = assert_total(stage, LAYOUTS[layout](finite_rows()))
     if name in ("PrivateScale", "PublicScale"):
         # Saturated twice, not once: a larger cell never comes out smaller, nor by a jump.
-        cells = np.sort(np.concatenate([EDGES, np.linspace(-LARGEST / 2, LARGEST / 2, 50)]))
+        cells = np.sort(
+            np.concatenate([EDGES, np.linspace(-LARGEST_FLOAT / 2, LARGEST_FLOAT / 2, 50)])
+        )
         column = stage.apply(np.repeat(cells[:, None], D, axis=1))[:, 0]
         assert (np.diff(column) >= 0).all()
-        assert np.abs(seen).max() <= LARGEST / max(scale, 1.0)
+        assert np.abs(seen).max() <= LARGEST_FLOAT / max(scale, 1.0)
 
 
 @pytest.mark.parametrize("second", ROW_WISE)

@@ -265,7 +265,7 @@ def test_where_nothing_can_be_said_nothing_is_said():
 
 @pytest.mark.parametrize("rows", [0, -1, True, 2.0, "2", 10**6])
 def test_numbers_of_rows_that_make_no_sense_are_refused(rows):
-    with pytest.raises(InputError, match="whole number from 1 to 1000"):
+    with pytest.raises(InputError, match="integer from 1 to 1000"):
         group_epsilon([Gaussian(1.0)], 1e-5, SPECIAL, rows)
 
 

@@ -273,7 +273,7 @@ class Fixed:
 
 
 def least_noise(value, threshold, deviation):
-    """The least whole number that, drawn as noise, makes the test pass."""
+    """The least integer that, drawn as noise, makes the test pass."""
     low, high = -(2**52), 2**52
     while high - low > 1:
         middle = (low + high) // 2
@@ -285,7 +285,7 @@ def least_noise(value, threshold, deviation):
 
 
 def test_the_noisy_test_moves_by_one_unit_of_margin_for_neighbours():
-    """In whole numbers, with all its rounding: 2^20 of them are one."""
+    """In integers, with all its rounding: 2^20 of them are one."""
     rng = np.random.default_rng(44)
     for _ in range(60):
         value = float(rng.normal() * 10 ** rng.uniform(-3, 8))

@@ -37,7 +37,7 @@ def test_a_plan_lists_what_a_fit_then_spends(tmp_path, facts, settings):
     assert events(calibrated) == certificate["events"]
     planned = calibrated.to_dict()
     ran = certificate["plan"]["trainer"]["parameters"]
-    if settings.recipe == "auto" and schema.classes:  # they follow the length of centred rows
+    if settings.recipe == "auto" and schema.classes:  # they follow the norm of centred rows
         told = planned["trainer"]["parameters"]
         told |= {
             name: ran[name] for name in ("clip", "learning_rate", "intercept_fraction", "average")

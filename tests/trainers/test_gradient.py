@@ -77,7 +77,7 @@ def silence(monkeypatch):
 
 
 REFUSED = [
-    ("steps", [0, -1, 1.5, True, None, "many", math.nan, math.inf], "a whole number from 1"),
+    ("steps", [0, -1, 1.5, True, None, "many", math.nan, math.inf], "an integer from 1"),
     ("learning_rate", [0, -1.0, math.nan, math.inf, True, None, "fast"], "a positive number"),
     ("clip", [0, -1.0, math.nan, math.inf, None, "x"], "a positive number"),
     ("intercept_fraction", [0, -0.1, math.nan, None], "a positive number"),

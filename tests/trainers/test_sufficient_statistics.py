@@ -106,7 +106,7 @@ def test_noise_is_what_the_event_says_on_the_diagonal_and_beside_it(noise):
     (diagonal, width), *beside = silent.asked
     trainer = SufficientStatistics().resolve(FACTS)
     assert width == 5 and sum(count for _, count in silent.asked) == trainer.draws(4, 1)
-    # A row is a vector of whole numbers of norm 2^20 at most, and counts for its square.
+    # A row is a vector of integers of norm 2^20 at most, and counts for its square.
     assert accounted_sigma(diagonal) >= noise * 4.0**20
     for sigma, _ in beside:
         assert accounted_sigma(sigma) >= noise * 4.0**20 / math.sqrt(2)

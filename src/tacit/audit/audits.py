@@ -238,7 +238,7 @@ def audit(
         raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     least = 40 if method == "many-runs" else 2
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < least:
-        raise InputError(f"runs={runs!r} must be a whole number of at least {least}")
+        raise InputError(f"runs={runs!r} must be an integer of at least {least}")
     if method == "one-run":
         wide = {"size": runs, "columns": runs, **options}
         name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **wide)

@@ -272,7 +272,7 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
     elif isinstance(stage, NoiselessImpute):
         yield from _gaps(stage, plan, space)
     elif isinstance(stage, PrivateClip):
-        # Behind it the bias feature may be as long as a row: then labels tell more than rows.
+        # Behind it the constant may have the norm of a row: then labels tell more than rows.
         row = np.zeros((n, d))
         row[0, 0] = r
         yield "PrivateClip: the same row", row, row
@@ -310,7 +310,7 @@ def _beams(space: _Space, beam: float, one: float, other: float) -> _Tables:
 
 
 def _gaps(stage: NoiselessImpute, plan: CalibratedPlan, space: _Space) -> Iterator[_Named]:
-    """Rows that lack cells, which the replaced row fills (rules c2 and f)."""
+    """Rows that lack values, which the replaced row fills (rules c2 and f)."""
     n, d, r = space
     few = n // 2
     if stage.rows_with_gaps is not None:
@@ -333,7 +333,7 @@ def _gaps(stage: NoiselessImpute, plan: CalibratedPlan, space: _Space) -> Iterat
 
 
 def _lever(strength: float, columns: tuple[int, int, int], few: int, space: _Space) -> _Tables:
-    """Regression weights as long as they can be along one column; z turns them to another."""
+    """Regression weights of the largest norm there is along one column; z turns them to another."""
     n, d, r = space
     one, other, lacking = columns
     part = min(0.99, strength / r**2)

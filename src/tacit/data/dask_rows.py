@@ -1,7 +1,7 @@
 """Rows of Dask arrays and data frames, which stay on the workers of a cluster.
 
 A partition becomes a source of its own, checked where it lies, and the maps of the stages go there.
-What comes back is sums. They are whole numbers wherever privacy rests on them, so they are those of
+What comes back is sums. They are integers wherever privacy rests on them, so they are those of
 one machine, bit for bit, whatever the partitions.
 """
 
@@ -168,7 +168,7 @@ def dask_rows(data: Any, *, gaps: bool = False, table: bool = False) -> Rows:
     data : dask.array.Array or dask.dataframe.DataFrame
         Of two dimensions. Blocks of an array may be sparse.
     gaps : bool
-        Whether NaN is a missing cell.
+        Whether NaN is a missing value.
     table : bool
         Whether partitions are tables with named columns, for `tacit.preprocessing.Encode`.
     """
@@ -323,7 +323,7 @@ def _arrays(source: Any) -> list[np.ndarray]:
 
 
 def _digest(source: Any) -> bytes:
-    """A digest of the cells, for a comparison that never leaves the fit."""
+    """A digest of the values, for a comparison that never leaves the fit."""
     digest = hashlib.blake2b(digest_size=16)
     for array in _arrays(source):
         digest.update(f"{array.dtype}{array.shape}".encode())

@@ -17,7 +17,7 @@ from tacit.exceptions import InputError, of_rows
 
 __all__ = ["distinct", "labels_of", "positions_of", "scaled"]
 
-MOST = 10_000  # different labels that a cluster is asked for
+MOST_LABELS = 10_000  # different labels that a cluster is asked for
 
 
 def labels_of(y: Any, rows: Rows) -> Any:
@@ -54,9 +54,11 @@ def _few(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise of_rows(InputError("y contains NaN or infinity; leave out such rows"))
     found = np.unique(labels)
-    if len(found) > MOST:
+    if len(found) > MOST_LABELS:
         raise of_rows(
-            InputError(f"y has more than {MOST:,} different labels; is it a number to predict?")
+            InputError(
+                f"y has more than {MOST_LABELS:,} different labels; is it a number to predict?"
+            )
         )
     return found
 

@@ -2,7 +2,7 @@
 
 Every option is priced by a theorem, per unit of N, the norm of the best weights (all of them grow
 with N alike), for slope G = 1 of the loss: `tacit.research.advice` has them. A bound is not an
-accuracy. It tells what limits a recipe: dimension, length of rows, or what is projected away.
+accuracy. It tells what limits a recipe: dimension, norm of rows, or what is projected away.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class DPLinearModel(Composed, BaseEstimator):
         public_size = self.public_size
         whole = isinstance(public_size, Integral) and not isinstance(public_size, bool)
         if public_size is not None and not (whole and public_size >= 1):
-            raise InputError(f"public_size={public_size!r} must be a whole number of at least 1")
+            raise InputError(f"public_size={public_size!r} must be an integer of at least 1")
         if neighbors == "add_or_remove_one":
             if public_size is None:
                 raise MissingBound(
@@ -301,7 +301,7 @@ class DPLinearModel(Composed, BaseEstimator):
         """What is taken as public besides what every plan says."""
         public = [] if init is None else ["the model that training starts from is public"]
         if isinstance(self.stages, str) and rows.bytes:
-            public.append("that the cells are bytes, 0 to 255, is public")
+            public.append("that the values are bytes, 0 to 255, is public")
         elif isinstance(self.stages, str) and rows.sparse:
             public.append("that the rows are kept as a sparse matrix is public")
         public += [rows.origin] if rows.origin else []

@@ -1,6 +1,6 @@
 """Second moments that are exact, and noise on the same lattice.
 
-A row of norm at most ``bound`` becomes a vector a of whole numbers of norm at most 2^b, so
+A row of norm at most ``bound`` becomes a vector a of integers of norm at most 2^b, so
 Σaaᵀ is a matrix of exact integers, to which one row contributes aaᵀ of Frobenius norm
 ‖a‖² ≤ 4^b. The Frobenius norm of a symmetric matrix is the Euclidean norm of its diagonal and
 its upper triangle times √2. So noise of standard deviation σ on the diagonal and σ/√2 above it
@@ -61,7 +61,7 @@ def noisy_second_moment(
     token : Token
         For one Gaussian release, of d(d+1)/2 numbers.
     size : int
-        Public number of rows, or a guess. It chooses how fine the whole numbers are: 20 bits up
+        Public number of rows, or a guess. It chooses how fine the integers are: 20 bits up
         to four million rows, one fewer for every factor of four. If there are more rows than that,
         integers wrap around 2^64. This spoils the result and not the guarantee, as the wrapped
         number is a function of the noisy one.
@@ -199,7 +199,7 @@ class _Check:
         self.residues = Residues.zeros(d)
 
     def take(self, rows: np.ndarray) -> None:
-        whole = integers(rows, "a whole number")
+        whole = integers(rows, "an integer")
         along = combine(whole, self.probe)
         self.residues += combine(np.ascontiguousarray(whole.T), along)
 

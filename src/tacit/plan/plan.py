@@ -37,7 +37,7 @@ from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["Plan", "share_of"]
 
-MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
+MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -164,8 +164,10 @@ class Plan:
         """
         if size < 1:
             raise InputError("there are no rows to learn from")
-        if max(size, columns, classes) > MOST:
-            raise InputError(f"rows, columns and classes must be at most 10**{len(str(MOST)) - 1}")
+        if max(size, columns, classes) > MOST_IN_TABLE:
+            raise InputError(
+                f"rows, columns and classes must be at most 10**{len(str(MOST_IN_TABLE)) - 1}"
+            )
         expanded = self.expanded(size=size, columns=columns)
         if expanded is not self:
             return expanded.calibrate(

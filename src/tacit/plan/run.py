@@ -259,7 +259,7 @@ class CalibratedPlan:
         return plan.conclude(seen, weights, **how)
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
-        """The same plan with settings for rows as long as stages have shown them to be.
+        """The same plan with settings for the norm of rows that stages have shown.
 
         Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
         the user is chosen again for that length, by the mean that was released, with its noise:

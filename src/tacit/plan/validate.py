@@ -92,7 +92,7 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
     makers = [stage.name for stage in stages[filler + 1 :] if stage.makes_gaps]
     if makers:
         raise InputError(
-            f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
+            f"{makers[0]} leaves missing values as gaps, and no stage behind it fills them: add "
             "NoiselessImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
     late = next((stage.name for stage in stages[1:] if stage.must_be_first), None)
@@ -112,7 +112,7 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         if i < filler and not stage.keeps_gaps:
             raise InputError(
                 f"{stages[filler].name} must come before {stage.name}, which cannot pass over "
-                "missing cells"
+                "missing values"
             )
         if blanked is not None and not stage.keeps_zero:
             elsewhere = "" if stage.pays else f", or put it in front of {blanked.name}"

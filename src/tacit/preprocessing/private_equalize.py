@@ -35,8 +35,8 @@ class PrivateEqualize(PrivateStage):
     it too. Put `Normalize` behind it.
 
     The squares of a row, as one vector, are clipped to norm ``evenness``·R²/√d and summed with
-    Gaussian noise of ``noise_multiplier`` times that. A row whose cells are all of one size has
-    R²/√d, so a small bound costs little where no few cells make up a row, and buys noise that is
+    Gaussian noise of ``noise_multiplier`` times that. A row whose values are all of one size has
+    R²/√d, so a small bound costs little where no few values make up a row, and buys noise that is
     √d times smaller than that of rows bounded by R² (as in `PrivateScale`).
 
     Two kinds of post-processing follow. Mean squares are drawn to their average by the noise that
@@ -49,7 +49,7 @@ class PrivateEqualize(PrivateStage):
     strength : float
         What is added to every mean square, in averages of them.
     evenness : float
-        Norm bound of a row's squares, in those of a row of equal cells.
+        Norm bound of a row's squares, in those of a row of equal values.
 
     Examples
     --------

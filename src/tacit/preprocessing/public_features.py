@@ -54,7 +54,7 @@ class PublicFeatures(Stage):
         of a BERT folder, or what `tacit.features.open_extractor` gives.
     shape : (int, int) or (int, int, int)
         Height, width and channels of the images that rows are, flattened: pixels from 0 to 255
-        in an array of whole numbers. For networks of images.
+        in an array of integers. For networks of images.
     column : str
         The column of a table that holds the text. For networks of text.
     settings : dict, optional
@@ -225,7 +225,7 @@ class PublicFeatures(Stage):
             kept = source.matrix if isinstance(source, SparseSource) else kept
             if kept is not None and kept.dtype.kind not in "iub":
                 raise InputError(
-                    f"PublicFeatures: pixels are whole numbers from 0 to 255, of a type such as "
+                    f"PublicFeatures: pixels are integers from 0 to 255, of a type such as "
                     f"uint8, not {kept.dtype}"
                 )
 

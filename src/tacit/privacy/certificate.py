@@ -31,7 +31,7 @@ __all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups", "
 
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
-LARGEST = 16 << 20  # bytes of a file
+LARGEST_FILE = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
 MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
@@ -454,7 +454,7 @@ class Certificate:
         Certificate
             As claimed: `verify` checks it.
         """
-        return cls.from_json(read_text(path, limit=LARGEST))
+        return cls.from_json(read_text(path, limit=LARGEST_FILE))
 
     def verify(self) -> Verification:
         """Recompute ε from the events, by two routes that share no code.

@@ -83,7 +83,7 @@ class RuleConstants:
     Attributes
     ----------
     noise : float
-        Noise that a run may leave in the score of a row as long as the bound.
+        Noise that a run may leave in the score of a row of the norm of the bound.
     reach : float
         Largest first rate × clip × bound: steps stay stable up to here.
     clip : float
@@ -199,7 +199,7 @@ def prospect(signal: float, classes: int) -> str:
 
 
 def noise_left(trainer: Any, facts: PublicFacts) -> float:
-    """What a run leaves in the score of a row as long as the bound, if its rate is constant."""
+    """What a run leaves in the score of a row of that norm, if its rate is constant."""
     way = float(trainer.learning_rate) * float(trainer.clip) * facts.bound * int(trainer.steps)
     return way / ((1 - float(trainer.momentum)) * facts.mu * facts.size)
 
@@ -215,7 +215,7 @@ def suggest(
     weights have gone. Hence the noise is set to a constant (`RULE_CONSTANTS`), which
     serves data sets of very different size, and T is only as large as stable
     steps need. Where n·μ is so small that scores would stay near zero, there is
-    more of it. All of it is in lengths of a typical row, as the stages leave rows
+    more of it. All of it is in norms of a typical row, as the stages leave rows
     and, once a mean is released, as it shows them (docs/decisions/0032). The
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that, and where errors pull weights

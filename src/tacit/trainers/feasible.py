@@ -22,7 +22,7 @@ __all__ = ["require_feasible", "require_startable"]
 
 ARRAYS = 12  # as large as the weights: these, their velocity and mean, sums, noise, gradients
 ROOM = 2.0**10  # between what is planned and the limits: what stages release moves rows a little
-LARGEST = 1e150  # whose square is a number
+LARGEST_SQUARABLE = 1e150  # whose square is a number
 
 
 def require_feasible(
@@ -98,12 +98,12 @@ def _require_bounded(
     noise = 10 * deviation * math.sqrt(width * facts.outputs) / trainer.normaliser(facts)
     step = rate * (clip + noise) / (1 - momentum)
     middle = 1 + momentum - rate * pull
-    root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST else middle
+    root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST_SQUARABLE else middle
     growth = math.log(max(abs(middle + root) / 2, abs(middle - root) / 2, 1.0)) * steps
     reach = (math.log(step * steps) if step else 0.0) + growth
     if trainer.radius is not None:
         held = rate * pull * float(trainer.radius) / (1 - momentum)
-        most = math.log(float(trainer.radius)) if step + held < LARGEST else math.inf
+        most = math.log(float(trainer.radius)) if step + held < LARGEST_SQUARABLE else math.inf
         reach = min(reach, most)
     longest = _bound(facts) * math.sqrt(width) * 8
     if reach + math.log(longest) > math.log(LIMIT):

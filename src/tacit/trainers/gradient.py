@@ -120,7 +120,7 @@ class GradientTrainer(Trainer):
         return suggest(facts, given)
 
     def check(self, facts: PublicFacts) -> None:
-        allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
+        allowed = f"an integer from 1 to {LARGEST_STEPS:,}"
         self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
         for name in ("learning_rate", "intercept_fraction"):
             self._check(name, is_positive, "a positive number")

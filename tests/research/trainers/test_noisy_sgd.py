@@ -83,7 +83,7 @@ def test_no_row_counts_for_more_than_the_unit(name):
             for i in range(n)
         ]
         assert max(abs(int(value)) for value in each) <= LOSS_UNIT
-        # In whole numbers, so that what one row brings is the same in any company.
+        # In integers, so that what one row brings is the same in any company.
         together = engine_of(rows, targets, loss).loss_sum(weights, ceiling)[0]
         assert int(together) == sum(map(int, each))
 

@@ -533,8 +533,8 @@ def test_the_preconditioner_serves_other_trainers_as_a_scaling():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_components": 0}, "n_components must be a whole number from 1 to 5"),
-        ({"n_components": 6}, "n_components must be a whole number from 1 to 5"),
+        ({"n_components": 0}, "n_components must be an integer from 1 to 5"),
+        ({"n_components": 6}, "n_components must be an integer from 1 to 5"),
         ({"n_components": 2.5}, "n_components must be"),
         ({"residual_clip": 0.0}, "residual_clip must be a positive number"),
         ({"residual_clip": math.nan}, "residual_clip must be a positive number"),

@@ -60,7 +60,7 @@ class LocalDPGD(GradientTrainer):
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
-        self._check("reports", lambda v: is_whole(v) and v >= 1, "a whole number from 1")
+        self._check("reports", lambda v: is_whole(v) and v >= 1, "an integer from 1")
         reports = 1 if is_auto(self.reports) else int(self.reports)
         if not is_auto(self.steps) and self.steps > facts.size * reports:
             raise InputError(

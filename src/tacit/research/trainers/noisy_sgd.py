@@ -51,7 +51,7 @@ class NoisySGD(DPSGD):
     -----
     *What it costs.* The runs together are ``runs``·``steps`` sampled sums, an ordinary composition.
     A row counts in the utility of a run by −1 to 1, according to its loss (`Engine.loss_sum`), in
-    whole numbers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
+    integers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
     (ε/k, δ/k) each and the choice ε more: that is (2ε, δ) by its own composition, not the (ε, δ) of
     its Lemma 1.
 
@@ -70,7 +70,7 @@ class NoisySGD(DPSGD):
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
-        self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "a whole number from 2")
+        self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "an integer from 2")
         for name in ("choice_noise", "ceiling"):
             self._check(name, is_in_range, RANGE)
 

@@ -83,7 +83,7 @@ class GEP(GradientTrainer):
         super().check(facts)
         if facts.features < 2:
             raise InputError("GEP needs rows of two columns or more; use DPGD")
-        below = f"a whole number from 1 to {facts.features - 1}, fewer than the columns"
+        below = f"an integer from 1 to {facts.features - 1}, fewer than the columns"
         self._check("n_components", lambda v: is_whole(v) and 0 < v < facts.features, below)
         self._check("residual_clip", is_positive, "a positive number")
         self._check("balance", lambda v: is_positive(v) and v < 1, "between 0 and 1")

@@ -315,7 +315,7 @@ def follow(
     """Directions of a run's gradients, and the run again with some of them."""
     for name, value in (("components", components), ("passes", passes), *_named(retrain)):
         if isinstance(value, bool) or int(value) != value or value < 1:
-            raise InputError(f"{name}={value!r} must be a whole number from 1")
+            raise InputError(f"{name}={value!r} must be an integer from 1")
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
