@@ -30,7 +30,7 @@ from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 
 WORDS = (1, 2, 3)  # protocol, service, flag
 # What a column is divided by, after log1p: from the published description, not from the rows.
-LARGEST = {0: 1e5, 4: 1e10, 5: 1e10, 22: 511, 23: 511, 31: 255, 32: 255}
+LARGEST_VALUES = {0: 1e5, 4: 1e10, 5: 1e10, 22: 511, 23: 511, 31: 255, 32: 255}
 COUNTS = (7, 8, 9, 10, 12, 15, 16, 17, 18, 19)
 
 
@@ -43,7 +43,7 @@ def load() -> np.ndarray:
         if j in WORDS:
             parts.append(pd.get_dummies(column, dtype=float).to_numpy())
         else:
-            largest = LARGEST.get(j, 1e3 if j in COUNTS else 1.0)
+            largest = LARGEST_VALUES.get(j, 1e3 if j in COUNTS else 1.0)
             scaled = np.log1p(column) / np.log1p(largest)
             parts.append(np.minimum(scaled, 1.0)[:, None])
     rows = np.concatenate(parts, axis=1)

@@ -31,7 +31,7 @@ from tacit.mechanisms.noise import Key
 from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.privacy import Gaussian
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers.defaults import Facts, suggest
+from tacit.trainers.defaults import PublicFacts, suggest
 
 DELTA, BUDGETS = 1e-5, (0.1, 1.0, 4.0)
 SHARE, MOMENT_SHARE = 0.1, 0.3  # parts of mu for a mean or scales, and for a second moment
@@ -136,17 +136,17 @@ class Problem:
         self.loss = get_loss("logistic" if k == 2 else "softmax")
         self.outputs = self.loss.outputs(k)
         self.limit = float(np.linalg.norm(X, axis=1).max())
-        self.settings = suggest(Facts(self.n, self.d, self.outputs, 1.0, mu), {})
+        self.settings = suggest(PublicFacts(self.n, self.d, self.outputs, 1.0, mu), {})
 
     def engine(self) -> Engine:
         targets = self.loss.targets(self.y, outputs=self.outputs)
         rows = as_rows(self.X, bound=max(self.limit, 1.0))
-        bias = self.settings["bias"]
+        bias = self.settings["intercept_fraction"]
         return Engine(rows, targets, self.loss, intercept=bias, arithmetic="fast", threads=1)
 
     def right(self, weights: np.ndarray, y_test: np.ndarray) -> list[float]:
         """Accuracy in per cent of every setting (S, d, K)."""
-        bias = np.full((len(self.X_test), 1), self.settings["bias"])
+        bias = np.full((len(self.X_test), 1), self.settings["intercept_fraction"])
         scores = np.hstack([self.X_test, bias]) @ weights.transpose(1, 0, 2).reshape(self.d + 1, -1)
         scores = scores.reshape(len(y_test), *weights.shape[::2])
         said = scores[..., 0] > 0 if self.outputs == 1 else scores.argmax(axis=2)
@@ -195,7 +195,7 @@ def descend(
 def newton(problem: Problem, seeds: int, rng: np.random.Generator) -> np.ndarray:
     """Ten steps by the noisy second moment, a quarter of which bounds the logistic Hessian."""
     steps, n, clip = 10, problem.n, 0.5
-    X = np.hstack([problem.X, np.full((n, 1), problem.settings["bias"])])
+    X = np.hstack([problem.X, np.full((n, 1), problem.settings["intercept_fraction"])])
     square = 1.02 * problem.limit**2
     moment = X.T @ X / n + _symmetric(X.shape[1], square / (MOMENT_SHARE * problem.mu * n), rng)
     mu = problem.mu * math.sqrt(1 - MOMENT_SHARE**2)
@@ -216,9 +216,9 @@ def perturbed(
     problem: Problem, y_test: np.ndarray, seeds: int, rng: np.random.Generator
 ) -> list[float]:
     """Output perturbation (Chaudhuri et al. 2011), the strength chosen in hindsight."""
-    X = np.hstack([problem.X, np.full((problem.n, 1), problem.settings["bias"])])
+    X = np.hstack([problem.X, np.full((problem.n, 1), problem.settings["intercept_fraction"])])
     sign, best = 2.0 * problem.y - 1, [0.0]
-    length = math.hypot(problem.limit, problem.settings["bias"])
+    length = math.hypot(problem.limit, problem.settings["intercept_fraction"])
     for strength in 10.0 ** np.arange(-4.0, 0.0):
 
         def loss(w: np.ndarray, strength: float = strength) -> tuple[float, np.ndarray]:

@@ -69,7 +69,7 @@ CLIPS = (0.01, 0.04, 0.15, 0.4, 1.0)
 BIASES = (0.1, 0.3)
 RARE = 0.15  # share of a class below which accuracy says little
 WIDE = 4_000  # weights beyond which a round takes fewer rows, and fewer are kept
-MOST = 8_000  # rows of such sets; others have six times as many
+MOST_ROWS = 8_000  # rows of such sets; others have six times as many
 TOGETHER = 40  # settings in one product
 TESTED = 20_000  # test rows
 MOMENTUM = 0.9
@@ -128,7 +128,7 @@ class Trial:
         plans = [self.calibrated(trainer) for trainer in trainers]
         groups: dict[float, dict[int, list[int]]] = {}
         for place, plan in enumerate(plans):
-            by_steps = groups.setdefault(plan.bias, {})
+            by_steps = groups.setdefault(plan.intercept_scaling, {})
             by_steps.setdefault(int(plan.trainer.steps), []).append(place)
         found = np.empty((len(trainers), 2))
         for by_steps in groups.values():
@@ -151,7 +151,7 @@ class Trial:
                     weights = train_together(engine, tried, tokens, settled.facts)
                     weights = weights.astype(np.float32)
                     for place, each in zip(some, weights, strict=True):
-                        scores = test @ each[:-1] + np.float32(settled.bias) * each[-1]
+                        scores = test @ each[:-1] + np.float32(settled.intercept_scaling) * each[-1]
                         found[place] = judge(scores, self.data.test_labels)
         return found
 
@@ -197,7 +197,9 @@ def setting(data: Data, mu: float, place: tuple[int, float, float, float]) -> DP
     """A point of the grid; its rate is the one that leaves so much noise in a score."""
     steps, noise, clip, bias = place
     rate = noise * (1 - MOMENTUM) * mu * len(data.labels) / (steps * clip)
-    return DPGD(steps=steps, learning_rate=rate, clip=clip, bias=bias, momentum=MOMENTUM)
+    return DPGD(
+        steps=steps, learning_rate=rate, clip=clip, intercept_fraction=bias, momentum=MOMENTUM
+    )
 
 
 def search(data: Data, epsilon: float, rows: int) -> dict[str, Any]:
@@ -402,7 +404,7 @@ def main() -> None:
     parser.add_argument(
         "--rows",
         type=int,
-        default=MOST,
+        default=MOST_ROWS,
         help="at most, of sets with many weights; of others six times as many",
     )
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tacit-oracle")

@@ -25,7 +25,7 @@ from tacit.engine.engine import Engine
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 BATCHES = 12  # 150 MB in all: more than any cache
@@ -58,7 +58,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     wide = rng.normal(size=(d, outputs * options.settings)).astype(np.float32)
     many = rng.normal(size=(n, outputs * options.settings)).astype(np.float32)
     gathered = itertools.cycle([(rows[batch], residuals[batch]) for batch in batches])
-    facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
+    facts = PublicFacts(n, d, outputs, bound=1.0, mu=0.25)
     best: dict[str, float] = {}
 
     def record(name: str, seconds: float) -> None:

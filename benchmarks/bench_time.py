@@ -29,7 +29,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
 from tacit.trainers import DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 Run = Callable[[], object]
 THREADS = {"each": 1}
@@ -56,7 +56,7 @@ def ours(rows: np.ndarray, labels: np.ndarray, classes: int, batch: int, arithme
         size=n,
         threads=THREADS["each"],
     )
-    facts = Facts(n, d, outputs, bound=1.0, mu=0.25)
+    facts = PublicFacts(n, d, outputs, bound=1.0, mu=0.25)
     trainer = DPSGD(steps=round(n / batch), batch_size=batch).resolve(facts)
 
     def run() -> np.ndarray:

@@ -16,7 +16,7 @@ tested()
 @pytest.fixture(scope="session")
 def counted():
     """All of a plan but what is chosen once a mean was released, and rows are centred."""
-    follows = {"clip": 1.0, "learning_rate": 1.0, "bias": 0.1, "average": "last"}
+    follows = {"clip": 1.0, "learning_rate": 1.0, "intercept_fraction": 0.1, "average": "last"}
 
     def of(plan):
         facts = replace(plan.facts, bound=1.0, measured=False)

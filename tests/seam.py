@@ -11,7 +11,7 @@ from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
 from tacit.preprocessing.base import Context, Stage
 from tacit.privacy.events import Event, Gaussian
 from tacit.trainers import GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 
 def token(
@@ -47,7 +47,7 @@ def paid_for(stage: Stage, size: int, key: Key, z: float, **more: Any) -> Contex
 
 
 def run_of(
-    trainer: GradientTrainer, z: float, facts: Facts, key: Key, draws: Draws | None = None
+    trainer: GradientTrainer, z: float, facts: PublicFacts, key: Key, draws: Draws | None = None
 ) -> Releases:
     """What a trainer may draw, with noise of so many clips."""
     return Releases(key, trainer.events(z, facts), draws=draws)

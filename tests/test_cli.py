@@ -187,7 +187,7 @@ def test_a_private_number_of_rows_is_not_told(here):
     options = ["--neighbors", "add_or_remove_one", "--public-size", 500]
     assert parsed(*fitting(*options))["train_rows"] == 500
     assert not re.search(r"\b600\b", (here / "model/certificate.json").read_text())
-    assert "size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
+    assert "public_size=" in refused(*fitting("--neighbors", "add_or_remove_one", out="other"))
 
 
 def test_regression_from_a_parquet_table(here):
@@ -261,7 +261,7 @@ def test_bad_input_is_refused(here, more, words):
         (["--loss", "magic"], "Unknown loss"),
         (["--arithmetic", "vague"], "arithmetic='vague'"),
         (["--steps", 0], "steps=0"),
-        (["--public-size", 7], "size=7"),
+        (["--public-size", 7], "public_size=7"),
         (["--target", "ward"], "the schema's target is 'ill'"),
         (["--test", "none.csv"], "no such file"),
         (["--schema", "none.yaml"], "cannot read none.yaml"),
@@ -700,12 +700,12 @@ def test_gaps_of_a_table_are_filled_by_a_stage(here):
     facts = parsed(*fitting("--stage", "ClipNorm(1.0)", "--stage", fill, table="holes.csv"))
     assert facts["train_rows"] == 600
     run("predict", "model", "test.csv", "--out", "p.csv")
-    assert "missing cells" in refused("predict", "model", "holes.csv", "--out", "q.csv")
+    assert "missing values" in refused("predict", "model", "holes.csv", "--out", "q.csv")
     # Rows to test on that cannot be predicted are found before the budget is spent.
     words = refused(
         *fitting("--stage", "ClipNorm(1.0)", "--stage", fill, "--test", "holes.csv", out="other")
     )
-    assert "missing cells" in words and not (here / "other").exists()
+    assert "missing values" in words and not (here / "other").exists()
 
 
 def test_a_test_that_fails_exits_with_3_and_leaves_the_certificate(here):
@@ -733,7 +733,7 @@ def test_stages_are_words_and_not_programs(here, text, words):
     assert not (here / "model").exists()
 
 
-def test_plain_stages_refuse_other_relations(here):
+def test_noiseless_stages_refuse_other_relations(here):
     more = ["--recipe", "soft-pca", "--neighbors", "replace_special"]
     assert "must be 'replace_one'" in refused(*fitting(*more))
     facts = parsed(

@@ -45,7 +45,7 @@ from tacit.preprocessing import (
 )
 from tacit.research.trainers import NoisySGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -211,7 +211,7 @@ def test_a_search_of_numbers_on_a_cluster(client):
 
 def test_samples_are_drawn_here_and_cut_to_the_partitions(client):
     loss = get_loss("softmax")
-    facts = Facts(901, 5, 3, bound=9.0, mu=1.0, loss=loss)
+    facts = PublicFacts(901, 5, 3, bound=9.0, mu=1.0, loss=loss)
     trainer = DPSGD(steps=4, batch_size=60).resolve(facts)
     rows = as_rows(blocks(rows=226), bound=9.0)
     spread = ClusterEngine(rows, rows.source.alike(Y), loss)
@@ -287,7 +287,7 @@ def test_gaps_are_filled_through_noise(client):
     ],
     ids=lambda stages: stages[1].name,
 )
-def test_plain_stages_agree_up_to_rounding(client, stages):
+def test_noiseless_stages_agree_up_to_rounding(client, stages):
     holes = X.copy()
     if stages[1].fills_gaps:
         holes[::50, 0] = np.nan
@@ -543,7 +543,7 @@ def test_a_cluster_that_goes_away_for_good(brief, tmp_path, away):
 def test_rows_of_dask_are_rows_on_a_cluster(client):
     rows = as_rows(blocks(), bound=2.0)
     assert isinstance(rows.source, DaskSource)
-    assert (rows.n, rows.d, rows.bound, rows.spread, rows.sparse) == (901, 5, 2.0, True, False)
+    assert (rows.n, rows.d, rows.bound, rows.distributed, rows.sparse) == (901, 5, 2.0, True, False)
     assert rows.hidden().n == 0
     spans = rows.merged(lambda span, chunk: np.array([span.stop - span.start, len(chunk)]), [0, 0])
     assert list(spans) == [901, 901]

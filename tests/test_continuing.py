@@ -51,7 +51,7 @@ def test_an_anchor_holds_a_model_at_its_start_and_alpha_draws_it_to_zero():
 
     def apart(**pull):
         clf = DPLinearClassifier(
-            8.0, 1e-5, stages=[ClipNorm(1.0)], trainer=DPGD(**given, **pull), start=start
+            8.0, 1e-5, stages=[ClipNorm(1.0)], trainer=DPGD(**given, **pull), init=start
         )
         return np.linalg.norm(clf.fit(X, KIND[0] == KIND).coef_ - start[0])
 
@@ -228,11 +228,11 @@ def test_both_budgets_are_in_the_ledger(tmp_path):
 def test_training_begins_at_a_public_model():
     public = LogisticRegression().fit(Normalize().transform(X[:500]), KIND[:500])
     still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
-    clf = fitted(start=public, trainer=still)
+    clf = fitted(init=public, trainer=still)
     assert np.allclose(clf.coef_, public.coef_, atol=1e-8)
     assert any("starts from is public" in said for said in clf.certificate_.assumptions)
     careful = DPGD(steps=20, learning_rate=0.1, clip=0.1)
-    near = fitted(start=public, trainer=careful, epsilon=0.01, random_state=0)
+    near = fitted(init=public, trainer=careful, epsilon=0.01, random_state=0)
     far = fitted(trainer="auto", epsilon=0.01, random_state=0)
     assert near.score(X, KIND) > far.score(X, KIND)
 
@@ -241,10 +241,10 @@ def test_training_begins_at_a_public_model():
 def test_two_classes_have_one_score_or_two(loss):
     public = LogisticRegression().fit(Normalize().transform(X[:500]), TWO[:500])
     still = DPGD(steps=1, learning_rate=1e-12, clip=0.1)
-    clf = fitted(TWO, start=public, trainer=still, loss=loss)
+    clf = fitted(TWO, init=public, trainer=still, loss=loss)
     assert np.allclose(clf.coef_, public.coef_, atol=1e-8)
     assert np.allclose(clf.intercept_, public.intercept_, atol=1e-8)
-    pair = fitted(TWO, start=(public.coef_, public.intercept_), trainer=still, loss=loss)
+    pair = fitted(TWO, init=(public.coef_, public.intercept_), trainer=still, loss=loss)
     assert np.allclose(pair.coef_, public.coef_, atol=1e-8)
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_composed_spends_nothing(tmp_path):
     assert (clf.coef_ == coef).all()
 
 
-def test_plain_stages_cannot_go_on():
+def test_noiseless_stages_cannot_go_on():
     clf = DPLinearClassifier(
         1.0, 1e-6, stages=[Normalize(), SoftPCA(strength=0.1)], trainer=FEW
     ).fit(X, KIND)
@@ -314,20 +314,20 @@ def test_plain_stages_cannot_go_on():
 )
 def test_models_that_do_not_fit_are_refused(start, said):
     with pytest.raises(InputError, match=said):
-        fitted(start=start)
+        fitted(init=start)
 
 
 def test_other_classes_are_refused():
     public = LogisticRegression().fit(X, KIND + 7)
     with pytest.raises(InputError, match="other classes"):
-        fitted(start=public)
+        fitted(init=public)
 
 
 def test_trainers_that_begin_at_zero_say_so():
     start = (np.zeros((3, D)), np.zeros(3))
     with pytest.raises(InputError, match="begins at zero"):
-        fitted(start=start, trainer=FlattestDPGD(steps=3), loss="savage")
-    assert fitted(start=start, trainer=LocalDPGD(steps=2), stages=[Normalize()]).coef_.shape == (
+        fitted(init=start, trainer=FlattestDPGD(steps=3), loss="savage")
+    assert fitted(init=start, trainer=LocalDPGD(steps=2), stages=[Normalize()]).coef_.shape == (
         3,
         D,
     )

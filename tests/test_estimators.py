@@ -460,7 +460,7 @@ def test_noise_has_the_size_that_was_calibrated(epsilon, neighbors, arithmetic):
         stages=[Normalize()],
         trainer=trainer,
         neighbors=neighbors,
-        size=size,
+        public_size=size,
         arithmetic=arithmetic,
         fit_intercept=False,
         random_state=0,
@@ -507,12 +507,12 @@ def test_a_large_delta_is_warned_of_in_the_certificate(task):
 
 def test_the_number_of_rows_can_stay_private(task, counted):
     make, target = task
-    model = make(neighbors="add_or_remove_one", size=500).fit(X, target)
+    model = make(neighbors="add_or_remove_one", public_size=500).fit(X, target)
     text = model.certificate_.to_json()
     assert model.certificate_.plan["rows"] == 500
     assert "the normaliser 500 was chosen" in text
     assert f" {N}," not in text
-    fewer = make(neighbors="add_or_remove_one", size=500).fit(X[:300], target[:300])
+    fewer = make(neighbors="add_or_remove_one", public_size=500).fit(X[:300], target[:300])
     assert counted(fewer.plan_) == counted(model.plan_)
 
 
@@ -815,18 +815,26 @@ def test_delta_must_lie_between_zero_and_one(delta, task):
 REFUSED = {
     "no bound": ({"stages": []}, MissingBound, "needs a public bound"),
     "centre without a bound": ({"stages": [PrivateCenter()]}, MissingBound, "public bound"),
-    "no size": ({"neighbors": "add_or_remove_one"}, MissingBound, "size=, a public guess"),
-    "another size": ({"size": N + 1}, InputError, f"size={N + 1}, but there are {N} rows"),
-    "half a row": ({"size": 0.5}, InputError, "size=0.5 must be a whole number"),
-    "no rows": ({"size": 0, "neighbors": "add_or_remove_one"}, InputError, "at least 1"),
-    "size in words": ({"size": "many"}, InputError, "size='many' must be a whole number"),
+    "no size": ({"neighbors": "add_or_remove_one"}, MissingBound, "public_size=, a public guess"),
+    "another size": (
+        {"public_size": N + 1},
+        InputError,
+        f"public_size={N + 1}, but there are {N} rows",
+    ),
+    "half a row": ({"public_size": 0.5}, InputError, "public_size=0.5 must be an integer"),
+    "no rows": ({"public_size": 0, "neighbors": "add_or_remove_one"}, InputError, "at least 1"),
+    "size in words": (
+        {"public_size": "many"},
+        InputError,
+        "public_size='many' must be an integer",
+    ),
     "a relation": ({"neighbors": "swap"}, InputError, "neighbors='swap' is not a relation"),
     "stages in words": ({"stages": "none"}, InputError, "must be 'auto' or a list of stages"),
     "no stages": ({"stages": None}, InputError, "a list of stages, not None"),
     "a class for a stage": ({"stages": [Normalize]}, InputError, "must be stages of"),
     "a trainer in words": ({"trainer": "sgd"}, InputError, "must be 'auto' or one of"),
     "a class for a trainer": ({"trainer": DPGD}, InputError, "must be 'auto' or one of"),
-    "no steps": ({"trainer": DPGD(steps=0)}, InputError, "steps must be a whole number"),
+    "no steps": ({"trainer": DPGD(steps=0)}, InputError, "steps must be an integer"),
     "large batches": ({"trainer": DPSGD(batch_size=N + 1)}, InputError, "batch_size must be"),
     "a loss": ({"loss": "zero-one"}, InputError, "Unknown loss 'zero-one'"),
     "arithmetic": ({"arithmetic": "slow"}, InputError, "arithmetic='slow' must be one of"),

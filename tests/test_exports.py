@@ -21,7 +21,7 @@ EXPORTED = {
         privatize recipe save
     """,
     "tacit.audit": """
-        Audit audit audit_naive Pair prepare Table
+        Audit audit audit_leaky Pair prepare Table
     """,
     "tacit.data": """
         as_rows as_table CategoryColumn NumberColumn read_table Rows Scan scan Schema
@@ -34,9 +34,9 @@ EXPORTED = {
     """,
     "tacit.diagnostics": """
         Advice advise Clipping clipping Coefficients Concentration concentration
-        Crowding crowding diameter Facts glm_coefficients inspect inspect_privately
+        Crowding crowding diameter glm_coefficients inspect inspect_privately
         Inspection Moments NotReleasable Option power_law_fit PowerLaw PrivateInspection
-        restricted_lipschitz Separability separability Spectrum spectrum
+        restricted_lipschitz RowFacts Separability separability Spectrum spectrum
     """,
     "tacit.exceptions": """
         BudgetError CertificateError ClusterError FileError InputError LedgerError

@@ -47,7 +47,7 @@ IMPOSSIBLE = [
     DPSGD(steps=10**9, batch_size=10),
     *(DPGD(clip=value, steps=5) for value in (1e-320, 1e-30, 1e30, 1e308, 10**400)),
     *(DPGD(learning_rate=value, steps=5) for value in (1e17, 1e150, 1.7e308, 10**400)),
-    *(DPGD(bias=value, steps=5) for value in (1e30, 1e308, 10**400)),
+    *(DPGD(intercept_fraction=value, steps=5) for value in (1e30, 1e308, 10**400)),
     *(DPGD(alpha=value, steps=5, learning_rate=1.0) for value in (1e50, 1e200, 1e308, 10**400)),
     DPGD(anchor=1.0, learning_rate=10.0, momentum=0.0, steps=300),
     DPGD(radius=10**400, steps=5),
@@ -89,7 +89,7 @@ def test_a_refusal_says_what_is_allowed():
         DPGD(steps=5, radius=1e-9),
         DPGD(steps=5, radius=1e300),
         DPGD(steps=5, momentum=0.999999),
-        DPGD(steps=5, bias=1e6),
+        DPGD(steps=5, intercept_fraction=1e6),
         DPGD(steps=5, learning_rate=1e-320),
     ],
     ids=lambda t: str(t)[:90],
@@ -154,12 +154,12 @@ def test_stages_whose_noise_cannot_be_drawn_are_refused(account):
 def test_a_start_that_is_too_far_away_is_refused(account, start):
     spent = len(account.charges())
     given = (np.full((1, 4), start[0]), np.full(1, start[1]))
-    model = DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), start=given, ledger=account)
+    model = DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), init=given, ledger=account)
     with pytest.raises(InputError, match="the model to start from has coefficients"):
         model.fit(*rows())
     assert len(account.charges()) == spent
     near = (np.full((1, 4), 1e6), np.full(1, -1e6))
-    DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), start=near).fit(*rows())
+    DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=3), init=near).fit(*rows())
 
 
 def test_a_search_among_settings_that_cannot_run_costs_nothing(account):

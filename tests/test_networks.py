@@ -151,7 +151,7 @@ def test_the_certificate_is_that_of_the_steps(neighbors, arithmetic):
     module, (X, y) = network(), data(20)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     size = 30 if neighbors == "add_or_remove_one" else None
-    how = {"neighbors": neighbors, "size": size, "arithmetic": arithmetic}
+    how = {"neighbors": neighbors, "public_size": size, "arithmetic": arithmetic}
     fit = fit_module(module, X, y, loss=cross_entropy, trainer=STEPS, **BUDGET, **how)
     claim = fit.certificate
     assert claim.releasable and claim.verify().holds and claim.neighbors == neighbors
@@ -172,7 +172,7 @@ def test_the_noise_that_is_drawn_is_the_noise_that_is_counted(arithmetic):
     module, (X, y) = network(), data(10)
     trainer = DPGD(steps=40, learning_rate=1e-12, clip=0.5)
     shown = []
-    how = {"arithmetic": arithmetic, "random_state": 0, "watch": shown.append, **BUDGET}
+    how = {"arithmetic": arithmetic, "random_state": 0, "on_gradient": shown.append, **BUDGET}
     fit = fit_module(module, X, y, loss=cross_entropy, trainer=trainer, **how)
     noise = np.stack(shown).reshape(40, -1) - one_by_one(module, X, y, 0.5) / 10
     z = fit.certificate.events[0].event.noise_multiplier
@@ -251,10 +251,10 @@ def test_what_is_refused():
         fit(trainer=DPGD(steps=2, learning_rate=1.0, clip=1.0, alpha=0.1))
     with pytest.raises(InputError, match="exact or fast"):
         fit(arithmetic="strict")
-    with pytest.raises(MissingBound, match="size="):
+    with pytest.raises(MissingBound, match="public_size="):
         fit(neighbors="add_or_remove_one")
-    with pytest.raises(InputError, match="size="):
-        fit(size=61)
+    with pytest.raises(InputError, match="public_size="):
+        fit(public_size=61)
 
 
 # --- Trajectories ---------------------------------------------------------------------------------
@@ -271,14 +271,14 @@ def test_a_trajectory_of_all_directions_is_the_run_itself():
     engine = ModuleEngine(module, X, y, cross_entropy, arithmetic="fast")
     assert found.parameters == engine.d and len(found.singular_values) == 25
     assert found.explained[-1] == pytest.approx(1.0, abs=1e-4)
-    with pytest.raises(InputError, match="size=150"):
-        module_trajectory(module, X, y, **options, size=150)
+    with pytest.raises(InputError, match="public_size=150"):
+        module_trajectory(module, X, y, **options, public_size=150)
 
 
 def test_noise_is_that_of_the_rows_that_these_stand_for():
     module, (X, y) = network(), data(50)
     options = {"loss": cross_entropy, "trainer": STEPS, "test": (X, y), "retrain": []}
-    noise = [module_trajectory(module, X, y, **options, size=n).noise for n in (50, 500)]
+    noise = [module_trajectory(module, X, y, **options, public_size=n).noise for n in (50, 500)]
     assert noise[0] == pytest.approx(10 * noise[1])
 
 
@@ -296,7 +296,7 @@ def test_released_directions_of_a_module_carry_its_certificate():
         delta=1e-5,
     )
     assert found.releasable and found.certificate.verify().holds
-    assert found.seen >= 1 and len(found.singular_values) == 5
+    assert found.above_noise >= 1 and len(found.singular_values) == 5
     assert found.to_dict()["certificate"]["epsilon"] == 8.0
 
 

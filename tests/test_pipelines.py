@@ -220,7 +220,7 @@ def test_public_rows_are_checked():
 # --- choosing ----------------------------------------------------------------------------------
 
 
-def test_plain_where_rows_are_few_and_private_where_they_are_many():
+def test_noiseless_where_rows_are_few_and_private_where_they_are_many():
     few, many = fitted(PCA(10), n=500, d=60), fitted(PCA(10), n=30000, d=60)
     assert names(few) == ["Bound", "SoftPCA"]
     assert few.plan_.plan.stages[1].strength == pytest.approx(0.05 * 60)
@@ -233,7 +233,7 @@ def test_plain_where_rows_are_few_and_private_where_they_are_many():
     assert many.certificate_.verify().holds
 
 
-def test_plain_imputers_where_rows_are_few():
+def test_noiseless_imputers_where_rows_are_few():
     model = fitted(SimpleImputer(), PCA(5), n=200, d=50, gaps=0.05)
     assert names(model) == ["Bound", "NoiselessImpute", "SoftPCA"]
     imputer = model.plan_.plan.stages[1]
@@ -291,7 +291,7 @@ def test_declared_steadiness_of_medians_is_used_and_tested():
         ({"rows_with_gaps": 400, "median_change": 0.5}, "would leave"),
     ],
 )
-def test_plain_medians_need_two_declarations(declared, verdict):
+def test_noiseless_medians_need_two_declarations(declared, verdict):
     told = choice(fitted(SimpleImputer(strategy="median"), **declared), "SimpleImputer")
     assert told.chosen == "PrivateImpute(share=0.1)"
     assert "fills means, not medians" in told.why

@@ -155,7 +155,7 @@ def test_the_public_mean_is_subtracted_and_folded_back():
     assert center.mean_ == pytest.approx(Normalize().transform(PUBLIC).mean(axis=0))
     direction = model.coef_[0]
     at_mean = center.mean_ @ direction + model.intercept_[0]
-    bias = model.plan_.trainer.bias
+    bias = model.plan_.trainer.intercept_fraction
     assert abs(at_mean) < 10 * bias * np.linalg.norm(direction)  # only the intercept is left there
 
 

@@ -269,7 +269,7 @@ def test_the_theory_without_an_intercept_has_no_constant():
     made = recipe("dpsgd-f-theory", radius=100.0, steps=3)
     model = DPLinearClassifier(20.0, fit_intercept=False, **made).fit(X, LABELS)
     assert not model.plan_.plan.stages[2].constant
-    assert model.plan_.facts.features == 6 and model.plan_.bias == 0.0
+    assert model.plan_.facts.features == 6 and model.plan_.intercept_scaling == 0.0
 
 
 def test_trials_of_the_theory_share_what_it_chose():

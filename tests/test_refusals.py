@@ -249,7 +249,7 @@ PLENTY = {"stages": [FillGaps(), ClipNorm(1.0)]}
 def test_no_refusal_of_rows_quotes_them(bad, refused):
     rows = BAD_ROWS[bad]
     fine = SOME_RIGHT | {"missing", "masked", "pandas, missing", "arrow, missing"}
-    fine |= {"a decimal word"}  # signalling NaN: a missing cell like any other
+    fine |= {"a decimal word"}  # signalling NaN: a missing value like any other
     for make in (classifier, regressor):
         assert refused(make().fit, rows, Y) or bad in SOME_RIGHT
         assert refused(make(**PLENTY).fit, rows, Y) or bad in fine

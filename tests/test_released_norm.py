@@ -1,4 +1,4 @@
-"""Settings for rows as long as a released mean shows them to be: units change, costs do not."""
+"""Settings for the norm of rows that a released mean shows: units change, costs do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.persistence import load, save
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.research.trainers import LocalDPGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import BALANCE
+from tacit.trainers.defaults import RULE_CONSTANTS
 
 RNG = np.random.default_rng(0)
 N, D = 5000, 6
@@ -53,9 +53,9 @@ def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
     spread = np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
     assert length == pytest.approx(spread, rel=0.02)
     assert length < 0.6
-    assert plan.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert plan.trainer.clip == pytest.approx(RULE_CONSTANTS["two classes"].clip * length)
     assert plan.trainer.learning_rate == pytest.approx(at_first.trainer.learning_rate / length**2)
-    assert plan.bias == pytest.approx(plan.trainer.bias * length)
+    assert plan.intercept_scaling == pytest.approx(plan.trainer.intercept_fraction * length)
     assert plan.spent == at_first.spent  # nothing that was counted has changed
     assert plan.noise_multiplier == at_first.noise_multiplier
     before = at_first.certify(True, at_first.plan.stages)
@@ -71,19 +71,19 @@ def test_no_private_row_is_looked_at_for_it():
 @pytest.mark.parametrize(
     "given",
     [
-        {"trainer": DPGD(bias=0.1)},  # in units of the norm that was promised
+        {"trainer": DPGD(intercept_fraction=0.1)},  # in units of the norm that was promised
         {"trainer": DPGD(norm=3.0)},  # by a theorem about that norm
         {"trainer": LocalDPGD(), "stages": [Normalize()]},
         {"stages": [Normalize(), SoftPCA(strength=0.5)]},  # where clips are part of the account
         {"stages": [Normalize(), PrivateCenter(), Normalize()]},
-        {"trainer": DPGD(clip=0.3, learning_rate=2.0, bias=0.2)},
+        {"trainer": DPGD(clip=0.3, learning_rate=2.0, intercept_fraction=0.2)},
     ],
 )
 def test_what_was_given_or_counted_stays(given):
     model = fitted(**given)
     at_first = planned(model)
     assert model.plan_.trainer == at_first.trainer
-    assert model.plan_.bias == at_first.bias
+    assert model.plan_.intercept_scaling == at_first.intercept_scaling
 
 
 def test_a_given_clip_is_kept_and_the_rate_follows_it():
@@ -116,7 +116,7 @@ def test_searches_try_what_fits_would_do():
     ).fit(NEAR, SIGNS)
     best = search.best_estimator_
     length = best.plan_.facts.bound
-    assert best.plan_.trainer.clip == pytest.approx(BALANCE["two classes"].clip * length)
+    assert best.plan_.trainer.clip == pytest.approx(RULE_CONSTANTS["two classes"].clip * length)
     assert length < 0.6
     assert np.mean(search.predict(NEAR) == SIGNS) > 0.9
 
@@ -138,5 +138,5 @@ def test_a_plan_says_why():
     for text in (before, after):
         assert "The clip is 0.5 of such a row, the constant feature 0.15" in text
         assert "leave noise of 0.8 in its score" in text
-    given = DPGD(steps=5, learning_rate=1.0, clip=1.0, momentum=0.0, bias=0.1)
+    given = DPGD(steps=5, learning_rate=1.0, clip=1.0, momentum=0.0, intercept_fraction=0.1)
     assert "all of them were given" in fitted(trainer=given).plan_.explain()

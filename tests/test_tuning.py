@@ -47,7 +47,9 @@ def trial_of(calibrated):
 
 def test_it_finds_the_setting_that_works():
     away = X + 4.0  # far from the origin: no plane through it parts the classes
-    base = DPLinearClassifier(stages=[ClipNorm(12.0)], trainer=DPGD(bias=1.0), random_state=3)
+    base = DPLinearClassifier(
+        stages=[ClipNorm(12.0)], trainer=DPGD(intercept_fraction=1.0), random_state=3
+    )
     grid = {"fit_intercept": [True, False]}
     found = search(grid, estimator=base, epsilon=8.0, distribution="poisson").fit(away, Y)
     assert found.best_params_ == {"fit_intercept": True}
@@ -144,7 +146,7 @@ def test_scores_count_from_minus_one_to_one_for_a_row():
 @pytest.mark.parametrize("distribution", ["geometric", "logarithmic", "poisson", 0.5])
 @pytest.mark.parametrize("neighbors", ["replace_special", "replace_one", "add_or_remove_one"])
 def test_the_budget_is_met_and_used(distribution, neighbors):
-    base = DPLinearClassifier(neighbors=neighbors, size=600)
+    base = DPLinearClassifier(neighbors=neighbors, public_size=600)
     made = search(estimator=base, distribution=distribution).plan(size=600, columns=4)
     events = [event for _, event in made.spent]
     spent = epsilon(events, 1e-5 - made.numerical_delta, neighbors)
@@ -267,8 +269,8 @@ def test_equal_scores_go_to_the_earlier_trial_in_whatever_order_they_run(monkeyp
         return np.array([7]) if total.kind == "score" else real(self, total, deviation, stream)
 
     monkeypatch.setattr(Draws, "gaussian", equal)
-    found = search({"trainer__bias": [0.1, 0.2]}).fit(X, Y)
-    assert found.best_params_ == {"trainer__bias": 0.2}
+    found = search({"trainer__intercept_fraction": [0.1, 0.2]}).fit(X, Y)
+    assert found.best_params_ == {"trainer__intercept_fraction": 0.2}
 
 
 def test_a_seeded_search_is_repeatable_and_not_for_release():
@@ -290,11 +292,11 @@ def test_trials_on_samples_meet_the_budget():
 
 def test_a_search_may_begin_at_a_public_model_and_be_gone_on_with():
     start = (np.ones((1, 4)), np.array([-3.0]))
-    base = DPLinearClassifier(trainer=DPGD(steps=1), stages=[ClipNorm(8.0)], start=start)
+    base = DPLinearClassifier(trainer=DPGD(steps=1), stages=[ClipNorm(8.0)], init=start)
     found = search({"trainer__learning_rate": [1e-9, 1e-8]}, estimator=base).fit(X, Y)
     np.testing.assert_allclose(found.best_estimator_.coef_, start[0], atol=1e-3)
     assert "the model that training starts from is public" in found.certificate_.assumptions
-    wrong = clone(base).set_params(start=(np.ones((1, 3)), np.zeros(1)))
+    wrong = clone(base).set_params(init=(np.ones((1, 3)), np.zeros(1)))
     with pytest.raises(InputError, match="shape"):
         search({"trainer__clip": [0.1]}, estimator=wrong).fit(X, Y)
     both = found.best_estimator_.partial_fit(X, Y, epsilon=0.5, delta=1e-5).certificate_
@@ -305,7 +307,7 @@ def test_a_search_may_begin_at_a_public_model_and_be_gone_on_with():
 def test_bytes_are_taken_for_intensities():
     rows = np.clip(40 * X + 100, 0, 255).astype(np.uint8)
     found = search({"trainer__clip": [0.05, 0.1]}).fit(rows, Y)
-    assert "that the cells are bytes, 0 to 255, is public" in found.certificate_.assumptions
+    assert "that the values are bytes, 0 to 255, is public" in found.certificate_.assumptions
     assert found.certificate_.plan["stages"][0]["name"] == "Root"
 
 
@@ -402,7 +404,7 @@ def test_a_grid_of_trainers_and_stages():
     made = search(grid).plan(size=600, columns=4)
     assert len(made.plans) == 6
     assert sorted({int(plan.trainer.steps) for plan in made.plans}) == [3, 5, 6]
-    assert not made.search.shared
+    assert not made.search.shares_stages
     assert search(grid).fit(X, Y).certificate_.verify().holds
 
 
@@ -422,7 +424,7 @@ def test_a_grid_of_trainers_and_stages():
         ({"delta": [1e-6]}, "delta cannot be tuned"),
         ({"neighbors": ["replace_one"]}, "neighbors cannot be tuned"),
         ({"classes": [[0, 1]]}, "classes cannot be tuned"),
-        ({"start": [None]}, "start cannot be tuned"),
+        ({"init": [None]}, "init cannot be tuned"),
         ({"random_state": [0]}, "random_state cannot be tuned"),
         ({"arithmetic": ["fast"]}, "arithmetic cannot be tuned"),
         ({"ledger": [None]}, "ledger cannot be tuned"),

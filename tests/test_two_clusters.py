@@ -72,7 +72,7 @@ def test_one_plan_counts_all_of_it():
     trainer = model.plan_.trainer
     assert trainer.clip == pytest.approx(math.sqrt(2))
     assert model.plan_.facts.bound == pytest.approx(math.sqrt(2))  # a row and its constant
-    assert model.plan_.bias == 0.0  # the trainer adds no other
+    assert model.plan_.intercept_scaling == 0.0  # the trainer adds no other
 
 
 def test_the_way_back_is_that_of_algorithm_2_with_its_intercept_corrected(monkeypatch):
@@ -102,7 +102,7 @@ def test_the_way_back_is_that_of_algorithm_2_with_its_intercept_corrected(monkey
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
 def test_under_the_other_relations_as_well(neighbors):
     rows, labels = two_clusters(2 * N, FAR, turned=False)
-    more = {"size": 3 * N} if neighbors == "add_or_remove_one" else {}
+    more = {"public_size": 3 * N} if neighbors == "add_or_remove_one" else {}
     model = DPLinearClassifier(
         2.0,
         DELTA,

@@ -86,7 +86,7 @@ def carried(error: E, before: BaseException) -> E:
 
 
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise an error without the one that led to it, which may quote a private cell.
+    """Raise an error without the one that led to it, which may quote a private value.
 
     ``raise ... from None`` only keeps that one from being printed; it would travel along.
     """
@@ -125,7 +125,7 @@ class InputError(TacitError, ValueError):
 
 
 class NotNumbers(InputError, TypeError):
-    """Cells that are neither numbers nor text; also a ``TypeError``, as scikit-learn has it."""
+    """Values that are neither numbers nor text; also a ``TypeError``, as scikit-learn has it."""
 
 
 class MissingBound(InputError):

@@ -31,7 +31,7 @@ __all__ = ["load", "save"]
 
 FORMAT = "tacit-model/1"
 LIMIT = 1 << 30  # bytes of a file: 100 million coefficients
-LONGEST = 32 << 20  # characters of its description, or of its certificate
+LONGEST_TEXT = 32 << 20  # characters of its description, or of its certificate
 MOST_TENSORS = 1000
 PICTURE = 1 << 22  # numbers of a picture that a network is shown
 LABELS = re.compile(r"[<>|](b1|[iuf][1248]|O8?|U\d+)")  # types that labels may have
@@ -101,7 +101,7 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
         "tacit": json.dumps(model, allow_nan=False),
         "certificate": estimator.certificate_.to_json(),
     }
-    if max(map(len, metadata.values())) > LONGEST:
+    if max(map(len, metadata.values())) > LONGEST_TEXT:
         raise InputError("names of features or labels are too long to be kept in a model file")
     metadata["digest"] = _digest(tensors, metadata)
     return bytes(to_bytes(tensors, metadata=metadata))
@@ -224,7 +224,7 @@ def _some_row(estimator: DPLinearClassifier | DPLinearRegressor) -> tuple[Any, t
 def _classes(dtype: str, labels: list[Any]) -> np.ndarray:
     if not LABELS.fullmatch(dtype) or not isinstance(labels, list):
         raise ValueError("classes must be a list of labels and their type")
-    if len(labels) * np.dtype(dtype).itemsize > LONGEST:  # each is as long as the longest
+    if len(labels) * np.dtype(dtype).itemsize > LONGEST_TEXT:  # each is as long as the longest
         raise ValueError("the labels of the classes are too long")
     classes = np.array(labels, dtype=dtype)
     if classes.ndim != 1 or len(np.unique(classes)) < 2:
@@ -260,7 +260,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         with safe_open(path, framework="np") as file:
             names, metadata = list(file.keys()), dict(file.metadata() or {})
             lengths = [len(text) for text in metadata.values()]
-            if len(names) > MOST_TENSORS or max(lengths, default=0) > LONGEST:
+            if len(names) > MOST_TENSORS or max(lengths, default=0) > LONGEST_TEXT:
                 raise FileError(f"{path} holds more than any linear model")
             return {name: file.get_tensor(name) for name in names}, metadata
     except FileError:

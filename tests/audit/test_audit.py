@@ -1,4 +1,4 @@
-"""Whole plans are not refuted, and nearly are on the worst tables; naive pipelines are caught."""
+"""Whole plans are not refuted, and nearly are on the worst tables; leaky pipelines are caught."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tacit.audit import Audit, Pair, Table, audit, audit_naive, prepare
+from tacit.audit import Audit, Pair, Table, audit, audit_leaky, prepare
 from tacit.audit.distinguish import Bare, Subject, separation, worst
-from tacit.audit.leaky_pipelines import NAIVE
+from tacit.audit.leaky_pipelines import LEAKY_PIPELINES
 from tacit.audit.neighbouring_tables import pairs, targets
 from tacit.audit.picture import draw_audits, plot_audits
 from tacit.audit.recorder import Recorder, Replayer
@@ -177,20 +177,20 @@ def test_one_run_under_every_relation(neighbors):
     assert audit("dpsgd-f", epsilon=8.0, delta=DELTA, **how).holds
 
 
-# Naive pipelines are caught, ours that do the same are not.
+# Leaky pipelines are caught, ours that do the same are not.
 
 
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("name", LEAKY_PIPELINES)
 def test_naive_pipelines_are_caught_at_more_than_twice_their_claim(name):
     for claim in (1.0, 4.0):
-        found = audit_naive(name, epsilon=claim, delta=DELTA, runs=120, seed=0)
+        found = audit_leaky(name, epsilon=claim, delta=DELTA, runs=120, seed=0)
         assert not found.holds
         assert found.lower > 2 * found.claimed
 
 
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("name", LEAKY_PIPELINES)
 def test_ours_on_the_same_tables_are_not_caught(name):
-    ours, pair = NAIVE[name].ours, NAIVE[name].pair
+    ours, pair = LEAKY_PIPELINES[name].ours, LEAKY_PIPELINES[name].pair
     n, d = pair.first.rows.shape
     found = audit(
         ours,
@@ -210,9 +210,9 @@ def test_ours_on_the_same_tables_are_not_caught(name):
     assert separation(Subject(plan, pair)) <= mu_of(plan) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("name", LEAKY_PIPELINES)
 def test_the_tables_of_naive_pipelines_are_neighbours(name):
-    pair = NAIVE[name].pair
+    pair = LEAKY_PIPELINES[name].pair
     assert (pair.first.rows[1:] == pair.second.rows[1:]).all()
     assert (pair.first.labels == pair.second.labels).all()
     assert np.linalg.norm(pair.first.rows, axis=1).max() <= 1 + 1e-12
@@ -225,7 +225,7 @@ def watched(stages, trainer=None, neighbors="replace_special"):
     plan = Plan(
         Budget(EPSILON, DELTA),
         tuple(stages),
-        trainer or DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1),
+        trainer or DPGD(steps=2, learning_rate=0.1, clip=0.1, intercept_fraction=0.1),
         get_loss("logistic"),
         neighbors,
     )
@@ -405,8 +405,8 @@ def test_nonsense_is_refused(words):
 def test_more_nonsense_is_refused():
     with pytest.raises(InputError, match="budget of its own"):
         audit(plan_of("dp-gd"), epsilon=1.0)
-    with pytest.raises(InputError, match="no naive pipeline"):
-        audit_naive("all", epsilon=1.0, delta=DELTA)
+    with pytest.raises(InputError, match="no leaky pipeline"):
+        audit_leaky("all", epsilon=1.0, delta=DELTA)
     rows = np.eye(16, 2)
     twice = Pair("twice", Table(rows, np.ones(16, int)), Table(-rows[1:], np.ones(15, int)))
     with pytest.raises(InputError, match="first row only"):

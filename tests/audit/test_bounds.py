@@ -86,7 +86,7 @@ def test_whatever_lies_beyond_the_limit_falls_short_by_one():
     """What Hoeffding's theorem asks for."""
     for n in (1, 2, 5, 40, 1000):
         for count in range(n):
-            high = bounds.highest_rate(count, n, bounds.LEAST)
+            high = bounds.highest_rate(count, n, bounds.LEAST_CONFIDENCE)
             assert high > 0.5 or n * high >= count + 1 - 1e-9
 
 

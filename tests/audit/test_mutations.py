@@ -36,7 +36,7 @@ AUDITED = {
 }
 #: Which test of the suite fails.
 TESTED = {
-    "sum_not_divided": "tests/stages/test_private.py::test_without_noise_it_is_the_mean",
+    "sum_not_divided": "tests/preprocessing/test_private.py::test_without_noise_it_is_the_mean",
     "batch_normaliser": "tests/trainers/test_gradient.py"
     "::test_sampled_descent_without_noise_is_the_naive_one_on_the_same_batches",
     "unprojected_weights": "tests/soundness/test_trainers.py"

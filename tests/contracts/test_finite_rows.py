@@ -39,7 +39,7 @@ from tacit.preprocessing import (
 )
 from tacit.trainers import DPGD
 
-N, D, LARGEST = 60, 4, sys.float_info.max
+N, D, LARGEST_FLOAT = 60, 4, sys.float_info.max
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, D)) + 0.3
 Y = np.arange(N) % 2
@@ -47,8 +47,11 @@ TARGET = X @ [1.0, -1.0, 0.5, 0.0]
 PUBLIC = RNG.normal(size=(30, D)) * [1e-100, 1.0, 1e-9, 1e9] + [0.0, 0.3, 0.0, 1e9]
 NEAR = RNG.normal(size=(30, D)) + 0.3  # public rows that are like the private ones
 
-ROWS = [np.full(D, value) for value in (1e308, -LARGEST, 5e-324, 0.0)]
-ROWS += [np.array([LARGEST, -LARGEST, 5e-324, 1.0]), np.array([0.0, LARGEST, 0.0, -0.0])]
+ROWS = [np.full(D, value) for value in (1e308, -LARGEST_FLOAT, 5e-324, 0.0)]
+ROWS += [
+    np.array([LARGEST_FLOAT, -LARGEST_FLOAT, 5e-324, 1.0]),
+    np.array([0.0, LARGEST_FLOAT, 0.0, -0.0]),
+]
 ROWS += [np.array([1e-310, 1e200, -1e-200, -(2.0**63)])]
 
 PLANS = {
@@ -165,7 +168,7 @@ def test_one_finite_target_decides_nothing(bounds, stages, trainer):
         return DPLinearRegressor(epsilon=50.0, random_state=0, **options)
 
     expected = outcome(make, X, TARGET)
-    for value in (1e308, -LARGEST, 5e-324, -0.0, 2.0**63):
+    for value in (1e308, -LARGEST_FLOAT, 5e-324, -0.0, 2.0**63):
         target = TARGET.copy()
         target[7] = value
         assert outcome(make, X, target) == expected

@@ -108,7 +108,7 @@ MAKERS = {
     "RandomProjection": lambda d: RandomProjection(4, seed=5),
     "SoftPCA": lambda d: SoftPCA(0.4),
 }
-ELSEWHERE = {"Encode"}  # tables: tests/stages/test_encode.py
+ELSEWHERE = {"Encode"}  # tables: tests/preprocessing/test_encode.py
 EXAMPLES = {"PrivateRescale"}  # of CONTRIBUTING.md
 EVERY_STAGE = sorted(MAKERS)
 PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]
@@ -178,14 +178,14 @@ LAYOUTS = {
 
 
 def assert_same(stage, one, other):
-    """Bit for bit; after a noiseless stage rows may be off by its slip, which is part of the
-    price.
+    """Bit for bit; after a noiseless stage rows may be off by its rounding bound, which is
+    part of the price.
     """
     if stage.kind != "noiseless":
         assert one.tobytes() == other.tobytes()
         return
     off = np.linalg.norm(one - other, axis=1)
-    assert off.max(initial=0.0) <= stage.slip(RADIUS) * stage.bound(RADIUS, D)
+    assert off.max(initial=0.0) <= stage.rounding_bound(RADIUS) * stage.bound(RADIUS, D)
 
 
 def assert_row_by_row(stage, rows, sizes=(1, 2, 3, 16)):
@@ -264,8 +264,20 @@ def test_sparse_rows_give_what_dense_rows_give(name):
 # Any finite row
 
 
-LARGEST = sys.float_info.max
-EDGES = [1e308, -1e308, LARGEST, -LARGEST, 5e-324, -5e-324, 1e-310, 0.0, -0.0, 1e200, 1e-200]
+LARGEST_FLOAT = sys.float_info.max
+EDGES = [
+    1e308,
+    -1e308,
+    LARGEST_FLOAT,
+    -LARGEST_FLOAT,
+    5e-324,
+    -5e-324,
+    1e-310,
+    0.0,
+    -0.0,
+    1e200,
+    1e-200,
+]
 EDGES += [float(np.finfo(np.float32).max), -(2.0**63)]
 
 
@@ -273,8 +285,13 @@ def finite_rows(d=D):
     """Rows at the edges of the floats: of one size, of two, of one cell, of every size."""
     rng = np.random.default_rng(12)
     rows = [np.full(d, edge) for edge in EDGES]
-    rows += [np.where(np.arange(d) % 2, LARGEST, other) for other in (-LARGEST, 5e-324, 1.0)]
-    rows += [np.eye(d)[i] * edge for i, edge in enumerate((LARGEST, -LARGEST, 5e-324, 1e-310))]
+    rows += [
+        np.where(np.arange(d) % 2, LARGEST_FLOAT, other) for other in (-LARGEST_FLOAT, 5e-324, 1.0)
+    ]
+    rows += [
+        np.eye(d)[i] * edge
+        for i, edge in enumerate((LARGEST_FLOAT, -LARGEST_FLOAT, 5e-324, 1e-310))
+    ]
     rows += list(10.0 ** rng.uniform(-323, 308, (20, d)) * rng.choice([-1.0, 1.0], (20, d)))
     return np.array(rows)
 
@@ -339,17 +356,19 @@ def test_whatever_is_subtracted_and_divided_by_rows_stay_finite(name, mean, scal
     seen = assert_total(stage, LAYOUTS[layout](finite_rows()))
     if name in ("PrivateScale", "PublicScale"):
         # Saturated twice, not once: a larger cell never comes out smaller, nor by a jump.
-        cells = np.sort(np.concatenate([EDGES, np.linspace(-LARGEST / 2, LARGEST / 2, 50)]))
+        cells = np.sort(
+            np.concatenate([EDGES, np.linspace(-LARGEST_FLOAT / 2, LARGEST_FLOAT / 2, 50)])
+        )
         column = stage.apply(np.repeat(cells[:, None], D, axis=1))[:, 0]
         assert (np.diff(column) >= 0).all()
-        assert np.abs(seen).max() <= LARGEST / max(scale, 1.0)
+        assert np.abs(seen).max() <= LARGEST_FLOAT / max(scale, 1.0)
 
 
 @pytest.mark.parametrize("second", ROW_WISE)
 def test_any_finite_row_passes_any_two_stages(second):
     rows = finite_rows()
     for first in ROW_WISE:
-        if MAKERS[first](D).width(D) == D and not MAKERS[second](D).first:
+        if MAKERS[first](D).width(D) == D and not MAKERS[second](D).must_be_first:
             given = as_rows(rows)
             seen = fitted(second).through(fitted(first).through(given))
             with np.errstate(**LOUD):
@@ -597,10 +616,10 @@ def test_rows_that_neighbours_share_move_no_farther_than_the_drift_says(name):
         drift = stage.drift(Drift(RADIUS), n, D)
         moved = np.linalg.norm(np.delete(seen[0] - seen[1], 5, axis=0), axis=1)
         assert np.linalg.norm(np.concatenate(seen), axis=1).max() <= drift.bound * (1 + 1e-12)
-        assert moved.max() <= drift.each * (1 + 1e-9)
-        assert np.linalg.norm(moved) <= drift.energy * (1 + 1e-9)
-        assert (moved > 1e-9).sum() <= drift.moved
-        worst = max(worst, moved.sum() / drift.total)
+        assert moved.max() <= drift.linf * (1 + 1e-9)
+        assert np.linalg.norm(moved) <= drift.l2 * (1 + 1e-9)
+        assert (moved > 1e-9).sum() <= drift.l0
+        worst = max(worst, moved.sum() / drift.l1)
     assert 0 < worst <= 1
 
 
@@ -609,14 +628,14 @@ def test_drift_is_positive_and_grows_with_what_comes_in(name):
     stage = MAKERS[name](D)
     still = stage.drift(Drift(RADIUS), 1000, D)
     assert still.bound == pytest.approx(stage.bound(RADIUS, D))
-    assert 0 < still.total < math.inf
+    assert 0 < still.l1 < math.inf
     incoming = Drift(RADIUS, 0.5, 0.01, 999)
     if name in TOGETHER:
         with pytest.raises(InputError, match="before any other noiseless stage"):
             stage.drift(incoming, 1000, D)
         return
     shaken = stage.drift(incoming, 1000, D)
-    assert shaken.total > still.total
+    assert shaken.l1 > still.l1
 
 
 # Rows that have moved
@@ -633,7 +652,7 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
         if seen.lipschitz(D) is None or name in COUNTS_ROWS:
             with pytest.raises(InputError, match="cannot follow a noiseless stage"):
                 seen.drift(Drift(RADIUS, 0.5, 0.01, 99), 100, D)
-            assert seen.drift(Drift(RADIUS), 100, D).total == 0
+            assert seen.drift(Drift(RADIUS), 100, D).l1 == 0
             continue
         rng = np.random.default_rng(6)
         one = private_rows(n=500, seed=5)
@@ -643,8 +662,8 @@ def test_rows_that_lie_close_together_stay_as_close_as_the_constant_says(name):
         after = np.linalg.norm(dense(stage.apply(one)) - dense(stage.apply(other)), axis=1)
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             behind = seen.drift(Drift(RADIUS, a, a, 1), 100, D)  # nothing else moves
-            assert b <= behind.rounded(seen.slip(RADIUS) * behind.bound).total
-        assert seen.drift(Drift(RADIUS), 100, D).total == 0
+            assert b <= behind.rounded(seen.rounding_bound(RADIUS) * behind.bound).l1
+        assert seen.drift(Drift(RADIUS), 100, D).l1 == 0
 
 
 @pytest.mark.parametrize("name", COUNTS_ROWS)

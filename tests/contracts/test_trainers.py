@@ -34,7 +34,7 @@ from tacit.research.trainers import (
     NoisySGD,
 )
 from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics, Trainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]
@@ -45,7 +45,7 @@ SAMPLED = NoisySGD(steps=9, batch_size=15, runs=2)
 
 
 def facts_of(outputs=1, size=N, **more):
-    return Facts(size, D, outputs, 1.0, 0.5, **more)
+    return PublicFacts(size, D, outputs, 1.0, 0.5, **more)
 
 
 def problem(name="logistic", seed=0, n=N):

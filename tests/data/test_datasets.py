@@ -49,7 +49,7 @@ def test_adult_has_the_published_rows(adult):
     assert (train.n, test.n) == (32_561, 16_281)
     assert "split" not in train.column_names
     assert set(train.column_names) == {*schema.columns, *schema.ignore, schema.target} - {"split"}
-    # adult.names: 23.93% of all rows earn more than 50K; 45,222 rows have no missing cell
+    # adult.names: 23.93% of all rows earn more than 50K; 45,222 rows have no missing value
     codes = [half.match("income", schema.classes) for half in (train, test)]
     assert np.concatenate(codes).mean() == pytest.approx(0.2393, abs=5e-5)
     text = [name for name in train.column_names if train.kind(name) == "text"]

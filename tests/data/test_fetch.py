@@ -174,7 +174,7 @@ def test_a_server_that_is_not_there(w8a, cache, monkeypatch):
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_download_that_is_too_large(server, w8a, cache, monkeypatch, silent):
     server.silent = silent
-    monkeypatch.setattr("tacit.datasets.store.MOST", 20)
+    monkeypatch.setattr("tacit.datasets.store.MOST_BYTES", 20)
     with pytest.raises(FileError, match=r"could not be fetched .* 20 are taken|more than 20 bytes"):
         load_w8a()
     assert nothing_kept(cache)

@@ -520,7 +520,7 @@ def test_files_of_a_folder_may_declare_as_many_rows_as_one(tmp_path, monkeypatch
         scan(tmp_path)
     assert f"in {part.stat().st_size} bytes" in str(no.value)
     assert scan(tmp_path, limit=2.88e6).n == 180_000
-    with pytest.raises(FileError, match="180000 rows and 180000 cells are allowed"):
+    with pytest.raises(FileError, match="180000 rows and 180000 values are allowed"):
         scan(tmp_path, limit=1.44e6)  # of both columns
     monkeypatch.setattr(parquet_module, "ROWS_PER_BYTE", 1000)
     assert scan(tmp_path).n == 180_000

@@ -193,7 +193,7 @@ def test_separators_from_some_of_the_rows_are_measured_on_all():
 
 def test_the_share_of_clipped_rows_is_counted_at_the_weights_of_each_step():
     x, y = rows_of("gaussian"), np.random.default_rng(2).integers(0, 2, 300)
-    trainer = DPGD(steps=5, clip=0.8, learning_rate=0.5, momentum=0.0, bias=0.1)
+    trainer = DPGD(steps=5, clip=0.8, learning_rate=0.5, momentum=0.0, intercept_fraction=0.1)
     found = clipping(x, y, trainer=trainer, centre=False)
     bound = np.linalg.norm(x, axis=1).max()
     rows, w = np.column_stack([x, np.full(300, 0.1 * bound)]), np.zeros(13)

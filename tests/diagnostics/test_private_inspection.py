@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tacit import DPLinearClassifier, Ledger, recipe
 from tacit.cli.main import app
-from tacit.diagnostics import Facts, advise, inspect, inspect_privately
+from tacit.diagnostics import RowFacts, advise, inspect, inspect_privately
 from tacit.diagnostics.page import render_page
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import BudgetError, InputError, MissingBound
@@ -34,7 +34,9 @@ def unit_rows(n=4000, d=6, seed=0):
 @pytest.mark.parametrize("neighbors", ["replace_special", "add_or_remove_one", "replace_one"])
 def test_the_certificate_states_what_was_spent_and_can_be_recomputed(neighbors):
     size = 5000 if neighbors == "add_or_remove_one" else None
-    found = inspect_privately(unit_rows(), **BUDGET, bound=1.0, neighbors=neighbors, size=size)
+    found = inspect_privately(
+        unit_rows(), **BUDGET, bound=1.0, neighbors=neighbors, public_size=size
+    )
     claim = found.certificate
     events = [item.event for item in claim.events]
     assert len(events) == 2 and claim.releasable and found.releasable
@@ -82,10 +84,10 @@ def test_true_values_lie_within_the_stated_edge_and_advice_agrees():
 def test_what_must_be_known_is_asked_for():
     with pytest.raises(MissingBound, match="Normalize"):
         inspect_privately(unit_rows(), **BUDGET)
-    with pytest.raises(MissingBound, match="size="):
+    with pytest.raises(MissingBound, match="public_size="):
         inspect_privately(unit_rows(), **BUDGET, bound=1.0, neighbors="add_or_remove_one")
     with pytest.raises(InputError, match="public"):
-        inspect_privately(unit_rows(), **BUDGET, bound=1.0, size=7)
+        inspect_privately(unit_rows(), **BUDGET, bound=1.0, public_size=7)
     with pytest.raises(InputError):
         inspect_privately(np.array([[np.nan, 1.0]]), **BUDGET, bound=1.0)
     with pytest.raises(InputError):
@@ -122,7 +124,7 @@ def test_advice_counts_what_its_recipe_spends(monkeypatch, name):
                 return real(*given, **options)
 
             monkeypatch.setattr(module, each, spy)
-    facts = Facts(5000, 20, 20, tails, values, losses, values / 2, 1.0, 0.3)
+    facts = RowFacts(5000, 20, 20, tails, values, losses, values / 2, 1.0, 0.3)
     option = {o.recipe: o for o in advise(facts, epsilon=2.0, delta=1e-6).options}[name]
     needs = {"pillar": {"public": unit_rows(100, 20)}}.get(name, {})
     made = recipe(name, **option.settings, **needs)
@@ -139,7 +141,7 @@ def test_advice_follows_the_rows():
     def best(n, typical, tails, **more):
         values = -np.diff(tails)
         losses = np.sqrt(np.append(values, 0.0))
-        facts = Facts(n, 50, 50, tails, values, losses, np.full(50, 0.01), 1.0, typical)
+        facts = RowFacts(n, 50, 50, tails, values, losses, np.full(50, 0.01), 1.0, typical)
         return advise(facts, **more)
 
     assert best(1000, 0.3, flat).best.recipe == "dpsgd-f"

@@ -60,7 +60,7 @@ class PrivateRescale(PrivateStage):
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, bound, context = self._prepare(rows, context)
         # Behind a noiseless stage rows move: |‖x‖² − ‖y‖²| ≤ 2R‖x − y‖.
-        moved = 2 * context.drift.total / bound * (1 + 1e-12) if context.drift else 0.0
+        moved = 2 * context.drift.l1 / bound * (1 + 1e-12) if context.drift else 0.0
         total = noisy_sum(
             rows.passes(block_rows(rows.d)).map(partial(squared_norms, bound=bound)),
             1,

@@ -21,7 +21,7 @@ def _varint(value):
 
 
 def field(number, value):
-    """One field of a protocol buffer: a whole number, or bytes."""
+    """One field of a protocol buffer: an integer, or bytes."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     if isinstance(value, float):

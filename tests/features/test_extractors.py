@@ -192,7 +192,7 @@ def test_an_answer_that_is_no_vector_is_refused(tmp_path):
     ("settings", "words"),
     [
         ({"size": 9}, "takes images of 8 x 8"),
-        ({"size": 0}, "whole number of pixels"),
+        ({"size": 0}, "integer of pixels"),
         ({"resize": "squeeze"}, "crop or stretch"),
         ({"mean": [1, 2]}, "one for each of 3"),
         ({"mean": "grey"}, "one for each of 3"),

@@ -25,7 +25,7 @@ from tacit import Ledger
 from tacit.data import readers
 from tacit.exceptions import BudgetError, InputError
 from tacit.ledger.ledger import _Next
-from tacit.ledger.links import LONGEST
+from tacit.ledger.links import LONGEST_ENTRY
 from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
 from tacit.privacy import Gaussian, Parallel, PoissonGaussian
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, loss_distribution
@@ -273,12 +273,12 @@ def test_an_entry_that_could_not_be_read_again_is_not_written(tmp_path):
     book = Ledger(tmp_path / "ledger.db").create("a", epsilon=2.0, delta=1e-5)
     drift = tuple((1 / 256, 1e-9 + i * 1e-12) for i in range(256))
     events = [("x", PoissonGaussian(1e6, 1 + i, 1e-9, drift)) for i in range(60)]
-    assert len(json.dumps(Spending(tuple(events)).to_dict())) > LONGEST
+    assert len(json.dumps(Spending(tuple(events)).to_dict())) > LONGEST_ENTRY
     with pytest.raises((InputError, BudgetError)):
         book.at("a").reserve(events, neighbors="replace_special")
     short = [("x", Gaussian(1e6))] * 1000
     with pytest.raises(InputError, match="characters"):
-        book._write("a", lambda *_: _Next({"kind": "amend", "reason": "x" * LONGEST}))
+        book._write("a", lambda *_: _Next({"kind": "amend", "reason": "x" * LONGEST_ENTRY}))
     book.reserve(short, neighbors="replace_special")
     assert book.check() == []
 

@@ -133,12 +133,14 @@ PLANS: dict[str, Fit] = {
     "default, small budget": _classifier(epsilon=0.1, delta=1e-6),
     "default, no intercept": _classifier(fit_intercept=False),
     "default, rows replaced": _classifier(neighbors="replace_one"),
-    "default, rows added": _classifier(neighbors="add_or_remove_one", size=1000),
+    "default, rows added": _classifier(neighbors="add_or_remove_one", public_size=1000),
     "strict": _classifier(arithmetic="strict", trainer=FEW),
     "fast": _classifier(arithmetic="fast", trainer=FEW),
     "sampled": _classifier("dense", 3, trainer=SAMPLED),
     "sampled, rows replaced": _classifier(trainer=SAMPLED, neighbors="replace_one"),
-    "sampled, rows added": _classifier(trainer=SAMPLED, neighbors="add_or_remove_one", size=1000),
+    "sampled, rows added": _classifier(
+        trainer=SAMPLED, neighbors="add_or_remove_one", public_size=1000
+    ),
     "clipped class by class": _classifier("dense", 3, trainer=DPGD(steps=6, clipping="per-class")),
     "hinge": _classifier(loss="hinge", trainer=FEW),
     "savage": _classifier(loss="savage", trainer=FEW),

@@ -154,7 +154,7 @@ def test_all_kinds_of_plans_are_counted(ledger, path):
     assert clone(model).ledger is ledger
 
 
-def test_plain_stages_need_an_account_of_their_relation(ledger):
+def test_noiseless_stages_need_an_account_of_their_relation(ledger):
     with pytest.raises(LedgerError, match="noiseless stage"):
         classifier(ledger, stages=[ClipNorm(1.0), SoftPCA(0.1)]).fit(X, Y)
     assert ledger.remaining().plans == 0

@@ -25,7 +25,7 @@ SIGMAS = (0.75, 20.0, 1000.3, 2.0**30)
 ALARM = 1e-8
 BEYOND = (4.0, 5.0, 5.5)
 AT_ONCE = 5_000_000
-LEAST = 20  # draws expected in a cell
+LEAST_EXPECTED = 20  # draws expected in a cell
 PRECISION = 160
 LOW = 1024  # low bits are counted where they are uniform
 
@@ -102,9 +102,9 @@ def tail(sigma: float, beyond: float) -> float:
 def joined(seen: np.ndarray, share: np.ndarray) -> float:
     """Chi-square of counts against probabilities, cells of fewer than 20 joined into one."""
     wanted = share * seen.sum()
-    large = wanted >= LEAST
+    large = wanted >= LEAST_EXPECTED
     seen, wanted = (np.append(v[large], v[~large].sum()) for v in (seen, wanted))
-    if wanted[-1] < LEAST:
+    if wanted[-1] < LEAST_EXPECTED:
         seen, wanted = (np.append(v[:-2], v[-2:].sum()) for v in (seen, wanted))
     return float(stats.chisquare(seen, wanted * (seen.sum() / wanted.sum())).pvalue)
 
@@ -191,7 +191,7 @@ def main() -> None:
     for i, sigma in enumerate(SIGMAS):
         counts = count(sigma, draws, key.stream("goodness", i))
         p = counts.p_values()
-        cells = int((exact(sigma)[0] * draws >= LEAST).sum()) * 2
+        cells = int((exact(sigma)[0] * draws >= LEAST_EXPECTED).sum()) * 2
         print(f"sigma {sigma:g}, {draws:,} draws, about {cells} cells")
         print("  " + ", ".join(f"{name}: p = {value:.3g}" for name, value in p.items()))
         for t, seen, wanted, _ in counts.tails():

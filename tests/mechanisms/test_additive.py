@@ -39,7 +39,7 @@ def dense(chunk):
 
 
 def assert_within(chunk, bound):
-    """Every row is a vector of whole numbers of norm at most 2^BITS, in exact integers."""
+    """Every row is a vector of integers of norm at most 2^BITS, in exact integers."""
     for row in dense(lattice_rows(chunk, bound)):
         integers = [int(v) for v in row]
         assert all(float(i) == v for i, v in zip(integers, row, strict=True))

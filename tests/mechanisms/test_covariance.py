@@ -115,7 +115,7 @@ def test_no_row_contributes_more_than_the_bound_squared(silence):
     worst, row = 0.0, rng.normal(size=(1, 4))
     for step in range(400):  # climb; far beyond the bound as well
         tried = row + rng.normal(size=(1, 4)) * 0.3 if step % 3 else rng.normal(size=(1, 4)) * 1e3
-        # In whole numbers, where the difference is exact.
+        # In integers, where the difference is exact.
         found = as_vector(moment(np.concatenate([rest, tried]), size=20)) / 4.0
         distance = float(np.linalg.norm(found - before))
         if distance > worst:
@@ -181,7 +181,7 @@ def test_noise_looks_the_same_from_every_side():
     assert kstest(seen, "norm").pvalue > 0.01
 
 
-# How fine the whole numbers are
+# How fine the integers are
 
 
 @pytest.mark.parametrize("size", [1, 2, 100, 2**22, 2**22 + 1, 10**8, 10**12])
@@ -228,7 +228,7 @@ def shaken(rows, total, rng, bound=2.0):
 
 def test_noise_grows_with_the_drift(silence):
     rows, z = rows_of(), 3.0
-    drift = Drift(2.0, total=1.5, each=0.1, moved=49)
+    drift = Drift(2.0, l1=1.5, linf=0.1, l0=49)
     moment(rows, z, drift=drift)
     sigma = accounted_sigma(silence[0][0]) / 4.0**BITS * 4.0  # in the units of the rows
     half = drift.second_moment(1) / 2
@@ -263,7 +263,7 @@ def test_sums_of_neighbours_lie_no_farther_apart_than_the_noise_allows(silence):
 
 
 def test_rows_that_move_a_little_do_not_jump(silence):
-    # Cut to whole numbers of 20 bits, 2000 rows could jump by 2000 units together.
+    # Cut to integers of 20 bits, 2000 rows could jump by 2000 units together.
     rows = np.full((2000, 4), 0.25) * (1 + 1e-12)
     other = np.full((2000, 4), 0.25) * (1 - 1e-12)
     drift = Drift(2.0, 4e-9, 4e-12, 2000)

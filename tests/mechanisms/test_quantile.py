@@ -146,7 +146,7 @@ def votes_at(cells, targets, edges):
 @pytest.mark.parametrize("size", [30, None], ids=["public n", "private n"])
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 def test_votes_of_neighbours_lie_within_the_norm(neighbors, size):
-    """The attack: any table, any other row, any edges. In whole numbers."""
+    """The attack: any table, any other row, any edges. In integers."""
     rng, worst = np.random.default_rng(1), Fraction(0)
     for _ in range(400):
         fractions = tuple(rng.choice([0.0, 0.01, 0.5, 0.9, 1.0], size=4))
@@ -282,7 +282,7 @@ def test_margins_are_the_rows_that_docstrings_name():
 
 
 def cell_chances(cells, bits, targets, beta, j=0):
-    """The probability of every single cell, as whole numbers that need no rounding."""
+    """The probability of every single cell, as integers that need no rounding."""
     first, weights, gaps = quantile.utilities(np.asarray(cells), bits, targets, j)
     found = masses([-g for g in gaps], beta * len(targets.fractions) * VOTE, weights)
     single = []

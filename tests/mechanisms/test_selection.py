@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.mechanisms.noise import Key
-from tacit.mechanisms.selection import MOST, exponential_choice, masses, pick
+from tacit.mechanisms.selection import MOST_WEIGHT, exponential_choice, masses, pick
 from tacit.privacy.events import NEIGHBORS
 
 ONE = 1 << 320
@@ -129,7 +129,7 @@ def test_the_charge_is_that_of_a_draw():
         ([1, 2], math.inf, None),
         ([1, 2], 1.0, [1]),
         ([1, 2], 1.0, [1, 0]),
-        ([1, 2], 1.0, [1, MOST]),
+        ([1, 2], 1.0, [1, MOST_WEIGHT]),
     ],
 )
 def test_nonsense_is_refused(utilities, beta, weights):

@@ -587,7 +587,7 @@ def test_each_route_finds_it_without_the_other(certificate):
 # --- how far drawn rows can lie apart ----------------------------------------------------------
 
 N, Q, STEPS, DELTA = 10_000, 0.025, 400, 1e-5
-EXAMPLE = Drift(1.0, total=2.74, each=2.5e-3, moved=N - 1, energy=0.029)
+EXAMPLE = Drift(1.0, l1=2.74, linf=2.5e-3, l0=N - 1, l2=0.029)
 
 
 def options(drift=EXAMPLE, constant=1.0, clip=1.0, **changes):
@@ -613,7 +613,7 @@ def test_the_example_of_the_notes():
         step(1.0, Q, law[0], STEPS, law[1])
 
 
-def test_plain_pca_multiplies_the_noise_by_six():
+def test_noiseless_pca_multiplies_the_noise_by_six():
     # The table of the notes has b = |J|/(n·gap), bin by bin.
     drift = pca(Drift(1.0), N, 0.1)
     laws = options(drift)
@@ -662,10 +662,10 @@ def test_random_draws_stay_within_every_law(case, clip):
     moved = list(profiles(random, n - 1))[case]
     drift = Drift(
         1.0,
-        total=moved.sum(),
-        each=moved.max(),
-        moved=int((moved > 0).sum()),
-        energy=math.sqrt((moved**2).sum()),
+        l1=moved.sum(),
+        linf=moved.max(),
+        l0=int((moved > 0).sum()),
+        l2=math.sqrt((moved**2).sum()),
     )
     change = np.minimum(mu * moved, 2 * clip) / clip
     found = np.array([change[random.random(n - 1) < q].sum() for _ in range(draws)])
@@ -683,7 +683,7 @@ def test_random_draws_stay_within_every_law(case, clip):
 @pytest.mark.parametrize("q", [1e-4, 0.025, 0.4, 0.999])
 @pytest.mark.parametrize("rows", [1, 3, 40, 9999, 10**6])
 def test_binned_draws_exceed_the_binomial_law(q, rows):
-    drift = Drift(1.0, total=rows * 1e-3, each=1e-3, moved=rows)
+    drift = Drift(1.0, l1=rows * 1e-3, linf=1e-3, l0=rows)
     shifts, failure = sampling.crowded(
         drift, constant=1.0, clip=1.0, probability=q, n=10**7, steps=STEPS, delta=DELTA
     )
@@ -707,15 +707,15 @@ def test_bernstein_by_levels_is_between_its_mean_and_the_single_bound():
     assert laws[0] == single
     means = [mean(law) for law in laws]
     assert means == sorted(means, reverse=True)
-    assert Q * EXAMPLE.total < means[-1]
+    assert Q * EXAMPLE.l1 < means[-1]
     for shifts, failure in laws:
         assert max(b for _, b in shifts) == single[0][0][1]
         assert failure == single[1]
         for _, b in shifts:  # the tail is e^(−L) where b = b(L), or more
 
             def excess(y, b=b):
-                spread = math.sqrt(2 * Q * (1 - Q)) * EXAMPLE.energy
-                return Q * EXAMPLE.total + spread * y + EXAMPLE.each * y * y / 3 - b
+                spread = math.sqrt(2 * Q * (1 - Q)) * EXAMPLE.l2
+                return Q * EXAMPLE.l1 + spread * y + EXAMPLE.linf * y * y / 3 - b
 
             level = brentq(excess, 0.0, 6.0) ** 2
             above = math.fsum(w for w, other in shifts if other > b)
@@ -723,7 +723,7 @@ def test_bernstein_by_levels_is_between_its_mean_and_the_single_bound():
 
 
 def test_no_law_exceeds_what_moves_in_all():
-    drift = Drift(1.0, total=0.05, each=0.05, moved=3)
+    drift = Drift(1.0, l1=0.05, linf=0.05, l0=3)
     laws = options(drift)
     assert all(max(b for _, b in shifts) <= 0.05 * (1 + 1e-9) for shifts, _ in laws)
     assert all(failure == 0 for _, failure in laws[:2])  # every row that moves may be drawn
@@ -732,10 +732,10 @@ def test_no_law_exceeds_what_moves_in_all():
 def test_a_clipped_gradient_moves_by_twice_the_clip_at_most():
     drift = deduplicate(Drift(1.0), N, 20)
     whole, crowd, *_ = options(drift, constant=math.inf, clip=0.1)
-    assert whole[0][0][1] == pytest.approx(2 * drift.moved)
+    assert whole[0][0][1] == pytest.approx(2 * drift.l0)
     assert {round(b, 6) for _, b in crowd[0]} <= {2.0 * k for k in range(40)}
     blank = options(drift, constant=math.inf, clip=0.1, most=0.1)
-    assert blank[0][0][0][1] == pytest.approx(drift.moved)
+    assert blank[0][0][0][1] == pytest.approx(drift.l0)
 
 
 def test_rows_that_stay_cost_nothing_and_all_rows_leave_nothing_to_chance():

@@ -39,7 +39,7 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.accounting.group import ROWS, group_epsilon, sentence
 from tacit.privacy.certificate import _digest
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.verification import recheck
 from tacit.research.median import DPGeometricMedian
 from tacit.research.trainers import GammaSGD
@@ -265,7 +265,7 @@ def test_where_nothing_can_be_said_nothing_is_said():
 
 @pytest.mark.parametrize("rows", [0, -1, True, 2.0, "2", 10**6])
 def test_numbers_of_rows_that_make_no_sense_are_refused(rows):
-    with pytest.raises(InputError, match="whole number from 1 to 1000"):
+    with pytest.raises(InputError, match="integer from 1 to 1000"):
         group_epsilon([Gaussian(1.0)], 1e-5, SPECIAL, rows)
 
 
@@ -273,7 +273,7 @@ def test_numbers_of_rows_that_make_no_sense_are_refused(rows):
 
 
 def test_a_test_passes_wrongly_the_more_often_the_more_rows_differ():
-    test = Test(deviation=20.0, delta=1e-6)
+    test = StabilityTest(deviation=20.0, delta=1e-6)
     assert 0.999e-6 < test.wrongly() < 1.01e-6
     for k in (2, 5, 10):  # a margin of k rows, where the table k steps away breaks the condition
         assert test.wrongly(k) >= stats.norm.sf((test.threshold - k) / 20.0)
@@ -283,7 +283,7 @@ def test_a_test_passes_wrongly_the_more_often_the_more_rows_differ():
 @pytest.mark.parametrize("deviation", [3.0, 12.0, 20.0, 60.0])
 def test_where_conditions_fail_delta_covers_a_wrong_pass_of_k_rows(deviation):
     """Behind a wrong pass outputs may have nothing in common: δ is then all that protects."""
-    test, delta = Test(deviation, 1e-6), 1e-5
+    test, delta = StabilityTest(deviation, 1e-6), 1e-5
     events = [test.event, Gaussian(80.0, 100)]
     mu = math.hypot(1 / deviation, 2 / 80 * 10)
     for k in ROWS:
@@ -301,7 +301,7 @@ def test_where_conditions_fail_delta_covers_a_wrong_pass_of_k_rows(deviation):
 
 
 def test_a_certificate_that_does_not_say_how_sure_its_test_is_promises_nothing_more():
-    test = Test(60.0, 1e-6)
+    test = StabilityTest(60.0, 1e-6)
     spent = [(TEST, test.event), ("DPGD", Gaussian(80.0, 100))]
     claim = {"epsilon": 2.0, "delta": 1e-5, "neighbors": REPLACE, "spent": spent}
     told = {"test": {"deviation": test.deviation, "delta": test.delta}}

@@ -138,7 +138,7 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
 
     module = sys.modules["tacit.research.trajectories.trajectory"]
     from tacit.engine.engine import LatticeSum
-    from tacit.trainers.defaults import Facts
+    from tacit.trainers.defaults import PublicFacts
 
     matrix = falling(r=100, p=400, decay=decay)
 
@@ -160,8 +160,8 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
     settings = {"learning_rate": 1.0, "momentum": 0.0, "average": "last", "schedule": "constant"}
     run = module.Run(
         Planted(),
-        DPGD(steps=100, clip=1.0, bias=0.1, **settings),
-        Facts(50, 400, 1, 1.0, 1.0),
+        DPGD(steps=100, clip=1.0, intercept_fraction=0.1, **settings),
+        PublicFacts(50, 400, 1, 1.0, 1.0),
         1.0,
         score=lambda weights: 0.0,
     )
@@ -193,7 +193,7 @@ def test_projected_weights_are_those_without_projection_if_nothing_is_lost():
     train, test = module._split(ready)
     run = module._linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
     sketch = Sketch(39)
-    free = run.train(seen=sketch.add)
+    free = run.train(on_gradient=sketch.add)
     found = sketch.directions()
     assert run.train(within=found) == pytest.approx(free, abs=1e-6)
     few = run.train(within=found.first(1))
@@ -273,7 +273,7 @@ def test_released_directions_carry_the_certificate_of_their_run():
     assert found.certificate.verify().holds
     events = [expense.event for expense in found.certificate.events]
     assert epsilon(events, 1e-6, "replace_special") <= 2.0
-    assert found.seen >= 1 and len(found.singular_values) == 25
+    assert found.above_noise >= 1 and len(found.singular_values) == 25
     assert json.loads(json.dumps(found.to_dict()))["certificate"]["epsilon"] == 2.0
     seeded = trajectory_privately(X, y, **options, trainer=DPGD(steps=5), random_state=0)
     assert not seeded.releasable and "seeded" in seeded.certificate.reasons[0]
@@ -298,7 +298,7 @@ def test_directions_of_sampled_steps_are_released_as_well():
 def test_released_directions_are_those_of_the_noisy_gradients_and_of_nothing_else():
     """The model follows from the noisy gradients alone, so they are what the trainer released."""
     X, y = labelled(500, 4)
-    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 0.1}
+    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "intercept_fraction": 0.1}
     trainer = DPGD(steps=6, clip=0.1, learning_rate=3.0, **plain)
     shown = []
     sketch = Sketch.add
@@ -329,7 +329,7 @@ def test_pure_noise_stays_below_the_edge():
     options = {"epsilon": 0.05, "delta": 1e-6, "classes": [0, 1], "stages": [ClipNorm(1.0)]}
     trainer = DPGD(steps=20, clip=0.1)
     seen = [
-        trajectory_privately(X, y, **options, trainer=trainer, random_state=i).seen
+        trajectory_privately(X, y, **options, trainer=trainer, random_state=i).above_noise
         for i in range(8)
     ]
     assert sum(seen) <= 2
@@ -342,7 +342,7 @@ def test_what_a_released_trajectory_refuses():
         trajectory_privately(X, y, **options)
     with pytest.raises(InputError, match="not among the classes"):
         trajectory_privately(X, y, **options, classes=[0, 1])
-    with pytest.raises(MissingBound, match="size="):
+    with pytest.raises(MissingBound, match="public_size="):
         trajectory_privately(X, y, **options, classes=[0, 1, 2], neighbors="add_or_remove_one")
     with pytest.raises(InputError, match="does not cover the gradients"):
         trajectory_privately(X, y, **options, classes=[0, 1, 2], trainer=FlattestDPGD())

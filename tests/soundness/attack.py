@@ -37,7 +37,7 @@ from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-NUMBERS = ("total", "each", "energy")
+NUMBERS = ("l1", "linf", "l2")
 KEY = Key.from_seed("attack")  # noiseless stages draw nothing
 
 #: A stage for two copies of the rows that come in, and their norm bound; None if they satisfy no
@@ -87,7 +87,7 @@ class Outcome:
     @property
     def sound(self) -> bool:
         """Whether the claim held."""
-        return self.moved <= self.claimed.moved and all(
+        return self.moved <= self.claimed.l0 and all(
             self.ratio(name) <= 1 + 1e-9 for name in NUMBERS
         )
 
@@ -95,7 +95,7 @@ class Outcome:
 def moves(first: np.ndarray, second: np.ndarray) -> tuple[float, float, int, float]:
     """Σ‖dᵢ‖, max‖dᵢ‖, how many dᵢ are not zero, and (Σ‖dᵢ‖²)^½, over the common rows."""
     gaps = np.isnan(first[1:])
-    assert (gaps == np.isnan(second[1:])).all(), "common rows lack the same cells"
+    assert (gaps == np.isnan(second[1:])).all(), "common rows lack the same values"
     apart = np.where(gaps, 0.0, first[1:] - second[1:])
     lengths = np.sqrt((apart**2).sum(axis=1))
     changed = int(apart.any(axis=1).sum())
@@ -124,7 +124,7 @@ def outcome(makers: Sequence[Maker], pair: Pair, incoming: Drift | None = None) 
         return None
     tables = (_held(copies[0]), _held(copies[1]))
     total, each, moved, energy = moves(*tables)
-    actual = {"total": total, "each": each, "energy": energy}
+    actual = {"l1": total, "linf": each, "l2": energy}
     return Outcome(pair, drift, actual, moved, tables, (margins[0], margins[1]))
 
 
@@ -132,7 +132,7 @@ def worst(
     makers: Sequence[Maker],
     starts: Iterable[Pair],
     *,
-    by: str = "total",
+    by: str = "l1",
     rounds: int = 100,
     climbs: int = 2,
     drifts: bool = False,
@@ -185,7 +185,7 @@ def checked(makers: Sequence[Maker], pair: Pair) -> Outcome | None:
     result = outcome(makers, pair)
     if result is not None and not result.sound:
         ratios = {name: result.ratio(name) for name in NUMBERS}
-        raise Broken(f"{ratios}, moved {result.moved} of {result.claimed.moved}\n{pair}")
+        raise Broken(f"{ratios}, moved {result.moved} of {result.claimed.l0}\n{pair}")
     return result
 
 
@@ -252,7 +252,7 @@ def nudged(pair: Pair, rng: np.random.Generator, step: float, *, drifts: bool) -
 
 
 def into_ball(rows: np.ndarray, bound: float) -> np.ndarray:
-    """Rows whose observed cells are longer than the bound, shortened to it."""
+    """Rows whose observed values are longer than the bound, shortened to it."""
     lengths = np.sqrt(np.nansum(rows**2, axis=1, keepdims=True))
     return rows * np.minimum(1.0, bound / np.maximum(lengths, 1e-300))
 
@@ -272,7 +272,7 @@ def opposite(n: int = 200) -> Pair:
 
 
 def mean_against_patterns(n: int = 4000, lacking: int = 40) -> Pair:
-    """z₁ and z₂ lack different cells, and all others pull the other way (rule c2)."""
+    """z₁ and z₂ lack different values, and all others pull the other way (rule c2)."""
     h = math.sqrt(0.5)
     common = np.tile([0.0, -h, -h], (n - 1, 1))
     common[:lacking] = np.nan
@@ -378,7 +378,7 @@ def variance_swap(variance: float, n: int = 400) -> Pair:
 
 
 def ridge_lever(strength: float, n: int = 1000, lacking: int = 5) -> Pair:
-    """Weights as long as they can be, along e₁; z turns them towards e₂ (rule f)."""
+    """Weights of the largest norm there is, along e₁; z turns them towards e₂ (rule f)."""
     a = math.sqrt(strength)
     common = np.tile([a, 0.0, math.sqrt(1 - strength)], (n - 1, 1))
     common[:lacking] = [0.0, 1.0, np.nan]

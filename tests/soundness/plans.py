@@ -201,7 +201,7 @@ def compare(
         rng = np.random.default_rng(seed)
         engines = [plan.engine(each, _targets(plan, labels, odd)) for odd, each in enumerate(both)]
         d, outputs = engines[0].d, plan.facts.outputs
-        for where, weights in _weights(moved, d, outputs, bool(plan.bias), rng):
+        for where, weights in _weights(moved, d, outputs, bool(plan.intercept_scaling), rng):
             # The deviation for a noise multiplier of one is half of what sums may lie apart.
             norm = float(np.sqrt((weights**2).sum()))
             allowed = 2 * plan.trainer.deviation(1.0, norm, plan.moves)

@@ -48,9 +48,9 @@ def test_mean_imputation_moves_farther_where_gaps_lie_in_different_columns():
     found = moves(*(filled(table, np.nanmean) for table in tables)).max()
     claim = preprocessor("mean", n=n, missing=4)
     assert round(found, 6) == 0.002452
-    assert round(claim.each, 6) == 0.002008
-    assert found > claim.each and not claim.sound
-    assert found <= rules.impute_mean(UNIT, n, gaps=1).each
+    assert round(claim.linf, 6) == 0.002008
+    assert found > claim.linf and not claim.sound
+    assert found <= rules.impute_mean(UNIT, n, gaps=1).linf
 
 
 def test_a_median_moves_a_row_with_gaps_in_sixteen_columns_four_times_as_far():
@@ -62,14 +62,14 @@ def test_a_median_moves_a_row_with_gaps_in_sixteen_columns_four_times_as_far():
     claim = preprocessor("median", missing=d, high=medians[1].max(), low=medians[0].min())
     found = moves(*(filled(table, np.nanmedian) for table in tables)).max()
     assert len(tables[0]) == n
-    assert found == pytest.approx(4 * claim.each)
+    assert found == pytest.approx(4 * claim.linf)
     assert not claim.sound
 
 
 def test_the_trimmed_mean_of_table_3_is_negative():
     values = np.linspace(-1, 1, 101)  # sorted upwards: x(m) of the few, x(n−m) of the many
     claim = preprocessor("trimmed-mean", n=101, missing=1, trim=5, high=values[5], low=values[96])
-    assert claim.each < 0 and not claim.sound
+    assert claim.linf < 0 and not claim.sound
 
 
 # --- principal components --------------------------------------------------------------------
@@ -86,12 +86,12 @@ def test_pca_coordinates_turn_their_sign():
     first, second = (PCA(1, svd_solver="full").fit(table).components_[0] for table in tables)
     claim = preprocessor("pca-dim", n=n, gap=gap)
     assert round(gap, 2) == 0.81
-    assert round(claim.each, 3) == 0.149
+    assert round(claim.linf, 3) == 0.149
     assert round(float(np.linalg.norm(first - second)), 3) == 2.0
     assert not claim.sound
     # The projection, which has no sign, moves as little as promised.
     turn = np.linalg.norm(np.outer(first, first) - np.outer(second, second), 2)
-    assert turn <= preprocessor("pca-rank", n=n, gap=gap).each
+    assert turn <= preprocessor("pca-rank", n=n, gap=gap).linf
 
 
 def test_the_rule_for_projections_is_attained():
@@ -104,8 +104,8 @@ def test_the_rule_for_projections_is_attained():
         gaps.append(values[1] - values[0])
         projectors.append(np.outer(vectors[:, 1], vectors[:, 1]))
     turn = np.linalg.norm(projectors[0] - projectors[1], 2)
-    assert turn == pytest.approx(rules.pca(UNIT, n, min(gaps)).each)
-    assert turn < preprocessor("pca-rank", n=n, gap=min(gaps)).each / 11
+    assert turn == pytest.approx(rules.pca(UNIT, n, min(gaps)).linf)
+    assert turn < preprocessor("pca-rank", n=n, gap=min(gaps)).linf / 11
 
 
 # --- scaling ---------------------------------------------------------------------------------
@@ -124,10 +124,10 @@ def test_standard_scaling_moves_a_row_twice_as_far_as_claimed():
     claim = preprocessor("scale", n=n, deviation=sigma)
     assert round(sigma, 3) == 0.109
     assert round(found.max(), 3) == 0.297
-    assert round(claim.each, 3) == 0.155
+    assert round(claim.linf, 3) == 0.155
     assert not claim.sound
     # ... yet the product with n does bound the sum, and so does Tacit's rule.
-    assert found.sum() <= rules.scale_by_floor(UNIT, n, sigma**2, 1.0).total < claim.total
+    assert found.sum() <= rules.scale_by_floor(UNIT, n, sigma**2, 1.0).l1 < claim.l1
     # Without clipping, the replaced row itself moves out of any bounds.
     assert abs(standard(tables[1])[-1] - standard(tables[0])[-1])[0] > 17
 
@@ -146,7 +146,7 @@ def test_table_2_forgets_a_square_for_standard_scaling():
     assert round(found) == 72_178
     assert round(claim.epsilon / 11) == 33_601
     assert not claim.sound
-    assert found <= (0.5 * rules.scale_by_floor(UNIT, n, sigma**2, 1.0).total + 1) ** 2 / 2
+    assert found <= (0.5 * rules.scale_by_floor(UNIT, n, sigma**2, 1.0).l1 + 1) ** 2 / 2
 
 
 @pytest.mark.parametrize("n", [101, 1001, 10_001])
@@ -159,7 +159,7 @@ def test_min_max_scaling_moves_half_of_all_rows_whatever_their_number(n):
     found = moves(first, second)
     assert found.max() == pytest.approx(0.99)
     assert found.sum() == pytest.approx(0.495 * (n - 1))
-    assert preprocessor("min-max", n=n).each == math.inf
+    assert preprocessor("min-max", n=n).linf == math.inf
 
 
 # --- near-duplicates -------------------------------------------------------------------------
@@ -224,11 +224,11 @@ def test_one_row_breaks_every_good_cluster_around_it(d, size, changes):
     largest = max(len(found) for t in (first, second) for found in good_clusters(t, eta).values())
     claim = preprocessor("dedup", cluster=largest)
     found = int((kept[0] != kept[1]).sum())
-    assert (largest, claim.moved, found) == (size, 2 * size, changes)
+    assert (largest, claim.l0, found) == (size, 2 * size, changes)
     assert not claim.sound
     apart = np.linalg.norm(first[:, None] - first[None], axis=2)
     crowd = int((apart <= 4 * eta).sum(axis=1).max())  # at least; the ball may lie anywhere
-    assert found <= rules.deduplicate(UNIT, len(first), crowd).moved
+    assert found <= rules.deduplicate(UNIT, len(first), crowd).l0
 
 
 def test_quantised_rows_move_between_the_two_replaced_rows():
@@ -242,8 +242,8 @@ def test_quantised_rows_move_between_the_two_replaced_rows():
     found = moves(*(quantized(table, eta) for table in tables)).max()
     claim = preprocessor("quantize", radius=eta, cluster=3)
     assert found == pytest.approx(1.73 * eta)
-    assert found > claim.each and not claim.sound
-    assert found <= rules.quantize(UNIT, 5, eta, 3).each
+    assert found > claim.linf and not claim.sound
+    assert found <= rules.quantize(UNIT, 5, eta, 3).linf
 
 
 # --- mechanisms ------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tacit.mechanisms.threshold import noisy_above
 from tacit.preprocessing import NoiselessImpute, NoiselessPCA, NoiselessScale
 from tacit.privacy.accounting.accountants import gaussian_delta
 from tacit.privacy.events import sensitivity
-from tacit.privacy.ptr import Test
+from tacit.privacy.ptr import StabilityTest
 
 MANY = 10**6  # rows with gaps: a condition that does not bind
 
@@ -208,7 +208,7 @@ EPSILONS = [0.05, 0.5, 1.0, 4.0]
 @pytest.mark.parametrize("mu", [0.0, 0.3, 1.5])
 def test_neighbours_that_satisfy_all_conditions_cost_test_and_training_together(mu):
     for deviation, delta, epsilon in product(DEVIATIONS, DELTAS, EPSILONS):
-        test = Test(deviation, delta)
+        test = StabilityTest(deviation, delta)
         bound = gaussian_delta(math.hypot(mu, 1 / deviation), epsilon)
         for margin in np.linspace(0, 2 * test.threshold, 15):
             for other in (margin + 1, margin + 0.3, margin):
@@ -221,7 +221,7 @@ def test_neighbours_that_satisfy_all_conditions_cost_test_and_training_together(
 def test_neighbours_one_of_which_fails_cost_the_test_alone_whatever_is_released(failing):
     """At the first condition that fails, one margin is 0 at most and so the other 1 at most."""
     for deviation, delta, epsilon in product(DEVIATIONS, DELTAS, EPSILONS):
-        test = Test(deviation, delta)
+        test = StabilityTest(deviation, delta)
         if epsilon < -math.log1p(-delta):
             continue
         for other in (failing, failing + 0.5, failing + 1):
@@ -232,11 +232,11 @@ def test_neighbours_one_of_which_fails_cost_the_test_alone_whatever_is_released(
 
 def test_a_lower_threshold_or_a_smaller_epsilon_would_not_do():
     """What the proof asks for is needed: this is the pair it rests on."""
-    test = Test(1.0, 1e-3)
+    test = StabilityTest(1.0, 1e-3)
     lower = float(ndtr(1 - (test.threshold - 1)))
     assert hockey_stick(lower, lower, math.inf, 1.0) > test.delta
     small = -math.log1p(-0.05) / 2
-    test = Test(1.0, 0.05)
+    test = StabilityTest(1.0, 0.05)
     with pytest.raises(BudgetError, match="too small"):
         test.require(small)
     test.require(2 * small)
@@ -244,21 +244,21 @@ def test_a_lower_threshold_or_a_smaller_epsilon_would_not_do():
 
 def test_the_event_of_a_test_is_a_gaussian_of_sensitivity_one():
     for deviation in DEVIATIONS:
-        event = Test(deviation, 1e-6).event
+        event = StabilityTest(deviation, 1e-6).event
         mu = sensitivity("replace_one") / event.noise_multiplier
         assert mu == pytest.approx(1 / deviation, rel=1e-12)
         assert event.count == 1
 
 
 def test_the_slack_passes_as_often_as_it_says():
-    test = Test(3.0, 1e-6)
+    test = StabilityTest(3.0, 1e-6)
     assert passes(test, test.slack(0.99)) == pytest.approx(0.99, abs=1e-9)
 
 
 @pytest.mark.parametrize(("deviation", "delta"), [(0.0, 0.1), (math.inf, 0.1), (1.0, 0.0), (1, 1)])
 def test_a_test_without_noise_or_with_no_chance_of_error_is_refused(deviation, delta):
     with pytest.raises(InputError):
-        Test(deviation, delta)
+        StabilityTest(deviation, delta)
 
 
 class Fixed:
@@ -273,7 +273,7 @@ class Fixed:
 
 
 def least_noise(value, threshold, deviation):
-    """The least whole number that, drawn as noise, makes the test pass."""
+    """The least integer that, drawn as noise, makes the test pass."""
     low, high = -(2**52), 2**52
     while high - low > 1:
         middle = (low + high) // 2
@@ -285,7 +285,7 @@ def least_noise(value, threshold, deviation):
 
 
 def test_the_noisy_test_moves_by_one_unit_of_margin_for_neighbours():
-    """In whole numbers, with all its rounding: 2^20 of them are one."""
+    """In integers, with all its rounding: 2^20 of them are one."""
     rng = np.random.default_rng(44)
     for _ in range(60):
         value = float(rng.normal() * 10 ** rng.uniform(-3, 8))
@@ -298,9 +298,9 @@ def test_the_noisy_test_moves_by_one_unit_of_margin_for_neighbours():
 @pytest.mark.parametrize("deviation", [0.01, 0.5, 5.0, 300.0])
 def test_a_margin_of_one_passes_with_probability_delta_at_most(deviation, delta):
     """A discrete Gaussian exceeds k ≥ 0 no more often than a continuous one of its scale."""
-    test = Test(deviation, delta)
+    test = StabilityTest(deviation, delta)
     sigma = sigma_for(deviation * 2.0**20)
-    assert Test(deviation, delta).threshold > 1
+    assert StabilityTest(deviation, delta).threshold > 1
     for value in (1.0, 0.0, -5.0, math.nan, -math.inf):
         needed = least_noise(value, test.threshold, deviation)
         assert ndtr(-(needed - 1) / sigma) <= delta

@@ -78,7 +78,7 @@ def test_all_chains_of_up_to_three_noiseless_stages_stay_within_the_account(n):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "huber-hinge", "squared", "huber", "absolute"])
-def test_chains_of_other_losses_stay_within_the_account(loss):
+def test_plans_of_other_losses_stay_within_the_account(loss):
     for name in ("dedup, equal rows", "quantize", "shrunk mean"):
         stages = (plans.NOISELESS[name], SoftPCA(0.05))
         compared, _ = assert_within(stages, plans.hostile(120)[::3], loss=loss)

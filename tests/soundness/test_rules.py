@@ -149,13 +149,13 @@ def test_tables_of_two_rows_or_wider_than_long_obey_the_rules(shape, rng):
 @pytest.mark.parametrize("name", TIGHT)
 def test_some_neighbours_come_close_to_the_claim(name):
     makers, pair, least = TIGHT[name]
-    assert attack.checked(makers, pair).ratio("total") >= least
+    assert attack.checked(makers, pair).ratio("l1") >= least
 
 
 @pytest.mark.parametrize("name", TIGHT_WITH_DRIFT)
 def test_some_drifted_rows_come_close_to_the_claim(name):
     makers, pair, least = TIGHT_WITH_DRIFT[name]
-    assert attack.checked(makers, pair).ratio("total") >= least
+    assert attack.checked(makers, pair).ratio("l1") >= least
 
 
 def test_climbing_from_a_hurtful_pair_stays_within_the_claim():
@@ -163,7 +163,7 @@ def test_climbing_from_a_hurtful_pair_stays_within_the_claim():
     for name in ("pca", "soft_pca", "impute_ridge", "scale"):
         makers, pair, least = TIGHT[name]
         found = attack.worst(makers, [pair], rounds=30, climbs=1, drifts=True)
-        assert found.ratio("total") >= least
+        assert found.ratio("l1") >= least
 
 
 def shrunk(rule, by):
@@ -212,7 +212,7 @@ def test_the_attack_notices_a_row_too_few(monkeypatch):
 
     def one_less(*args):
         claim = real(*args)
-        return replace(claim, moved=claim.moved - 1)
+        return replace(claim, l0=claim.l0 - 1)
 
     monkeypatch.setattr(rules, "impute_median", one_less)
     with pytest.raises(attack.Broken):
@@ -238,12 +238,12 @@ def test_numbers_are_tightened_to_what_the_rows_can_do(rng):
         loose = rng.uniform(1, 3, size=4) ** rng.integers(0, 2, size=4)
         stated = Drift(1.0, total * loose[0], each * loose[1], moved, energy * loose[3])
         tolerance = 1 + 1e-12
-        assert stated.total * tolerance >= total
-        assert stated.each * tolerance >= each
-        assert stated.energy * tolerance >= energy
-        assert stated.moved >= moved
+        assert stated.l1 * tolerance >= total
+        assert stated.linf * tolerance >= each
+        assert stated.l2 * tolerance >= energy
+        assert stated.l0 >= moved
         implied = Drift(1.0, total * loose[0], each * loose[1], moved)
-        assert implied.energy * tolerance >= energy
+        assert implied.l2 * tolerance >= energy
 
 
 def test_rounding_moves_both_copies_of_every_moved_row(rng):
@@ -259,10 +259,10 @@ def test_rounding_moves_both_copies_of_every_moved_row(rng):
         total, each, count, energy = attack.moves(pair.first + off[0], pair.second + off[1])
         after = before.rounded(slip)
         tolerance = 1 + 1e-12
-        assert total <= after.total * tolerance
-        assert each <= after.each * tolerance
-        assert energy <= after.energy * tolerance
-        assert count <= after.moved
+        assert total <= after.l1 * tolerance
+        assert each <= after.linf * tolerance
+        assert energy <= after.l2 * tolerance
+        assert count <= after.l0
         assert np.linalg.norm(pair.first + off[0], axis=1)[1:].max() <= after.bound * tolerance
 
 
@@ -270,8 +270,8 @@ def test_any_map_of_single_rows_is_covered_by_the_rule_for_any_map(rng):
     for pair in attack.random_pairs(rng, 100, drift=0.3):
         total, each, count, energy = attack.moves(np.sign(pair.first), np.sign(pair.second))
         claim = pair.drift().row_wise(math.sqrt(pair.d))
-        assert total <= claim.total and each <= claim.each
-        assert count <= claim.moved and energy <= claim.energy * (1 + 1e-12)
+        assert total <= claim.l1 and each <= claim.linf
+        assert count <= claim.l0 and energy <= claim.l2 * (1 + 1e-12)
 
 
 def test_statistics_of_drifted_rows_change_no_more_than_stated(rng):
@@ -304,7 +304,7 @@ def test_noisy_sums_of_drifted_rows_are_as_sensitive_as_counted(rng):
         tables = [lifted(table, 1.0) for table in (pair.first, pair.second)]
         d, bound = 2 * pair.d, math.sqrt(2) * (1 + 1e-12)
         assert max(np.linalg.norm(table, axis=1).max() for table in tables) <= bound
-        drift = pair.drift().total
+        drift = pair.drift().l1
         total, *_ = attack.moves(*tables)
         assert total <= math.sqrt(5) * drift * (1 + 1e-12)
         sums = [lattice_sum([table], d, bound) for table in tables]

@@ -23,7 +23,7 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.sensitivity.sampling import bernstein, flat
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 # How fast a clipped gradient changes with its row
 
@@ -400,7 +400,7 @@ def test_the_noise_of_every_step_follows_the_weights(monkeypatch):
 
     monkeypatch.setattr(Stream, "discrete_gaussian", draw)
     monkeypatch.setattr(GradientSensitivity, "distance", distance)
-    facts = Facts(n, d, 1, 1.0, 1.0)
+    facts = PublicFacts(n, d, 1, 1.0, 1.0)
     trainer = DPGD(steps=6, clip=clip, learning_rate=20.0, momentum=0.0).resolve(facts)
     trainer.train(engine, run_of(trainer, z, facts, Key.from_seed(55)), facts, moves=moves)
     lattice = float(engine.gradient_sum(np.zeros((1, d, 1)), clip).lattice[0])
@@ -410,7 +410,7 @@ def test_the_noise_of_every_step_follows_the_weights(monkeypatch):
     assert asked[0][0] == 0.0 and asked[-1][0] > 1.0
     for sigma, (norm, b) in zip(drawn, asked, strict=True):
         mu = data_lipschitz(loss, norm=norm, bound=1.0, clip=clip)
-        assert b == pytest.approx(mu * drift.total + moves.rounding(norm, clip), rel=1e-9)
+        assert b == pytest.approx(mu * drift.l1 + moves.rounding(norm, clip), rel=1e-9)
         assert sigma == pytest.approx(sigma_for(z * (clip + b / 2) / lattice), rel=1e-9)
         assert sigma * lattice >= z * (clip + b / 2)
     assert drawn[-1] > drawn[0]

@@ -47,7 +47,7 @@ def table(seed=0, *, gaps=0.0, n=N):
     return rows, labels
 
 
-#: Stages of a plan, whether its rows lack cells, and the private numbers it must keep.
+#: Stages of a plan, whether its rows lack values, and the private numbers it must keep.
 PLANS = {
     "soft PCA": ([ClipNorm(1.0), SoftPCA(0.05)], 0.0),
     "PCA behind a test": ([ClipNorm(1.0), NoiselessPCA(1, gap=0.05, share=0.3)], 0.0),
@@ -329,7 +329,7 @@ def test_rows_without_a_bound_are_refused(stage):
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "add_or_remove_one"])
 def test_relations_that_are_not_analysed_are_refused(neighbors):
-    refused([ClipNorm(1.0), SoftPCA()], "must be 'replace_one'", neighbors=neighbors, size=N)
+    refused([ClipNorm(1.0), SoftPCA()], "must be 'replace_one'", neighbors=neighbors, public_size=N)
 
 
 def test_what_tears_rows_apart_cannot_follow_a_plain_stage():
@@ -348,7 +348,7 @@ def test_a_test_must_come_before_any_release():
 def test_gaps_must_be_filled_before_columns_mix():
     rows, labels = table(gaps=0.1)
     for early in (SoftPCA(), NoiselessScale()):
-        with pytest.raises(InputError, match="cannot pass over missing cells"):
+        with pytest.raises(InputError, match="cannot pass over missing values"):
             DPLinearClassifier(stages=[ClipNorm(1.0), early, NoiselessImpute()]).fit(rows, labels)
     with pytest.raises(InputError, match="NaN or infinity"):
         DPLinearClassifier(stages=[ClipNorm(1.0), SoftPCA()]).fit(rows, labels)
@@ -370,7 +370,7 @@ def test_a_kinked_loss_is_refused_on_batches_and_pays_on_all_rows():
     drift = model.plan_.moves.drift
     clip = float(model.plan_.trainer.clip)
     paid = model.plan_.moves.distance(0.0, clip)
-    assert paid == pytest.approx(drift.moved * 2 * clip, rel=1e-6)
+    assert paid == pytest.approx(drift.l0 * 2 * clip, rel=1e-6)
 
 
 def test_targets_that_are_no_numbers_are_refused():
@@ -389,7 +389,7 @@ def test_rows_to_predict_take_a_public_constant_or_are_refused():
     stage = NoiselessImpute("shrunk-mean")
     model = fitted([ClipNorm(1.0), stage], gaps=0.2)
     assert model.stages_[-1] == FillGaps(None)
-    with pytest.raises(InputError, match="missing cells"):
+    with pytest.raises(InputError, match="missing values"):
         model.predict(rows)
 
 

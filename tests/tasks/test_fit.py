@@ -167,7 +167,7 @@ def test_missing_cells_follow_the_schema(tmp_path):
         assert fit_table(table(**gaps), QUICK, schema=schema, out=tmp_path / policy).out.is_dir()
     columns = COLUMNS | {"age": COLUMNS["age"] | {"missing": "error"}}
     schema = Schema.from_dict(CLASSES | {"columns": columns})
-    with pytest.raises(SchemaError, match="'age' has a missing cell"):
+    with pytest.raises(SchemaError, match="'age' has a missing value"):
         fit_table(table(**gaps), QUICK, schema=schema, out=tmp_path / "error")
     assert not (tmp_path / "error").exists()
 

@@ -30,16 +30,18 @@ from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 def test_a_plan_lists_what_a_fit_then_spends(tmp_path, facts, settings):
     schema = Schema.from_dict(facts)
     calibrated = plan_of(settings, 600, schema=schema)
-    size = {"size": 600} if settings.neighbors == "add_or_remove_one" else {}
+    size = {"public_size": 600} if settings.neighbors == "add_or_remove_one" else {}
     drop = ("rich",) if schema.target_bounds else ("amount",)
     fitted = fit_table(table(drop=drop), settings, schema=schema, out=tmp_path / "m", **size)
     certificate = fitted.estimator.certificate_.to_dict()
     assert events(calibrated) == certificate["events"]
     planned = calibrated.to_dict()
     ran = certificate["plan"]["trainer"]["parameters"]
-    if settings.recipe == "auto" and schema.classes:  # they follow the length of centred rows
+    if settings.recipe == "auto" and schema.classes:  # they follow the norm of centred rows
         told = planned["trainer"]["parameters"]
-        told |= {name: ran[name] for name in ("clip", "learning_rate", "bias", "average")}
+        told |= {
+            name: ran[name] for name in ("clip", "learning_rate", "intercept_fraction", "average")
+        }
     assert planned["trainer"] == certificate["plan"]["trainer"]
     assert planned["columns"] == certificate["plan"]["columns"]
     assert calibrated.numerical_delta == certificate["numerical_delta"]

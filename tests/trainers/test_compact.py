@@ -174,7 +174,7 @@ def test_a_plan_goes_by_the_public_size_where_the_number_of_rows_is_private(monk
         seen.append(self.compact)
 
     monkeypatch.setattr(Engine, "__init__", spy)
-    plan = {"neighbors": "add_or_remove_one", "size": size, "trainer": DPGD(steps=2)}
+    plan = {"neighbors": "add_or_remove_one", "public_size": size, "trainer": DPGD(steps=2)}
     for n in (299, 301):
         DPLinearClassifier(8.0, 1e-4, **plan).fit(rows[:n], labels[:n])
     assert seen == [size == 300] * 2
@@ -233,7 +233,7 @@ def test_promised_rows_are_not_shortened():
 
 
 def test_scores_fit_32_bits_and_weights_16():
-    """The largest score there is: a row along the weights, as long as rows may be."""
+    """The largest score there is: a row along the weights, of the largest norm of rows."""
     rng = np.random.default_rng(2)
     for d in (16, 57, 784, 20_000):
         for bound in (1.0, 0.51, 3.0):
@@ -346,7 +346,7 @@ def test_loops_that_are_wrong_are_refused(wrong):
 
 @compiled_only
 def test_a_row_is_shortened_by_its_own_length_alone():
-    """Beside a longer row, one just as long as rows may be stays as it is."""
+    """Beside a longer row, one of just the largest norm stays as it is."""
     d = 22
     scale = Scale.of(1.0, d, None, 0.0, small=True)
     edge = np.zeros(d)
@@ -376,7 +376,7 @@ def lengthened(rng, rows, multipliers):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_many_columns_give_the_integers_that_they_should(seed):
-    """Of rows that are as long as they may be, in one feature or in many, in any number."""
+    """Of rows of the largest norm, in one feature or in many, in any number."""
     made, rng = wide_products(), np.random.default_rng(seed)
     many, d = 16 * rng.integers(1, 60), 16 * rng.integers(1, 40)
     outputs = int(rng.integers(compact.MANY, 50))

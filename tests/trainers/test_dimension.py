@@ -22,7 +22,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 BATCH, STEPS, RATES = 250, 200, (2.0, 5.0, 10.0)
@@ -51,12 +51,12 @@ def best_accuracy(kind, d, rows, labels):
     loss, n = get_loss("logistic"), len(rows)
     narrow = sp.csr_array(rows)
     padded = sp.csr_array((narrow.data, narrow.indices, narrow.indptr), shape=(n, d))
-    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 0.1}
+    plain = {"momentum": 0.0, "average": "last", "schedule": "constant", "intercept_fraction": 0.1}
     settings = [
         kind(steps=STEPS, batch_size=BATCH, learning_rate=rate, clip=1.0, **plain) for rate in RATES
     ]
     engine = Engine(as_rows(padded, bound=1.0), loss.targets(labels, 1), loss, arithmetic="fast")
-    facts, key = Facts(n, d, 1, 1.0, 1.0), Key.from_seed(0)
+    facts, key = PublicFacts(n, d, 1, 1.0, 1.0), Key.from_seed(0)
     weights = train_together(
         engine, settings, rehearsal(settings, [NOISE[kind]] * len(RATES), facts, key), facts
     )

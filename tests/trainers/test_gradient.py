@@ -22,7 +22,7 @@ from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.averaging import AVERAGES
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import SCHEDULES
@@ -45,7 +45,7 @@ def problem(name="logistic", *, n=60, d=4, outputs=1, seed=0):
 
 
 def facts_of(n=60, d=4, outputs=1, **more):
-    return Facts(n, d, outputs, 1.0, 1.0, **more)
+    return PublicFacts(n, d, outputs, 1.0, 1.0, **more)
 
 
 def complete(cls=DPGD, **given):
@@ -54,15 +54,15 @@ def complete(cls=DPGD, **given):
     )
     if cls is DPSGD:
         settings["batch_size"] = 20
-    return cls(**{**settings, "bias": 0.1, **given})
+    return cls(**{**settings, "intercept_fraction": 0.1, **given})
 
 
-def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, start=None, **options):
+def run(trainer, rows, targets, loss, *, z=1.0, seed=0, facts=None, init=None, **options):
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, **options)
     outputs = engine.outputs or int(targets.max()) + 1
     facts = facts or facts_of(rows.shape[0], rows.shape[1], outputs)
     allowed = run_of(trainer, z, facts, Key.from_seed(seed))
-    return trainer.train(engine, allowed, facts, start=start)
+    return trainer.train(engine, allowed, facts, init=init)
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ def silence(monkeypatch):
 
 
 REFUSED = [
-    ("steps", [0, -1, 1.5, True, None, "many", math.nan, math.inf], "a whole number from 1"),
+    ("steps", [0, -1, 1.5, True, None, "many", math.nan, math.inf], "an integer from 1"),
     ("learning_rate", [0, -1.0, math.nan, math.inf, True, None, "fast"], "a positive number"),
     ("clip", [0, -1.0, math.nan, math.inf, None, "x"], "a positive number"),
-    ("bias", [0, -0.1, math.nan, None], "a positive number"),
+    ("intercept_fraction", [0, -0.1, math.nan, None], "a positive number"),
     ("momentum", [-0.1, 1.0, 2, math.nan, None, "x"], r"in \[0, 1\)"),
     ("average", ["mean", None, 3], "one of last, uniform, weighted, converged"),
     ("schedule", ["step", None, 3], "one of constant"),
@@ -136,11 +136,11 @@ def test_settings_trained_together_must_share_what_they_share(name):
 FIXED = [name for name in AVERAGES if name != "converged"]  # which iterates count is known before
 
 
-def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0, start=None):
+def reference(trainer, rows, targets, loss, *, size, outputs, batches=None, q=1.0, init=None):
     """The same descent with one gradient per row, in plain float64."""
     w = velocity = np.zeros((rows.shape[1], outputs))
-    if start is not None:
-        w = start * min(1.0, (trainer.radius or np.inf) / np.linalg.norm(start))
+    if init is not None:
+        w = init * min(1.0, (trainer.radius or np.inf) / np.linalg.norm(init))
     first = w
     iterates = []
     for t in range(trainer.steps):
@@ -200,9 +200,9 @@ def test_an_anchor_is_algorithm_1_of_li_et_al(silence):
         seen.append(x)
     printed = {"learning_rate": eta, "average": "uniform", "schedule": "constant", "momentum": 0.0}
     trainer = complete(steps=5, clip=100.0, anchor=alpha, **printed)  # nothing is clipped
-    found = run(trainer, rows, targets, loss, start=first)
+    found = run(trainer, rows, targets, loss, init=first)
     assert found == pytest.approx(np.mean(seen, axis=0), abs=1e-6)
-    towards_zero = run(replace(trainer, anchor=0.0, alpha=alpha), rows, targets, loss, start=first)
+    towards_zero = run(replace(trainer, anchor=0.0, alpha=alpha), rows, targets, loss, init=first)
     assert np.linalg.norm(found - towards_zero) > 0.5
     penalised = replace(trainer, anchor=0.0, alpha=alpha)
     from_zero = [run(each, rows, targets, loss) for each in (trainer, penalised)]
@@ -229,7 +229,7 @@ def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls)
         [trainer],
         rehearsal([trainer], [1.0], facts, Key.from_seed(0)),
         facts,
-        start=start,
+        init=start,
         visit=lambda weights, _: seen.append(np.linalg.norm(weights)),
     )
     assert told == pytest.approx(seen)
@@ -241,8 +241,8 @@ def test_descent_without_noise_is_the_naive_one(silence, variant, begin):
     rows, targets, loss = problem()
     trainer = complete(**VARIANTS[variant])
     start = np.full((rows.shape[1], 1), begin) if begin else None
-    expected = reference(trainer, rows, targets, loss, size=60, outputs=1, start=start)
-    found = run(trainer, rows, targets, loss, start=start)
+    expected = reference(trainer, rows, targets, loss, size=60, outputs=1, init=start)
+    found = run(trainer, rows, targets, loss, init=start)
     # The lattice is in proportion to the clip.
     assert found == pytest.approx(expected, abs=1e-8 * max(1.0, trainer.clip))
     assert np.abs(expected).max() > 1e-3
@@ -616,7 +616,7 @@ def test_the_attack_reaches_the_bound_and_no_further(clip):
 
 def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
     loss = get_loss("logistic")
-    facts = Facts(500, 7, 1, 1.0, 0.05, loss=loss)
+    facts = PublicFacts(500, 7, 1, 1.0, 0.05, loss=loss)
     found = DPGD(norm=2.0, rank=3).resolve(facts)
     clip = math.sqrt(1 + 0.1**2)  # L, with the constant feature
     steps = math.ceil((500 * 0.05) ** 2)
@@ -628,7 +628,7 @@ def test_a_bound_on_the_norm_sets_steps_and_rate_by_the_theorem():
 
 
 def test_what_is_given_stays_beside_a_norm():
-    facts = Facts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
+    facts = PublicFacts(10**6, 7, 1, 1.0, 1.0, loss=get_loss("logistic"))
     assert DPGD(norm=2.0).resolve(facts).steps == MOST_STEPS
     found = DPGD(norm=2.0, steps=50, clip=0.25, momentum=0.5, average="last").resolve(facts)
     assert (found.steps, found.clip, found.momentum, found.average) == (50, 0.25, 0.5, "last")
@@ -637,8 +637,8 @@ def test_what_is_given_stays_beside_a_norm():
     low = DPGD(norm=2.0, steps=50, clip=0.25, rank=1).resolve(facts)
     assert low.learning_rate > full.learning_rate
     # Every output has noise of its own.
-    many = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 5, 1.0, 1.0))
-    one = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(Facts(100, 7, 1, 1.0, 1.0))
+    many = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(PublicFacts(100, 7, 5, 1.0, 1.0))
+    one = DPGD(norm=2.0, steps=10_000, clip=0.25).resolve(PublicFacts(100, 7, 1, 1.0, 1.0))
     assert many.learning_rate == pytest.approx(one.learning_rate / math.sqrt(5), rel=0.06)
 
 
@@ -660,7 +660,7 @@ def test_the_bound_of_the_theorem_holds_on_average():
     rows = np.rint(rng.uniform(-0.5, 0.5, size=(200, 3)) * 256) / 256
     loss = get_loss("logistic")
     targets = loss.targets((rng.random(200) < 0.5 + rows[:, 0]).astype(int), 1)
-    facts = Facts(200, 3, 1, 1.0, 0.1, loss=loss)
+    facts = PublicFacts(200, 3, 1, 1.0, 0.1, loss=loss)
     best = np.zeros(3)
     for _ in range(2000):
         slope = loss.residual(rows @ best[:, None], targets)

@@ -9,9 +9,9 @@ import pytest
 
 from tacit import DPLinearRegressor
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
-FACTS = Facts(10_000, 20, 1, 1.0, 0.1, task="regression")
+FACTS = PublicFacts(10_000, 20, 1, 1.0, 0.1, task="regression")
 
 
 def settings(facts=FACTS, **given):
@@ -34,7 +34,7 @@ def test_no_step_is_too_long_for_squared_errors(size):
     found = settings(replace(FACTS, size=size))
     # Heavy balls of momentum 0.9 are stable up to rates of 3.8 over the largest curvature, which
     # is the squared norm of a row with its constant feature at most.
-    assert 0 < found.learning_rate * (1 + found.bias**2) < 3.8
+    assert 0 < found.learning_rate * (1 + found.intercept_fraction**2) < 3.8
     assert 100 <= found.steps <= 300
     assert found.schedule == "late"
 
@@ -54,7 +54,7 @@ def test_a_given_clip_stays_and_the_rate_goes_with_it():
 
 
 def test_classes_keep_a_small_clip():
-    clips = {settings(Facts(n, 20, 1, 1.0, 0.1)).clip for n in (1_000, 10**7)}
+    clips = {settings(PublicFacts(n, 20, 1, 1.0, 0.1)).clip for n in (1_000, 10**7)}
     assert len(clips) == 1
 
 

@@ -193,7 +193,7 @@ def test_a_map_that_is_not_shared_is_asked_by_one_thread_at_a_time():
     busy, most = [0], [0]
 
     class Network:
-        shared = False
+        thread_safe = False
 
         def apply(self, chunk):
             busy[0] += 1

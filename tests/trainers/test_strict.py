@@ -32,7 +32,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing import projection as linear
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 N, D, K = 300, 12, 4
 
@@ -175,7 +175,7 @@ def test_rows_wider_than_a_slab_are_probed_exactly(monkeypatch):
 @pytest.mark.parametrize("cls", [DPGD, DPSGD])
 def test_training_is_that_of_exact_arithmetic_with_portable_losses(cls):
     rows, targets, loss, _ = problem("logistic", n=500)
-    facts = Facts(500, D, K, bound=1.0, mu=1.0)
+    facts = PublicFacts(500, D, K, bound=1.0, mu=1.0)
     trainer = cls(steps=6).resolve(facts)
     found = [
         trainer.train(
@@ -389,7 +389,7 @@ def test_a_loss_of_one_s_own_passes_if_it_keeps_to_its_rows():
 
 def test_nothing_of_the_step_is_released(monkeypatch):
     rows, targets, loss, _ = problem(n=200)
-    facts = Facts(200, D, K, bound=1.0, mu=1.0)
+    facts = PublicFacts(200, D, K, bound=1.0, mu=1.0)
     engine = engine_for(rows, targets, loss, threads=1)
     real, calls, opened = DenseStore.backward, [], []
     stream = Key.stream
@@ -528,7 +528,7 @@ def test_strict_arithmetic_costs_no_noise():
     assert model.certificate_.numerical_delta == exact.certificate_.numerical_delta
 
 
-def test_plain_stages_are_refused():
+def test_noiseless_stages_are_refused():
     with pytest.raises(InputError, match="arithmetic='strict' checks sums of integers"):
         fitted(ClipNorm(1.0), SoftPCA())
 

@@ -24,11 +24,11 @@ from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, SufficientStatistics
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.sufficient_statistics import Moments
 
 SQUARED = get_loss("squared")
-FACTS = Facts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
+FACTS = PublicFacts(50, 3, 1, 1.0, 0.5, task="regression", loss=SQUARED)
 
 
 class Silent(Draws):
@@ -106,7 +106,7 @@ def test_noise_is_what_the_event_says_on_the_diagonal_and_beside_it(noise):
     (diagonal, width), *beside = silent.asked
     trainer = SufficientStatistics().resolve(FACTS)
     assert width == 5 and sum(count for _, count in silent.asked) == trainer.draws(4, 1)
-    # A row is a vector of whole numbers of norm 2^20 at most, and counts for its square.
+    # A row is a vector of integers of norm 2^20 at most, and counts for its square.
     assert accounted_sigma(diagonal) >= noise * 4.0**20
     for sigma, _ in beside:
         assert accounted_sigma(sigma) >= noise * 4.0**20 / math.sqrt(2)
@@ -204,7 +204,7 @@ def test_a_recipe_names_the_setting_that_it_does_not_have():
         recipe("auto", trainer="statistics", steps=5)
 
 
-@pytest.mark.parametrize("name", ["clip", "bias", "weight", "damping"])
+@pytest.mark.parametrize("name", ["clip", "intercept_fraction", "weight", "damping"])
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "much", None])
 def test_settings_that_make_no_sense_are_named(name, value):
     with pytest.raises(InputError, match=f"{name} must be a positive number"):
@@ -223,7 +223,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
         )
     model = DPLinearRegressor(target_bounds=(-1, 1), trainer=SufficientStatistics())
     with pytest.raises(InputError, match="takes no model to start from"):
-        model.set_params(start=(np.zeros(3), 0.0)).fit(rows, targets)
+        model.set_params(init=(np.zeros(3), 0.0)).fit(rows, targets)
     search = DPSearch(
         DPLinearRegressor(target_bounds=(-1, 1)), {"trainer": [SufficientStatistics()]}
     )
@@ -234,7 +234,7 @@ def test_it_is_refused_where_its_account_does_not_hold():
     with pytest.raises(InputError, match="takes rows that have not moved"):
         trainer.train(engine, run_of(trainer, 1.0, FACTS, Key.from_seed(0)), FACTS)
     with pytest.raises(InputError, match="at most 5,000 columns"):
-        trainer.resolve(Facts(50, 5_001, 1, 1.0, 0.5, task="regression", loss=SQUARED))
+        trainer.resolve(PublicFacts(50, 5_001, 1, 1.0, 0.5, task="regression", loss=SQUARED))
 
 
 # What it is good for
@@ -268,11 +268,11 @@ def test_means_of_skewed_targets_are_learned_and_not_their_medians():
 
 
 def test_public_facts_choose_it_for_few_columns_and_squared_loss_alone():
-    few = Facts(10**6, 3, 1, 1.0, 0.1, task="regression", loss=SQUARED)
+    few = PublicFacts(10**6, 3, 1, 1.0, 0.1, task="regression", loss=SQUARED)
     assert few_columns(few)
     for changed in ({"features": 100}, {"size": 1_000}, {"mu": 1e-3}, {"drift": 0.1}):
-        assert not few_columns(Facts(**{**few.__dict__, **changed}))
-    assert not few_columns(Facts(**{**few.__dict__, "loss": get_loss("huber")}))
+        assert not few_columns(PublicFacts(**{**few.__dict__, **changed}))
+    assert not few_columns(PublicFacts(**{**few.__dict__, "loss": get_loss("huber")}))
     assert isinstance(AutoRegression().resolve(few), SufficientStatistics)
     assert type(AutoRegression().resolve(FACTS)) is DPGD
 

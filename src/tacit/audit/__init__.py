@@ -6,7 +6,7 @@
 True
 """
 
-from tacit.audit.audits import Audit, audit, audit_naive, prepare
+from tacit.audit.audits import Audit, audit, audit_leaky, prepare
 from tacit.audit.neighbouring_tables import Pair, Table
 
-__all__ = ["Audit", "Pair", "Table", "audit", "audit_naive", "prepare"]
+__all__ = ["Audit", "Pair", "Table", "audit", "audit_leaky", "prepare"]

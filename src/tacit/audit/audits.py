@@ -1,4 +1,4 @@
-"""Audits of plans, recipes and naive pipelines."""
+"""Audits of plans, recipes and leaky pipelines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.audit.canaries import one_run
 from tacit.audit.distinguish import Observe, Subject, distinguish, processes, separation, worst
-from tacit.audit.leaky_pipelines import naive
+from tacit.audit.leaky_pipelines import leaky_pipeline
 from tacit.audit.neighbouring_tables import Pair, pairs, shape
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
@@ -22,7 +22,7 @@ from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD
 
-__all__ = ["Audit", "audit", "audit_naive", "prepare"]
+__all__ = ["Audit", "audit", "audit_leaky", "prepare"]
 
 METHODS = ("many-runs", "one-run")
 OBSERVE = ("steps", "model")
@@ -238,13 +238,13 @@ def audit(
         raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     least = 40 if method == "many-runs" else 2
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < least:
-        raise InputError(f"runs={runs!r} must be a whole number of at least {least}")
+        raise InputError(f"runs={runs!r} must be an integer of at least {least}")
     if method == "one-run":
         wide = {"size": runs, "columns": runs, **options}
         name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **wide)
         guessed = one_run(plan, observe=observe, confidence=confidence, seed=seed)
-        said = {"confidence": confidence, "runs": guessed.canaries, "observe": observe}
-        return _audit(name, plan, asdict(guessed), method=method, **said)
+        settings = {"confidence": confidence, "runs": guessed.canaries, "observe": observe}
+        return _audit(name, plan, asdict(guessed), method=method, **settings)
     name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **options)
     if pair is not None:
         _neighbours(pair, plan)
@@ -270,7 +270,7 @@ def _neighbours(pair: Pair, plan: CalibratedPlan) -> None:
         raise InputError("the tables of a pair may differ in their first row only")
 
 
-def audit_naive(
+def audit_leaky(
     name: str,
     *,
     epsilon: float,
@@ -312,11 +312,11 @@ def audit_naive(
 
     Examples
     --------
-    >>> found = audit_naive("centring", epsilon=1.0, delta=1e-5, runs=200, seed=0)
+    >>> found = audit_leaky("centring", epsilon=1.0, delta=1e-5, runs=200, seed=0)
     >>> found.holds, found.lower > 2 * found.claimed
     (False, True)
     """
-    chosen = naive(name)
+    chosen = leaky_pipeline(name)
     plan, pair = chosen.plan(epsilon, delta), chosen.prepared()
     how: dict[str, Any] = {"runs": runs, "confidence": confidence, "observe": observe}
     return _many(f"leaky {name}", plan, pair, **how, jobs=jobs, seed=seed, progress=progress)
@@ -348,11 +348,11 @@ def _many(
         progress=progress,
     )
     details = {"pair": subject.pair.name, **asdict(found), "separation": apart}
-    said = {"confidence": confidence, "runs": runs, "method": "many-runs", "observe": observe}
-    return _audit(name, plan, details, **said)
+    settings = {"confidence": confidence, "runs": runs, "method": "many-runs", "observe": observe}
+    return _audit(name, plan, details, **settings)
 
 
-def _audit(name: str, plan: CalibratedPlan, details: dict[str, Any], **said: Any) -> Audit:
+def _audit(name: str, plan: CalibratedPlan, details: dict[str, Any], **settings: Any) -> Audit:
     budget = plan.plan.budget
     return Audit(
         name=name,
@@ -361,5 +361,5 @@ def _audit(name: str, plan: CalibratedPlan, details: dict[str, Any], **said: Any
         lower=details.pop("lower"),
         neighbors=plan.plan.neighbors,
         details=details,
-        **said,
+        **settings,
     )

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 STEP = 1.05  # between the noise of two accounts that are tried
-LEAST = 0.75  # confidence from which errors may be counted together
+LEAST_CONFIDENCE = 0.75  # confidence from which errors may be counted together
 
 
 def highest_rate(count: int, trials: int, confidence: float) -> float:
@@ -91,8 +91,10 @@ def rates(
             raise InputError(
                 f"errors of {negatives} and of {positives} runs cannot be counted together"
             )
-        if confidence < LEAST:
-            raise InputError(f"counted together, errors need a confidence of at least {LEAST}")
+        if confidence < LEAST_CONFIDENCE:
+            raise InputError(
+                f"counted together, errors need a confidence of at least {LEAST_CONFIDENCE}"
+            )
         both = highest_rate(false_positives + false_negatives, negatives + positives, confidence)
         return both, both
     each = (1 + confidence) / 2

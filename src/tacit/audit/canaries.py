@@ -152,8 +152,8 @@ def _evidence(
                 total += held @ value[: held.shape[1]] / variance
         seen = stage.through(seen)
     held = np.asarray(seen.collect())
-    if plan.bias:
-        held = np.hstack([held, np.full((len(held), 1), plan.bias)])
+    if plan.intercept_scaling:
+        held = np.hstack([held, np.full((len(held), 1), plan.intercept_scaling)])
     for release in tape:
         if release.kind == "step":
             value = release.value

@@ -21,7 +21,7 @@ from tacit.preprocessing import ClipNorm, Dedup, PrivateCenter, SoftPCA, Stage
 from tacit.privacy.budget import Budget
 from tacit.trainers import DPGD
 
-__all__ = ["NAIVE", "Naive", "naive"]
+__all__ = ["LEAKY_PIPELINES", "LeakyPipeline", "leaky_pipeline"]
 
 RADIUS = 0.05  # within which rows are duplicates
 HALF = math.sqrt(0.5)
@@ -83,13 +83,13 @@ def _sign_pair(n: int = 200) -> Pair:
 
 
 @dataclass(frozen=True)
-class Naive:
+class LeakyPipeline:
     """One such pipeline.
 
     Attributes
     ----------
     name : str
-    said : str
+    description : str
         What it does, in words.
     prepare : callable
         What it does to a table.
@@ -100,7 +100,7 @@ class Naive:
     """
 
     name: str
-    said: str
+    description: str
     prepare: Callable[[Table], Table]
     pair: Pair
     ours: tuple[Stage, ...]
@@ -108,7 +108,7 @@ class Naive:
     def plan(self, epsilon: float, delta: float) -> CalibratedPlan:
         """What it claims: training on rows of norm 1, one of which may be replaced."""
         # With a small clip every row counts fully, wherever the weights are.
-        trainer = DPGD(steps=2, learning_rate=0.1, clip=0.1, bias=0.1)
+        trainer = DPGD(steps=2, learning_rate=0.1, clip=0.1, intercept_fraction=0.1)
         plan = Plan(
             Budget(epsilon, delta), (ClipNorm(1.0),), trainer, get_loss("logistic"), "replace_one"
         )
@@ -120,24 +120,24 @@ class Naive:
         return Pair(self.name, self.prepare(self.pair.first), self.prepare(self.pair.second))
 
 
-NAIVE: dict[str, Naive] = {
+LEAKY_PIPELINES: dict[str, LeakyPipeline] = {
     item.name: item
     for item in (
-        Naive(
+        LeakyPipeline(
             "centring",
             "rows less their exact mean",
             centre,
             _mean_pair(),
             (ClipNorm(1.0), PrivateCenter()),
         ),
-        Naive(
+        LeakyPipeline(
             "dedup",
             "rows without near-duplicates of others",
             deduplicate,
             _duplicates_pair(),
             (ClipNorm(1.0), Dedup(RADIUS, crowd=400)),
         ),
-        Naive(
+        LeakyPipeline(
             "pca",
             "rows in coordinates of their first principal component",
             components,
@@ -148,8 +148,10 @@ NAIVE: dict[str, Naive] = {
 }
 
 
-def naive(name: str) -> Naive:
+def leaky_pipeline(name: str) -> LeakyPipeline:
     """A pipeline by name."""
-    if name not in NAIVE:
-        raise InputError(f"no naive pipeline is called {name!r}; there are {', '.join(NAIVE)}")
-    return NAIVE[name]
+    if name not in LEAKY_PIPELINES:
+        raise InputError(
+            f"no leaky pipeline is called {name!r}; there are {', '.join(LEAKY_PIPELINES)}"
+        )
+    return LEAKY_PIPELINES[name]

@@ -103,7 +103,7 @@ def shape(plan: Plan) -> tuple[int, int]:
         # As many rows as steps: each has a step, and so a report, of its own to be seen.
         n = int(steps)
     for stage in plan.stages:
-        if stage.first:
+        if stage.must_be_first:
             raise InputError(
                 f"an audit makes its own tables of numbers; leave out {stage.name}, which is free"
             )
@@ -252,8 +252,8 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
         # Its gap with the room that the test asks for: share/k of the squared norm.
         gap = float(stage.gap or 0.0) / r**2 + 2.2 * _slack(plan) / n
         for share in (k * gap, 1.0):
-            for lean in (math.pi / 4, math.pi / 7):
-                tables = _turned(space, k, min(1.0, share), 1.0, lean)
+            for angle in (math.pi / 4, math.pi / 7):
+                tables = _turned(space, k, min(1.0, share), 1.0, angle)
                 yield ("NoiselessPCA: a turned axis", *tables)
     elif isinstance(stage, NoiselessScale):
         least = stage.strength if stage.floor is None else float(stage.floor)
@@ -272,7 +272,7 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
     elif isinstance(stage, NoiselessImpute):
         yield from _gaps(stage, plan, space)
     elif isinstance(stage, PrivateClip):
-        # Behind it the bias feature may be as long as a row: then labels tell more than rows.
+        # Behind it the constant may have the norm of a row: then labels tell more than rows.
         row = np.zeros((n, d))
         row[0, 0] = r
         yield "PrivateClip: the same row", row, row
@@ -281,7 +281,7 @@ def _against(stage: Stage, plan: CalibratedPlan, space: _Space) -> Iterator[_Nam
 
 
 def _turned(
-    space: _Space, k: int, share: float, length: float, lean: float = math.pi / 4
+    space: _Space, k: int, share: float, length: float, angle: float = math.pi / 4
 ) -> _Tables:
     """z, leaning from e_k to ±e_k+1, turns the k-th axis; rows lie along the first k (d1 and d2).
 
@@ -293,7 +293,7 @@ def _turned(
     common[np.arange(along), np.arange(along) % k] = length * r
     common[::2] *= -1
     first, second = np.zeros(d), np.zeros(d)
-    first[k - 1], first[k] = r * math.cos(lean), r * math.sin(lean)
+    first[k - 1], first[k] = r * math.cos(angle), r * math.sin(angle)
     second[k - 1], second[k] = first[k - 1], -first[k]
     return np.vstack([first, common]), np.vstack([second, common])
 
@@ -310,7 +310,7 @@ def _beams(space: _Space, beam: float, one: float, other: float) -> _Tables:
 
 
 def _gaps(stage: NoiselessImpute, plan: CalibratedPlan, space: _Space) -> Iterator[_Named]:
-    """Rows that lack cells, which the replaced row fills (rules c2 and f)."""
+    """Rows that lack values, which the replaced row fills (rules c2 and f)."""
     n, d, r = space
     few = n // 2
     if stage.rows_with_gaps is not None:
@@ -333,7 +333,7 @@ def _gaps(stage: NoiselessImpute, plan: CalibratedPlan, space: _Space) -> Iterat
 
 
 def _lever(strength: float, columns: tuple[int, int, int], few: int, space: _Space) -> _Tables:
-    """Regression weights as long as they can be along one column; z turns them to another."""
+    """Regression weights of the largest norm there is along one column; z turns them to another."""
     n, d, r = space
     one, other, lacking = columns
     part = min(0.99, strength / r**2)

@@ -16,7 +16,7 @@ from tacit.report.show import clean, number
 __all__ = ["draw_audits", "plot_audits"]
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 230, 640, 78, 40
-LONGEST = 28  # letters of a name
+LONGEST_NAME = 28  # letters of a name
 STYLE = """
 svg { background: var(--bg); font: 14px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0; --good: #0b5cad;
@@ -101,7 +101,7 @@ def draw_audits(audits: Sequence[Audit]) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _step(top: float) -> float:

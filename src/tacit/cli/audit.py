@@ -60,7 +60,7 @@ def audit(
       tacit audit --leaky centring --epsilon 1 --delta 1e-5 --runs 500
     """
     from tacit.audit import audit as refute
-    from tacit.audit import audit_naive
+    from tacit.audit import audit_leaky
     from tacit.audit.picture import plot_audits
     from tacit.exceptions import InputError
     from tacit.files import svg_file
@@ -88,7 +88,7 @@ def audit(
             label = what if isinstance(what, str) else "stages"
             found.append(refute(what, **shared, **more, progress=_named(label, shown)))
         for name in leaky or ():
-            found.append(audit_naive(name, **shared, progress=_named(name, shown)))
+            found.append(audit_leaky(name, **shared, progress=_named(name, shown)))
     if plot is not None:
         plot_audits(found, plot)
     refuted = [one for one in found if not one.holds]

@@ -58,7 +58,7 @@ def fetch(
     for name in names:
         get_source(name)
     for name in names:
-        fetch(name, said=lambda url: say(f"Fetching {url}", err=True))
+        fetch(name, report=lambda url: say(f"Fetching {url}", err=True))
         verify(name)
     if as_json:
         dump({"datasets": [_facts(name) for name in names]})

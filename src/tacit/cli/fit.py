@@ -66,7 +66,7 @@ def fit(
         --tune clip=0.01,0.1,1 --tune learning_rate=1,10
     """
     files = given(schema=schema, test=test, public=public, out=out, target=target)
-    more = given(ledger=account(ledger, dataset), size=public_size)
+    more = given(ledger=account(ledger, dataset), public_size=public_size)
     more |= {} if memory is None else {"memory": memory * 1e9}
     report(seed, quiet, as_json, table, settings, force=force, **files, **more)
 

@@ -68,7 +68,9 @@ def inspect(
     book = account(ledger, dataset)
     if private and (epsilon is None or delta is None):
         raise InputError("--private needs --epsilon and --delta: what looking may cost")
-    budget = given(epsilon=epsilon, delta=delta, size=public_size, ledger=book, random_state=seed)
+    budget = given(
+        epsilon=epsilon, delta=delta, public_size=public_size, ledger=book, random_state=seed
+    )
     if not private and budget:
         raise InputError(
             "--epsilon, --delta, --public-size, --ledger and --seed are for --private; the budget "

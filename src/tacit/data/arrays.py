@@ -58,7 +58,7 @@ def to_numpy(array: Any) -> np.ndarray:
 
 
 def readable(array: Any, what: str = "X") -> Any:
-    """The array, refused if it holds no plain numbers; no cell is read."""
+    """The array, refused if it holds no plain numbers; no value is read."""
     if _is_tensor(array):
         if array.is_nested:
             raise InputError(f"{what} is ragged: pass a tensor whose rows are equally long")
@@ -81,7 +81,7 @@ def readable(array: Any, what: str = "X") -> Any:
 
 
 def host_view(array: Any) -> list[np.ndarray]:
-    """The same memory as an array of NumPy, if it is this machine's; no cell is read."""
+    """The same memory as an array of NumPy, if it is this machine's; no value is read."""
     try:
         near = _is_tensor(array) and array.device.type == "cpu"
         return [array.detach().numpy()] if near else []

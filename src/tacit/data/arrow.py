@@ -102,7 +102,7 @@ class ArrowColumn:
         return found
 
     def _indices(self, array: Any) -> np.ndarray:
-        """Places of cells in their dictionary, `ABSENT` for missing ones; arrow checks none."""
+        """Places of values in their dictionary, `ABSENT` for missing ones; arrow checks none."""
         import pyarrow as pa
 
         places = array.indices.cast(pa.int64())

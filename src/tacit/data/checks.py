@@ -1,6 +1,6 @@
-"""What people pass as rows and targets, as arrays of numbers: or refused without quoting a cell.
+"""What people pass as rows and targets, as arrays of numbers: or refused without quoting a value.
 
-Libraries put what they were given into their messages: a cell, a whole array. So they are never
+Libraries put what they were given into their messages: a value, a whole array. So they are never
 handed anything that they might refuse. What is wrong is found here, and said in our own words; and
 an error that another one led to is raised alone (`tacit.exceptions.raise_alone`).
 """
@@ -25,7 +25,7 @@ TEXT = (
 )
 COMPLEX = "Complex data not supported: {what} must hold real numbers"
 NEITHER = (
-    "{what} holds cells that are neither numbers nor text: every cell, an argument must be a "
+    "{what} holds values that are neither numbers nor text: every value, an argument must be a "
     "string or a real number; leave out whatever is something else"
 )
 RAGGED = (
@@ -90,7 +90,7 @@ def as_floats(values: np.ndarray, what: str) -> np.ndarray:
         with np.errstate(all="ignore"):
             return values.astype(np.float64)
     except OverflowError:
-        problem = InputError(f"{what} holds a whole number that is larger than any float")
+        problem = InputError(f"{what} holds an integer that is larger than any float")
     except ValueError:
         problem = InputError(TEXT if what == "X" else f"{what} must be numbers, and holds text")
     except Exception:
@@ -99,7 +99,7 @@ def as_floats(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def _array(data: Any, what: str) -> np.ndarray:
-    """Data as an array of NumPy; a masked cell is a missing one."""
+    """Data as an array of NumPy; a masked value is a missing one."""
     if isinstance(data, np.ma.MaskedArray) and data.mask.any():
         return np.where(np.ma.getmaskarray(data), np.array(None), data.data)
     with suppress(ValueError, TypeError, OverflowError, AttributeError, NotImplementedError):

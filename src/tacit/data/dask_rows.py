@@ -1,7 +1,7 @@
 """Rows of Dask arrays and data frames, which stay on the workers of a cluster.
 
 A partition becomes a source of its own, checked where it lies, and the maps of the stages go there.
-What comes back is sums. They are whole numbers wherever privacy rests on them, so they are those of
+What comes back is sums. They are integers wherever privacy rests on them, so they are those of
 one machine, bit for bit, whatever the partitions.
 """
 
@@ -79,14 +79,14 @@ class DaskSource:
     digests: tuple[bytes, ...]
     hollow: Any
 
-    spread = True
+    distributed = True
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
     dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property
-    def starts(self) -> list[int]:
+    def offsets(self) -> list[int]:
         """The number of the first row of every partition."""
         return [0, *accumulate(self.sizes)][:-1]
 
@@ -111,12 +111,14 @@ class DaskSource:
     def each(self, rows: Rows, function: Callable[..., Any], *content: Any) -> list[Any]:
         """``function(rows, start, *content)`` of every partition, as futures."""
         count = len(self.parts)
-        order = self.cluster.parcel(function, lean(rows), content, copies=count)
-        return self.cluster.each(_with_rows, self.parts, self.digests, self.starts, [order] * count)
+        order = self.cluster.parcel(function, without_rows(rows), content, copies=count)
+        return self.cluster.each(
+            _with_rows, self.parts, self.digests, self.offsets, [order] * count
+        )
 
     def alike(self, values: Any) -> Parts:
         """One value a row, in partitions like those of the rows."""
-        cut = np.split(values, self.starts[1:])
+        cut = np.split(values, self.offsets[1:])
         # As part of the tasks: what is scattered is lost with the worker that has it.
         parts = self.cluster.each(np.asarray, cut)
         return Parts(self.cluster, tuple(parts), self.sizes)
@@ -141,13 +143,13 @@ class Piece:
         return 64 + sum(array.nbytes for array in _arrays(self.source))
 
 
-def lean(rows: Rows) -> Rows:
+def without_rows(rows: Rows) -> Rows:
     """Rows without any source, and maps without data that they need no more, for a journey."""
-    maps = tuple(_lean(each) for each in rows.maps)
+    maps = tuple(_without_public(each) for each in rows.maps)
     return replace(rows, source=None, maps=maps, blanked=None)
 
 
-def _lean(stage: Any) -> Any:
+def _without_public(stage: Any) -> Any:
     unsaved = set(getattr(stage, "unsaved", ())) & {"public"}
     if unsaved:
         stage = copy.copy(stage)
@@ -166,7 +168,7 @@ def dask_rows(data: Any, *, gaps: bool = False, table: bool = False) -> Rows:
     data : dask.array.Array or dask.dataframe.DataFrame
         Of two dimensions. Blocks of an array may be sparse.
     gaps : bool
-        Whether NaN is a missing cell.
+        Whether NaN is a missing value.
     table : bool
         Whether partitions are tables with named columns, for `tacit.preprocessing.Encode`.
     """
@@ -321,7 +323,7 @@ def _arrays(source: Any) -> list[np.ndarray]:
 
 
 def _digest(source: Any) -> bytes:
-    """A digest of the cells, for a comparison that never leaves the fit."""
+    """A digest of the values, for a comparison that never leaves the fit."""
     digest = hashlib.blake2b(digest_size=16)
     for array in _arrays(source):
         digest.update(f"{array.dtype}{array.shape}".encode())

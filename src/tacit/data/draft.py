@@ -16,7 +16,7 @@ from tacit.files import read_text, write_bytes
 
 __all__ = ["draft_text", "read_yaml", "write_yaml"]
 
-LARGEST = 4 << 20  # bytes of a file, and of what its aliases stand for
+LARGEST_FILE = 4 << 20  # bytes of a file, and of what its aliases stand for
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 LONGEST_NUMBER = 1000  # digits; Python will not even print one of a few thousand
@@ -32,7 +32,7 @@ _TOP = """\
 #
 # number    low, high   public bounds
 #           scale       linear (default), or log for amounts, mostly small and a few large
-#           missing     what an empty cell becomes: middle (default), low, high,
+#           missing     what an empty value becomes: middle (default), low, high,
 #                       indicator (a further 0/1 column marks it), gap (a stage of the
 #                       plan fills it), error
 # category  categories  public list, e.g. [cook, nurse, "yes", "no"]
@@ -105,8 +105,10 @@ class _Loader(yaml.SafeLoader):
             self._sizes[node] = self._size - before
             if node.tag in NUMBERS and len(node.value) > LONGEST_NUMBER:
                 raise SchemaError(f"a number has {len(node.value)} digits")
-        if self._size > LARGEST:
-            raise SchemaError(f"its aliases stand for more than {LARGEST >> 20} MB; write less")
+        if self._size > LARGEST_FILE:
+            raise SchemaError(
+                f"its aliases stand for more than {LARGEST_FILE >> 20} MB; write less"
+            )
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -121,7 +123,7 @@ class _Loader(yaml.SafeLoader):
 def read_yaml(path: PathLike) -> Mapping[str, Any]:
     """The mapping that a file holds."""
     try:
-        data = yaml.load(read_text(path, limit=LARGEST), Loader=_Loader)
+        data = yaml.load(read_text(path, limit=LARGEST_FILE), Loader=_Loader)
     except InputError:
         raise
     except Exception as error:  # of YAML, or of what its tags make of strange values

@@ -17,15 +17,15 @@ from tacit.exceptions import InputError, of_rows
 
 __all__ = ["distinct", "labels_of", "positions_of", "scaled"]
 
-MOST = 10_000  # different labels that a cluster is asked for
+MOST_LABELS = 10_000  # different labels that a cluster is asked for
 
 
 def labels_of(y: Any, rows: Rows) -> Any:
     """One value for every row: an array, or `Parts` where the rows are on a cluster."""
-    if is_dask(y) and rows.spread:
+    if is_dask(y) and rows.distributed:
         return dask_parts(y, rows)
     labels = column_of(to_numpy(readable(y, "y")) if is_array(y) else y, rows.n)
-    return rows.source.alike(labels) if rows.spread else labels
+    return rows.source.alike(labels) if rows.distributed else labels
 
 
 def distinct(labels: Any) -> np.ndarray:
@@ -54,9 +54,11 @@ def _few(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise of_rows(InputError("y contains NaN or infinity; leave out such rows"))
     found = np.unique(labels)
-    if len(found) > MOST:
+    if len(found) > MOST_LABELS:
         raise of_rows(
-            InputError(f"y has more than {MOST:,} different labels; is it a number to predict?")
+            InputError(
+                f"y has more than {MOST_LABELS:,} different labels; is it a number to predict?"
+            )
         )
     return found
 

@@ -34,7 +34,7 @@ class Mapped:
     stamp : Stamp or None
         Of the file; None if the map has none.
     gaps : bool
-        Whether NaN is a missing cell rather than an error.
+        Whether NaN is a missing value rather than an error.
     memory : int or None
         Bytes that an engine may take for rows; None for its own limit.
     """

@@ -81,7 +81,7 @@ class ParquetFiles(Ordered):
 
     @property
     def dtype(self) -> np.dtype:
-        """Unsigned bytes if all cells are, which `Rows.bytes` asks for."""
+        """Unsigned bytes if all values are, which `Rows.bytes` asks for."""
         return np.dtype(np.uint8 if self.bytes.issuperset(self.stored.values()) else np.float64)
 
     @property
@@ -240,9 +240,9 @@ def _require_few(what: str, rows: int, columns: int, size: int, limit: int | Non
     if rows > most_rows or rows * columns > most_cells:
         raise FileError(
             f"{what} declares {rows} rows of {columns} columns in {size} bytes, where {most_rows} "
-            f"rows and {most_cells} cells are allowed: it is damaged, or made to take up memory "
+            f"rows and {most_cells} values are allowed: it is damaged, or made to take up memory "
             "and time. If you trust it, write it again without compression, or allow more with "
-            "scan(path, limit=...), at 8 bytes a cell"
+            "scan(path, limit=...), at 8 bytes a value"
         )
 
 

@@ -39,7 +39,7 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
     """Read a file that ends in ``.csv``, ``.tsv`` or ``.parquet``, or raise a `FileError`.
 
     Text must be UTF-8 with one header line, and may be compressed (``.csv.gz``,
-    ``.bz2``, ``.xz``). A column is stored as numbers if every cell that is not
+    ``.bz2``, ``.xz``). A column is stored as numbers if every value that is not
     missing spells one. Parquet needs pyarrow.
 
     Parameters
@@ -335,7 +335,7 @@ def _blocks(reader: Any, lines: _Lines, width: int, rows: int) -> Iterator[list[
 
 
 def spelled_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """The numbers that a block of cells spells, or None if one spells none."""
+    """The numbers that a block of values spells, or None if one spells none."""
     joined = "".join(cells)
     if "_" in joined or not joined.isascii():  # as in `as_number`
         return None

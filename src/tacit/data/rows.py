@@ -27,7 +27,7 @@ Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice
 T = TypeVar("T")
 CHUNK_ROWS = 4096
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
-#: Kinds of cells in words: a type such as <U6 would tell how long the longest of them is.
+#: Kinds of values in words: a type such as <U6 would tell how long the longest of them is.
 _KINDS = {"U": "text", "S": "text", "c": "complex type", "M": "dates", "m": "times"}
 
 
@@ -130,13 +130,13 @@ class Rows:
 
     @property
     def bytes(self) -> bool:
-        """Whether the source declares its cells as unsigned bytes: a public fact of its type."""
+        """Whether the source declares its values as unsigned bytes: a public fact of its type."""
         return getattr(self.source, "dtype", None) == np.uint8
 
     @property
-    def spread(self) -> bool:
+    def distributed(self) -> bool:
         """Whether rows are on the workers of a cluster, so that only sums of them come here."""
-        return bool(getattr(self.source, "spread", False))
+        return bool(getattr(self.source, "distributed", False))
 
     def chunks(
         self, size: int = CHUNK_ROWS, *, first: int | None = None
@@ -190,7 +190,7 @@ class Rows:
         >>> rows.merged(lambda span, chunk: chunk.sum(axis=0), np.zeros(2), size=2)
         array([ 9., 12.])
         """
-        if self.spread:
+        if self.distributed:
             found: T = self.source.merged(self, summary, zero, size)
             return found
         for span, chunk in self.chunks(size):
@@ -316,9 +316,9 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
 
     An array may be of another library than NumPy, on any device (`tacit.data.arrays`).
     Finite values are checked where numbers first appear; what to do about
-    missing cells of a table is the schema's business (`tacit.preprocessing.Encode`). What is read
+    missing values of a table is the schema's business (`tacit.preprocessing.Encode`). What is read
     from a file, a memory map among them, is checked chunk by chunk, on every pass. With ``gaps``,
-    NaN is a missing cell that a stage will fill.
+    NaN is a missing value that a stage will fill.
 
     Parameters
     ----------
@@ -390,7 +390,7 @@ def each(values: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def shares_memory(one: Any, other: Any) -> bool:
-    """Whether two tables are one, or hold some cells in common, in memory; no cell is read.
+    """Whether two tables are one, or hold some values in common, in memory; no value is read.
 
     Arrays, sparse matrices, tables, `Rows` and data frames are looked into, and files told apart
     by where they lie; anything else is only asked whether it is the same object.
@@ -402,7 +402,7 @@ def shares_memory(one: Any, other: Any) -> bool:
 
 
 def _files(data: Any) -> set[tuple[int, int]]:
-    """The files that hold a table's cells, under whatever names."""
+    """The files that hold a table's values, under whatever names."""
     if isinstance(data, np.memmap):
         from tacit.data.mapped import Mapped
 
@@ -418,7 +418,7 @@ def _array(data: Any) -> Any:
 
 
 def _arrays(data: Any) -> list[np.ndarray]:
-    """The arrays that hold a table's cells."""
+    """The arrays that hold a table's values."""
     data = _array(data)
     if is_dask(data):
         return []
@@ -456,14 +456,14 @@ def require_finite(values: np.ndarray, block: int = 1 << 22, *, gaps: bool = Fal
         part = flat[start : start + block]
         if gaps and np.isinf(part).any():
             raise of_rows(
-                InputError("rows contain infinity; missing cells are NaN, all others numbers")
+                InputError("rows contain infinity; missing values are NaN, all others numbers")
             )
         if not gaps and not np.isfinite(part).all():
             raise of_rows(
                 InputError(
                     "rows contain NaN or infinity; let a stage fill the gaps (NoiselessImpute, or "
                     "FillGaps with a constant), or give a table with a schema that says what a "
-                    "missing cell becomes (an imputer outside the plan is not covered by the "
+                    "missing value becomes (an imputer outside the plan is not covered by the "
                     "certificate)"
                 )
             )

@@ -274,7 +274,7 @@ def scan(
         Bytes that training may take for rows. A table that is larger, once its numbers are
         rounded to 16 bits, is read again on every pass. A quarter of the machine's unless given.
     limit : float, optional
-        Bytes that the files may unpack to, as text or at 8 bytes a cell of Parquet: small files
+        Bytes that the files may unpack to, as text or at 8 bytes a value of Parquet: small files
         can be made to unpack to more than any machine has. Unless given, 1 GB of text, and for
         small files less, or a hundred times the file; and 2^27 rows of Parquet, or eight for
         every byte of all files together.

@@ -6,10 +6,10 @@ person. With them, encoding a row needs nothing but that row, so it costs no
 privacy.
 
 There are two exceptions to mind: the policy ``error``, and text in a column that
-the schema declares a number. Either stops the run because of one cell, and that
+the schema declares a number. Either stops the run because of one value, and that
 tells whoever sees it stop something about that row. Use ``error`` only on data you
 may look at, and clean number columns of text beforehand, by a rule that looks at one
-cell at a time. The message names the column and never the value.
+value at a time. The message names the column and never the value.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ LONGEST_HINT = 100  # letters of a name
 class NumberColumn:
     """A column of numbers between public bounds; values outside are clamped.
 
-    A cell of text that is not a missing one stops the run, whatever the policies say,
-    and so reveals that there is one, as ``missing="error"`` does for a missing cell.
+    A value of text that is not a missing one stops the run, whatever the policies say,
+    and so reveals that there is one, as ``missing="error"`` does for a missing value.
 
     Parameters
     ----------
     low, high : float
         Public bounds, finite, low < high.
     missing : {"middle", "low", "high", "indicator", "gap", "error"}
-        What a missing cell becomes: the middle or an end of the encoded range;
+        What a missing value becomes: the middle or an end of the encoded range;
         0 with a further 0/1 column that marks it; a gap, which a later stage must
         fill; or a refusal.
     scale : {"linear", "log"}
@@ -121,7 +121,7 @@ class CategoryColumn:
     categories : sequence of str
         Numbers count as their text. 1, "1" and "1.0" are the same category.
     missing : {"zeros", "level", "error"}
-        What a missing cell becomes: zeros, a column of its own, or a refusal.
+        What a missing value becomes: zeros, a column of its own, or a refusal.
     unseen : {"zeros", "level", "error"}
         The same for a value that is not among the categories.
 
@@ -356,7 +356,7 @@ class Schema:
     def draft(table: Any, target: str | None = None) -> str:
         """YAML text to fill in: names and kinds of the columns, everything else blank.
 
-        The kind is how the table stores a column, so a cell of text among numbers shows.
+        The kind is how the table stores a column, so a value of text among numbers shows.
 
         Parameters
         ----------
@@ -455,14 +455,14 @@ def _labels(key: str, labels: Any) -> tuple[str | float, ...]:
         number = isinstance(label, Real) and not isinstance(label, bool)
         if not isinstance(label, str) and not (number and abs(_float(label)) != math.inf):
             raise SchemaError(
-                f"{key}: put {shown(label)} in quotes, as the text of the cell (YAML reads words "
+                f"{key}: put {shown(label)} in quotes, as the text of the value (YAML reads words "
                 "such as yes, no, true, null and dates as something else)"
             )
         value = label.strip() if isinstance(label, str) else plain(_float(label))
         if is_missing(str(value)):
             raise SchemaError(
-                f"{key}: {shown(label)} marks a missing cell and cannot be one of them; the policy "
-                "'missing' says what becomes of such cells"
+                f"{key}: {shown(label)} marks a missing value and cannot be one of them; policy "
+                "'missing' says what becomes of such values"
             )
         if match_key(value) in clean:
             twins = f"{shown(clean[match_key(value)])} and {shown(value)}"

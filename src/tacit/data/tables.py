@@ -1,9 +1,9 @@
 """Tables of numbers and text, from columns and data frames, sliced without copies.
 
-Every cell is read by itself: blanks around it are stripped, and ``""``, ``NA``,
+Every value is read by itself: blanks around it are stripped, and ``""``, ``NA``,
 ``NaN``, ``null`` and ``?`` are missing, whichever way the table came in. So what
 becomes of one row never depends on another. The exception is the kind of a column:
-one cell of text makes all of it text (see `tacit.data.schema`).
+one value of text makes all of it text (see `tacit.data.schema`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 def is_missing(text: str) -> bool:
-    """Whether a stripped cell stands for a missing value."""
+    """Whether a stripped value stands for a missing value."""
     return text in MISSING_MARKERS or text.lstrip("+-").lower() == "nan"
 
 
 def as_number(text: str) -> float | None:
-    """The number that a cell spells, or None if it spells none."""
+    """The number that a value spells, or None if it spells none."""
     if "_" in text or not text.isascii():  # float() would take 1_000 and other digits
         return None
     try:
@@ -46,7 +46,7 @@ def as_number(text: str) -> float | None:
 
 
 def as_float(value: Any) -> float:
-    """A number in double precision; beyond its range infinity, as if the cell spelled it."""
+    """A number in double precision; beyond its range infinity, as if the value spelled it."""
     if isinstance(value, Decimal) and value.is_nan():
         return math.nan  # a signalling one, too
     try:
@@ -61,7 +61,7 @@ def plain(value: float) -> float | int:
 
 
 def match_key(value: str | float) -> str | float:
-    """What two cells must share to be the same category: 1, ``"1"``, ``"01"``, ``"1.0"`` do."""
+    """What two values must share to be the same category: 1, ``"1"``, ``"01"``, ``"1.0"`` do."""
     if not isinstance(value, str):
         return as_float(value)
     if value.lower() in ("true", "false"):
@@ -71,7 +71,7 @@ def match_key(value: str | float) -> str | float:
 
 
 class Coder(dict[str, int]):
-    """Codes of words in the order they appear; `ABSENT` for a missing cell."""
+    """Codes of words in the order they appear; `ABSENT` for a missing value."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -259,7 +259,7 @@ class Table:
         return np.column_stack([np.empty((self.n, 0)), *map(self.column, self.column_names)])
 
     def match(self, name: str, categories: Sequence[str | float]) -> np.ndarray:
-        """Position of each cell among categories; -1 if missing, -2 if none of them.
+        """Position of each value among categories; -1 if missing, -2 if none of them.
 
         Numbers and their text are the same category: 1, ``"1"`` and ``"1.0"``.
 
@@ -465,7 +465,7 @@ def is_absent(value: Any) -> bool:
 
 
 def cell_text(name: str, value: Any) -> str:
-    """The text of a cell that holds one of Python's plain values; "" if it is missing."""
+    """The text of one of Python's plain values; "" if it is missing."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,7 +1,7 @@
 """A CSV file too large to hold, read block by block on every pass.
 
 How many rows there are, and which columns hold numbers, is known only after one look
-at all of it: a cell of text makes its column text, wherever it stands.
+at all of it: a value of text makes its column text, wherever it stands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tacit.exceptions import FileError
 
 __all__ = ["TextFile", "open_text"]
 
-BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a cell of text takes some 60 bytes
+BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\xfd7zXZ\0": lzma.open,
     b"BZh": bz2.open,
 }
-MOST = 1 << 28  # bytes of a download, and of an archive inside one
+MOST_BYTES = 1 << 28  # bytes of a download, and of an archive inside one
 
 
 def unpacked(where: str, data: bytes, limit: int) -> bytes:
@@ -45,7 +45,7 @@ def member(where: str, data: bytes, name: str, limit: int) -> bytes:
         elif data.startswith(b"!<arch>\n"):
             found = _ar(data, name)
         else:
-            whole = BytesIO(unpacked(where, data, MOST))  # headers may ask for any length
+            whole = BytesIO(unpacked(where, data, MOST_BYTES))  # headers may ask for any length
             with tarfile.open(fileobj=whole, mode="r:") as tar:
                 inside = tar.extractfile(name)
                 if inside is None:

@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 
 import numpy as np
 
-from tacit.datasets.archives import MOST, member, unpacked
+from tacit.datasets.archives import MOST_BYTES, member, unpacked
 from tacit.datasets.sources import File, Source, get_source
 from tacit.exceptions import FileError
 from tacit.files import cache_folder, first_bytes, write_bytes
@@ -67,14 +67,14 @@ def find(name: str) -> dict[str, Path | None]:
     return found
 
 
-def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None:
+def fetch(name: str, *, report: Callable[[str], None] = lambda text: None) -> None:
     """Get what is missing of a data set from its public source, and keep it in the cache.
 
     Parameters
     ----------
     name : str
         Of the data set, a key of `SOURCES`.
-    said : callable
+    report : callable
         Told every URL before it is opened.
 
     Examples
@@ -88,7 +88,7 @@ def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None
         raise _missing(source, absent)
     for url in dict.fromkeys(file.url for file in missing):
         assert url is not None
-        said(url)
+        report(url)
         try:
             data = _download(url)
         except FileError as error:
@@ -101,7 +101,7 @@ def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None
             if file.url == url:
                 content, where = data, url
                 for step in file.members:
-                    content = member(where, content, step, MOST)
+                    content = member(where, content, step, MOST_BYTES)
                     where = f"{step} in {where}"
                 _keep(_cache() / name / file.name, _verified(where, content, file))
 
@@ -109,7 +109,7 @@ def fetch(name: str, *, said: Callable[[str], None] = lambda text: None) -> None
 def read_files(name: str, *, download: bool = True) -> dict[str, bytes]:
     """What the files of a data set hold, unpacked and verified."""
     return {
-        file.name: _verified(str(path), first_bytes(path, MOST), file)
+        file.name: _verified(str(path), first_bytes(path, MOST_BYTES), file)
         for file, path in _present(name, download)
     }
 
@@ -117,7 +117,7 @@ def read_files(name: str, *, download: bool = True) -> dict[str, bytes]:
 def read_arrays(name: str, *, download: bool = True) -> dict[str, np.ndarray]:
     """The arrays of a data set that is one ``.npz``, verified."""
     ((file, path),) = _present(name, download)
-    data = first_bytes(path, MOST)
+    data = first_bytes(path, MOST_BYTES)
     try:
         with np.load(BytesIO(data), allow_pickle=False) as stored:
             infos = stored.zip.infolist()
@@ -212,12 +212,14 @@ def _download(url: str) -> bytes:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             length = answer.headers.get("Content-Length")
             whole = int(length) if length else None
-            if whole is not None and whole > MOST:
-                raise FileError(f"it has {whole:,} bytes, and {MOST:,} are taken at most")
+            if whole is not None and whole > MOST_BYTES:
+                raise FileError(f"it has {whole:,} bytes, and {MOST_BYTES:,} are taken at most")
             while block := answer.read(BLOCK):
                 found += block
-                if len(found) > MOST:
-                    raise FileError(f"it has more than {MOST:,} bytes, the most that is taken")
+                if len(found) > MOST_BYTES:
+                    raise FileError(
+                        f"it has more than {MOST_BYTES:,} bytes, the most that is taken"
+                    )
     except HTTPError as error:
         reason = f"the server answers {error.code} {error.reason}"
         error.close()

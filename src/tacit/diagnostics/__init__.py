@@ -3,7 +3,7 @@
 Everything but `inspect_privately` reads the rows without noise. Its results are `NotReleasable`.
 """
 
-from tacit.diagnostics.advice import Advice, Facts, Option, advise
+from tacit.diagnostics.advice import Advice, Option, RowFacts, advise
 from tacit.diagnostics.base import NotReleasable
 from tacit.diagnostics.clipping import Clipping, clipping
 from tacit.diagnostics.concentration import Concentration, concentration, diameter
@@ -27,13 +27,13 @@ __all__ = [
     "Coefficients",
     "Concentration",
     "Crowding",
-    "Facts",
     "Inspection",
     "Moments",
     "NotReleasable",
     "Option",
     "PowerLaw",
     "PrivateInspection",
+    "RowFacts",
     "Separability",
     "Spectrum",
     "advise",

@@ -2,7 +2,7 @@
 
 Every option is priced by a theorem, per unit of N, the norm of the best weights (all of them grow
 with N alike), for slope G = 1 of the loss: `tacit.research.advice` has them. A bound is not an
-accuracy. It tells what limits a recipe: dimension, length of rows, or what is projected away.
+accuracy. It tells what limits a recipe: dimension, norm of rows, or what is projected away.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = [
     "TRAIN_EPSILON",
     "Advice",
     "Bound",
-    "Facts",
     "Option",
+    "RowFacts",
     "advise",
 ]
 
@@ -34,7 +34,7 @@ TRAIN_EPSILON, TRAIN_DELTA = 1.0, 1e-6  # what training may cost, unless it is s
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class RowFacts:
     """What advice rests on: of the private rows themselves, or released with noise.
 
     Attributes
@@ -179,12 +179,12 @@ class Advice:
 
 
 #: Options and remarks for facts, a budget (ε, δ) and a relation.
-Adviser = Callable[[Facts, float, float, str], tuple[list[Option], list[str]]]
+Adviser = Callable[[RowFacts, float, float, str], tuple[list[Option], list[str]]]
 ADVISERS: Registry[Adviser] = Registry("adviser", "advice")
 
 
 def advise(
-    facts: Facts,
+    facts: RowFacts,
     *,
     epsilon: float = TRAIN_EPSILON,
     delta: float = TRAIN_DELTA,
@@ -194,7 +194,7 @@ def advise(
 
     Parameters
     ----------
-    facts : Facts
+    facts : RowFacts
         Of the private rows themselves, or released with noise.
     epsilon, delta : float
         Budget of the training to come.
@@ -211,7 +211,7 @@ def advise(
     >>> tails = np.append(0.5 ** np.arange(20), 0.0)
     >>> values = -np.diff(tails)
     >>> lost = np.sqrt(np.append(values, 0.0))
-    >>> facts = Facts(5000, 20, 20, tails, values, lost, values / 2, 1.0, 0.3)
+    >>> facts = RowFacts(5000, 20, 20, tails, values, lost, values / 2, 1.0, 0.3)
     >>> advise(facts).best.recipe
     'dpsgd-f'
     """

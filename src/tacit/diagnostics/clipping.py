@@ -13,7 +13,7 @@ from tacit.diagnostics.rehearsal import MOST_VALUES, rehearse
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["Clipping", "clipping"]
@@ -99,9 +99,9 @@ def clipping(
     ready = rehearse(data, labels, loss=loss, centre=centre, most_values=most_values)
     some, size, bound = ready.rows, ready.size, ready.bound
     rule = mu if math.isfinite(mu) else 1.0
-    facts = Facts(size, some.shape[1], ready.outputs, bound, rule, ready.loss.task)
+    facts = PublicFacts(size, some.shape[1], ready.outputs, bound, rule, ready.loss.task)
     settings = replace(trainer or DPGD()).resolve(facts)
-    some = np.column_stack([some, np.full(len(some), float(settings.bias) * bound)])
+    some = np.column_stack([some, np.full(len(some), float(settings.intercept_fraction) * bound)])
     # Noise of the real number of rows: the sample stands for all of them.
     steps, clip = int(settings.steps), float(settings.clip)
     noise = math.sqrt(steps) * clip / (mu * size) if math.isfinite(mu) else 0.0

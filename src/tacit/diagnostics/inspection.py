@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
 from tacit.diagnostics.base import DIAGNOSES, Diagnosis, NotReleasable, require_rows
 from tacit.diagnostics.clipping import Clipping, clipping
 from tacit.diagnostics.concentration import WORK, Concentration, concentration
@@ -144,7 +144,7 @@ def inspect(
             moves = follow(rows, labels, loss=loss, epsilon=epsilon, delta=delta)
     progress("advice", PARTS, PARTS)
     law = coefficients.law
-    facts = Facts(
+    facts = RowFacts(
         n=rows.n,
         d=rows.d,
         rank=eigen.rank,

@@ -24,7 +24,7 @@ from tacit.exceptions import InputError
 
 __all__ = ["Coefficients", "PowerLaw", "glm_coefficients", "power_law_fit", "restricted_lipschitz"]
 
-MOST = 256  # components in which single rows are looked at
+MOST_COMPONENTS = 256  # components in which single rows are looked at
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def restricted_lipschitz(
     data: Any,
     *,
     lipschitz: float = 1.0,
-    components: int = MOST,
+    components: int = MOST_COMPONENTS,
     known: tuple[Moments, Spectrum] | None = None,
 ) -> Coefficients:
     """Coefficients of a GLM on these rows.

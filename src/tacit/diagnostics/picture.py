@@ -42,11 +42,11 @@ def draw_curves(
     log: bool = False,
     from_zero: bool = True,
     dashed: Collection[str] = (),
-    told: str = "",
+    description: str = "",
 ) -> str:
     """Named curves (x, y) in one frame; with ``log``, both axes in powers of ten.
 
-    Otherwise the frame shows zero, unless it need not be ``from_zero``. What is ``told`` is for
+    Otherwise the frame shows zero, unless it need not be ``from_zero``. ``description`` is for
     those who cannot see it.
 
     Examples
@@ -74,8 +74,10 @@ def draw_curves(
                 for a, b in zip(x, y, strict=True)
             ]
     drawn += _legend(list(kept))
-    told = told or "; ".join(f"{name}: {len(points)} points" for name, points in kept.items())
-    return _frame(title, told, across, drawn, below=_lines(list(kept)))
+    description = description or "; ".join(
+        f"{name}: {len(points)} points" for name, points in kept.items()
+    )
+    return _frame(title, description, across, drawn, below=_lines(list(kept)))
 
 
 def _lines(names: Sequence[str]) -> int:
@@ -165,13 +167,13 @@ def _ticks(low: np.ndarray, span: np.ndarray, log: bool) -> list[str]:
     return drawn
 
 
-def _frame(title: str, told: str, across: str, drawn: Sequence[str], below: int = 0) -> str:
+def _frame(title: str, description: str, across: str, drawn: Sequence[str], below: int = 0) -> str:
     height = HEIGHT + 18 * below
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" role="img">',
-            f"<title>{escape(clean(title))}</title><desc>{escape(clean(told))}</desc>",
+            f"<title>{escape(clean(title))}</title><desc>{escape(clean(description))}</desc>",
             f'<text class="title" x="{LEFT - 76}" y="24">{escape(clean(title))}</text>',
             *drawn,
             f'<text class="muted" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 42}" text-anchor="middle">'

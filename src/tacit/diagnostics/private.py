@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from tacit import __version__
 from tacit.data.rows import as_rows
-from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, Facts, advise
+from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
 from tacit.exceptions import MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -39,7 +39,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
-from tacit.privacy.public_size import public_size
+from tacit.privacy.public_size import resolve_size
 
 __all__ = ["PrivateInspection", "inspect_privately"]
 
@@ -59,7 +59,7 @@ class PrivateInspection:
         Of XᵀX/n with noise, falling; some may be negative.
     edge : float
         How far each may be off, with probability 95%.
-    seen : int
+    above_noise : int
         How many exceed that: directions that noise does not hide.
     mean_norm, rms_distance : float
         Estimates: norm of the mean; root mean square distance of rows to it.
@@ -71,7 +71,7 @@ class PrivateInspection:
     d: int
     eigenvalues: np.ndarray
     edge: float
-    seen: int
+    above_noise: int
     mean_norm: float
     rms_distance: float
     advice: Advice
@@ -100,7 +100,7 @@ class PrivateInspection:
             "d": self.d,
             "eigenvalues": self.eigenvalues.tolist(),
             "edge": self.edge,
-            "seen": self.seen,
+            "above_noise": self.above_noise,
             "mean_norm": self.mean_norm,
             "rms_distance": self.rms_distance,
             "advice": self.advice.to_dict(),
@@ -115,7 +115,7 @@ def inspect_privately(
     delta: float,
     bound: float | None = None,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -132,8 +132,8 @@ def inspect_privately(
     bound : float, optional
         Public bound on the norm of rows.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     train : (epsilon, delta), optional
         Budget of the training that advice is wanted for.
@@ -152,14 +152,14 @@ def inspect_privately(
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(5000, 4)) * [0.5, 0.01, 0.01, 0.01]
     >>> found = inspect_privately(rows, epsilon=1.0, delta=1e-6, bound=1.0, random_state=0)
-    >>> found.seen, found.certificate.verify().holds
+    >>> found.above_noise, found.certificate.verify().holds
     (1, True)
     """
     budget = Budget(epsilon, delta)
     rows = as_rows(data, bound=bound)
     if rows.bound is None:
         raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
-    size = public_size(rows.n, neighbors, size)
+    size = resolve_size(rows.n, neighbors, public_size)
     d, radius = rows.d, float(rows.bound)
     draws = d + d * (d + 1) // 2
     slack = require_precision(budget.epsilon, budget.delta, draws)
@@ -219,7 +219,7 @@ def _read(
     tails = np.minimum.accumulate(radius**2 - np.clip(first, 0.0, radius**2))
     gaps = np.append(values[:-1] - values[1:] - 2 * edge, values[-1] - edge)
     largest = np.clip(values + edge, 0.0, radius**2)
-    facts = Facts(
+    facts = RowFacts(
         n=size,
         d=d,
         rank=min(d, size),
@@ -236,7 +236,7 @@ def _read(
         d=d,
         eigenvalues=values,
         edge=edge,
-        seen=int((values > edge).sum()),
+        above_noise=int((values > edge).sum()),
         mean_norm=math.sqrt(squared_mean),
         rms_distance=typical,
         advice=advice,

@@ -82,7 +82,7 @@ def private_findings(found: PrivateInspection) -> list[Line]:
         ("rows", f"{number(found.n)} of {number(found.d)} columns"),
         ("first eigenvalues", shown),
         ("each known up to", f"{number(found.edge, digits=2, up=True)}, with probability 95%"),
-        ("directions above the noise", number(found.seen)),
+        ("directions above the noise", number(found.above_noise)),
         ("norm of the mean", f"about {number(found.mean_norm, digits=3)}"),
         ("distance to the mean", f"about {number(found.rms_distance, digits=3)} (mean square)"),
     ]

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tacit.data.dask_rows import DaskSource, Parts, Piece, lean
+from tacit.data.dask_rows import DaskSource, Parts, Piece, without_rows
 from tacit.data.rows import Rows
 from tacit.engine.engine import Engine, LatticeSum
 from tacit.engine.quantization import ROUNDED_ROWS
@@ -70,11 +70,11 @@ class ClusterEngine:
                 f"more"
             )
         self._cluster, self._sizes = source.cluster, source.sizes
-        self._starts = np.array(source.starts)
+        self._starts = np.array(source.offsets)
         count = len(source.parts)
         threads = max(1, self._cluster.threads // count)
         order = self._cluster.parcel(
-            lean(rows), loss, {**settings, "arithmetic": arithmetic, "threads": threads}
+            without_rows(rows), loss, {**settings, "arithmetic": arithmetic, "threads": threads}
         )
         blanked = [None] * count if rows.blanked is None else source.alike(rows.blanked).parts
         self.engines = self._cluster.each(

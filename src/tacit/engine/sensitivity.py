@@ -195,8 +195,8 @@ class GradientSensitivity:
         drift = self.drift
         if not self.flips:
             return drift
-        total = drift.total + self.intercept * self.flips
-        return Drift(self.bound, total, drift.each + self.intercept, drift.moved)
+        total = drift.l1 + self.intercept * self.flips
+        return Drift(self.bound, total, drift.linf + self.intercept, drift.l0)
 
     @property
     def bound(self) -> float:
@@ -218,11 +218,11 @@ class GradientSensitivity:
     def distance(self, norm: float, clip: float, *, per_class: bool = False) -> float:
         """b, at weights of that norm; rounding of the sums included."""
         drift, mu = self.rows, self.constant(norm, clip, per_class=per_class)
-        if not drift.total:
+        if not drift.l1:
             return self.rounding(norm, clip)
-        total = mu * drift.total if math.isfinite(mu) else math.inf
-        each = min(mu * drift.each if math.isfinite(mu) else math.inf, self.most(clip))
-        return min(total, drift.moved * each) * UP + self.rounding(norm, clip)
+        total = mu * drift.l1 if math.isfinite(mu) else math.inf
+        each = min(mu * drift.linf if math.isfinite(mu) else math.inf, self.most(clip))
+        return min(total, drift.l0 * each) * UP + self.rounding(norm, clip)
 
     def rounding(self, norm: float, clip: float) -> float:
         """What float64 sums of both copies may add to their distance."""

@@ -114,7 +114,7 @@ class Streamed:
         self.compiled = self._kind.compiled
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows
         # A map that is not made for several threads, such as a network, has them take turns.
-        shared = all(getattr(row_map, "shared", True) for row_map in rows.maps)
+        shared = all(getattr(row_map, "thread_safe", True) for row_map in rows.maps)
         self._turns: AbstractContextManager[Any] = nullcontext() if shared else threading.Lock()
 
     def operand(self, weights: Weights) -> Any:

@@ -66,7 +66,7 @@ class Picture:
         """Settings as people write them: one number for both sides, or for all channels."""
         sides = tuple(size) if isinstance(size, list | tuple) else (size, size)
         if len(sides) != 2 or not all(type(side) is int and 1 <= side <= 4096 for side in sides):
-            raise InputError(f"size={size!r} must be a whole number of pixels, or height and width")
+            raise InputError(f"size={size!r} must be an integer of pixels, or height and width")
         if resize not in RESIZE:
             raise InputError(f"resize={resize!r} must be {' or '.join(RESIZE)}")
         shift, scale = _each("mean", mean, channels), _each("std", std, channels)

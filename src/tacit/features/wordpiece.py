@@ -10,7 +10,7 @@ from tacit.exceptions import FileError
 
 __all__ = ["WordPiece"]
 
-LONGEST = 100  # characters of a word; longer ones are unknown
+LONGEST_WORD = 100  # characters of a word; longer ones are unknown
 IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -73,7 +73,7 @@ class WordPiece:
 
     def _pieces(self, word: str) -> list[int]:
         unknown = [self.vocabulary["[UNK]"]]
-        if len(word) > LONGEST:
+        if len(word) > LONGEST_WORD:
             return unknown
         found, start = [], 0
         while start < len(word):

@@ -19,7 +19,7 @@ from tacit.files import parse_json
 __all__ = [
     "FORMAT",
     "KINDS",
-    "LONGEST",
+    "LONGEST_ENTRY",
     "ORIGIN",
     "Row",
     "Tampered",
@@ -32,7 +32,7 @@ __all__ = [
 
 FORMAT = "tacit-ledger/1"
 KINDS = ("open", "amend", "reserve", "commit")
-LONGEST = 1 << 18  # characters of an entry
+LONGEST_ENTRY = 1 << 18  # characters of an entry
 
 
 class Tampered(LedgerError):
@@ -68,7 +68,7 @@ def parse(row: Row) -> dict[str, Any]:
     if digest(row.body) != row.hash:
         raise Tampered(f"entry {row.number} was edited: its text does not have its hash")
     try:
-        body = parse_json(row.body) if len(row.body) <= LONGEST else None
+        body = parse_json(row.body) if len(row.body) <= LONGEST_ENTRY else None
     except ValueError:
         raise Tampered(f"entry {row.number} is damaged: its text is not JSON") from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:

@@ -27,7 +27,7 @@ from sqlalchemy.pool import NullPool
 from tacit.exceptions import InputError, LedgerError
 from tacit.ledger.address import Address
 from tacit.ledger.composed import LARGEST_KEPT
-from tacit.ledger.links import FORMAT, LONGEST, ORIGIN, Row, Tampered, canonical, digest
+from tacit.ledger.links import FORMAT, LONGEST_ENTRY, ORIGIN, Row, Tampered, canonical, digest
 
 __all__ = ["Journal", "Store"]
 
@@ -62,7 +62,8 @@ _KEPT = sa.Table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 _ROWS = sa.select(*(_ENTRIES.c[name] for name in Row._fields))
-LONGEST_CELL = 4 * LONGEST  # bytes that are read of a file's cell, but for what is kept composed
+# Bytes that are read of a file's cell, but for what is kept composed.
+LONGEST_CELL = 4 * LONGEST_ENTRY
 _ADVISORY = 0x7461636974  # "tacit": whoever makes the tables holds this lock of PostgreSQL
 
 
@@ -113,8 +114,10 @@ class Journal:
         number = self.count + 1
         fixed = {"dataset": dataset, "id": id, "number": number, "nth": nth}
         body = canonical({**facts, **fixed, "previous": self.head})
-        if len(body) > LONGEST:  # it could not be read again
-            raise InputError(f"an entry of more than {LONGEST} characters: a plan of fewer events")
+        if len(body) > LONGEST_ENTRY:  # it could not be read again
+            raise InputError(
+                f"an entry of more than {LONGEST_ENTRY} characters: a plan of fewer events"
+            )
         row = Row(number, dataset, id, body, digest(body))
         self._connection.execute(_ENTRIES.insert().values(row._asdict()))
         self._connection.execute(

@@ -86,7 +86,7 @@ MOST_EVENTS = 1000  # of one plan
 MOST_KINDS = 10_000  # of sampled steps in an account: to compose them anew takes minutes
 FARTHEST = 1e4  # loss of a step, in multiples of which a grid is laid
 NEAR = 1.02  # times the limit: what a closer look may bring down
-DIGITS, LEAST = 3, 1e-4  # of an epsilon that is offered
+DIGITS, LEAST_OFFER = 3, 1e-4  # of an epsilon that is offered
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def checked(events: int, draws: Any, failure: Any) -> tuple[int, float]:
     if not 0 < events <= MOST_EVENTS:
         raise InputError(f"a plan has from 1 to {MOST_EVENTS} events")
     if isinstance(draws, bool) or not isinstance(draws, int) or not 0 <= draws <= 10**18:
-        raise InputError(f"draws={draws!r:.80} must be a whole number from 0 on")
+        raise InputError(f"draws={draws!r:.80} must be an integer from 0 on")
     if isinstance(failure, bool) or not isinstance(failure, int | float) or not 0 <= failure < 1:
         raise InputError(f"failure={failure!r:.80} must be a number from 0 to 1")
     return draws, float(failure)
@@ -422,7 +422,7 @@ class Tally:
         mu *= 0.99 if sampled else 1 - 1e-9
         for _ in range(8):
             whole = gaussian_epsilon(mu, delta)
-            if whole < LEAST:
+            if whole < LEAST_OFFER:
                 break
             scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(whole)))
             offered = math.floor(whole * scale * (1 + 1e-6)) / scale
@@ -461,7 +461,7 @@ class Tally:
                 offered = found if found < math.inf else offered
             else:
                 low = middle
-        if offered < LEAST:
+        if offered < LEAST_OFFER:
             return 0.0
         scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(offered)))
         return math.floor(offered * scale) / scale

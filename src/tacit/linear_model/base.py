@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     rows: Rows
     values: Any  # an array, or parts of one on a cluster
     classes: np.ndarray | None
-    said: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
     @property
     def many(self) -> int:
@@ -79,7 +79,7 @@ class DPLinearModel(Composed, BaseEstimator):
         a noiseless stage it is ``"replace_one"``, for which those are analysed.
     fit_intercept : bool
         Whether to fit an intercept.
-    size : int, optional
+    public_size : int, optional
         Public stand-in for the number of rows, needed with
         ``"add_or_remove_one"``.
     arithmetic : {"exact", "strict", "fast"}
@@ -93,7 +93,7 @@ class DPLinearModel(Composed, BaseEstimator):
     ledger : Ledger, optional
         The account of the data set, ``Ledger(url, dataset=...)``: the budget is reserved there
         before any noise is drawn, and a fit that would pass the account's limit is refused.
-    start : fitted linear model or (coef, intercept), optional
+    init : fitted linear model or (coef, intercept), optional
         A *public* model to begin at, on the same columns behind the same stages, as far as those
         are not affine: what another model released, or one fitted to public rows.
     verbose : bool
@@ -116,7 +116,7 @@ class DPLinearModel(Composed, BaseEstimator):
 
     intercept_: Any
 
-    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+    def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         """The public model to begin at, for the scores of a loss."""
         raise NotImplementedError
 
@@ -128,18 +128,18 @@ class DPLinearModel(Composed, BaseEstimator):
         """Fit to a problem, or go on from ``before``."""
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before)
-        start = None if before is None else (before.coef, before.intercept)
+        init = None if before is None else (before.coef, before.intercept)
         if before is None:
-            start = self._start(problem, loss)
-        if start is None and not problem.rows.spread:
+            init = self._init(problem, loss)
+        if init is None and not problem.rows.distributed:
             plan = self._from_zero(plan)
         fit = self._fit_rows(
             plan,
             problem.rows,
             problem.targets(loss),
             problem.many,
-            problem.said if before is None else (),
-            start=start,
+            problem.assumptions if before is None else (),
+            init=init,
             before=before,
         )
         self._keep(fit, problem)
@@ -187,7 +187,7 @@ class DPLinearModel(Composed, BaseEstimator):
         before: Fit | None = getattr(self, "_last", None)
         if before is None:
             raise InputError(
-                "a model from a file holds no stages to go on with: fit anew with start=model"
+                "a model from a file holds no stages to go on with: fit anew with init=model"
             )
         return before
 
@@ -204,19 +204,19 @@ class DPLinearModel(Composed, BaseEstimator):
 
     def _size(self, neighbors: str, n: int) -> int:
         """The public normaliser."""
-        size = self.size
-        whole = isinstance(size, Integral) and not isinstance(size, bool)
-        if size is not None and not (whole and size >= 1):
-            raise InputError(f"size={size!r} must be a whole number of at least 1")
+        public_size = self.public_size
+        whole = isinstance(public_size, Integral) and not isinstance(public_size, bool)
+        if public_size is not None and not (whole and public_size >= 1):
+            raise InputError(f"public_size={public_size!r} must be an integer of at least 1")
         if neighbors == "add_or_remove_one":
-            if size is None:
+            if public_size is None:
                 raise MissingBound(
                     "neighbors='add_or_remove_one' keeps the number of rows private and",
-                    "size=, a public guess of it",
+                    "public_size=, a public guess of it",
                 )
-            return int(size)
-        if size not in (None, n):
-            raise InputError(f"size={size}, but there are {n} rows, a public number")
+            return int(public_size)
+        if public_size not in (None, n):
+            raise InputError(f"public_size={public_size}, but there are {n} rows, a public number")
         return n
 
     def _require_account(self) -> None:
@@ -262,14 +262,17 @@ class DPLinearModel(Composed, BaseEstimator):
         classes: int,
         assumptions: Sequence[str],
         *,
-        start: tuple[np.ndarray, np.ndarray] | None = None,
+        init: tuple[np.ndarray, np.ndarray] | None = None,
         before: Fit | None = None,
     ) -> Fit:
         calibrated = plan.calibrate(
             size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
         )
-        assumptions = [*assumptions, *self._taken(rows, start if before is None else None)]
-        if warning := calibrated.outlook if start is None else calibrated.shortage:
+        assumptions = [
+            *assumptions,
+            *self._public_assumptions(rows, init if before is None else None),
+        ]
+        if warning := calibrated.outlook if init is None else calibrated.shortage:
             logging.getLogger("tacit").warning(warning)  # before anything is spent
         key, whole = self._key(), None
         if before is not None:  # composed before anything is spent, since it may be refused
@@ -284,7 +287,7 @@ class DPLinearModel(Composed, BaseEstimator):
                 assumptions=assumptions,
                 progress=show,
                 ledger=self.ledger,
-                start=start,
+                init=init,
             )
         if whole is not None:
             said, created = fit.certificate.plan, fit.certificate.created
@@ -292,15 +295,17 @@ class DPLinearModel(Composed, BaseEstimator):
             fit = replace(fit, certificate=replace(whole, plan=said, created=created))
         return fit
 
-    def _taken(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None) -> list[str]:
+    def _public_assumptions(
+        self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None
+    ) -> list[str]:
         """What is taken as public besides what every plan says."""
-        said = [] if start is None else ["the model that training starts from is public"]
+        public = [] if init is None else ["the model that training starts from is public"]
         if isinstance(self.stages, str) and rows.bytes:
-            said.append("that the cells are bytes, 0 to 255, is public")
+            public.append("that the values are bytes, 0 to 255, is public")
         elif isinstance(self.stages, str) and rows.sparse:
-            said.append("that the rows are kept as a sparse matrix is public")
-        said += [rows.origin] if rows.origin else []
-        return said
+            public.append("that the rows are kept as a sparse matrix is public")
+        public += [rows.origin] if rows.origin else []
+        return public
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         self._last = fit

@@ -81,11 +81,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         neighbors: str = "auto",
         classes: Any = None,
         fit_intercept: bool = True,
-        size: int | None = None,
+        public_size: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
-        start: Any = None,
+        init: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -96,11 +96,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.neighbors = neighbors
         self.classes = classes
         self.fit_intercept = fit_intercept
-        self.size = size
+        self.public_size = public_size
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
-        self.start = start
+        self.init = init
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -171,11 +171,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             classes, index, assumption = self._classes(labels_of(y, rows), given)
         return Problem(rows, index, classes, (assumption,))
 
-    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
-        if self.start is None:
+    def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        if self.init is None:
             return None
         assert problem.classes is not None
-        return starting.for_classes(self.start, problem.classes, problem.outputs(loss))
+        return starting.for_classes(self.init, problem.classes, problem.outputs(loss))
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)

@@ -30,7 +30,7 @@ NO_TARGETS = "no_validation"  # scikit-learn's word for it
 
 
 def cells_of(X: Any) -> Any:
-    """What of X holds the cells: features come with what is known of them."""
+    """What of X holds the values: features come with what is known of them."""
     return X.features if isinstance(X, FeatureSet) else X
 
 

@@ -69,11 +69,11 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         trainer: Any = "auto",
         neighbors: str = "auto",
         fit_intercept: bool = True,
-        size: int | None = None,
+        public_size: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
-        start: Any = None,
+        init: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -84,11 +84,11 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.trainer = trainer
         self.neighbors = neighbors
         self.fit_intercept = fit_intercept
-        self.size = size
+        self.public_size = public_size
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
-        self.start = start
+        self.init = init
         self.verbose = verbose
 
     def _target_scale(self) -> tuple[float, float]:
@@ -164,10 +164,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         targets = scaled(labels_of(values, rows), middle, half)
         return Problem(rows, targets, None, ("the limits of the target were given in advance",))
 
-    def _start(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
-        return (
-            None if self.start is None else starting.for_target(self.start, *self._target_scale())
-        )
+    def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
+        return None if self.init is None else starting.for_target(self.init, *self._target_scale())
 
     def _loss_of(self, classes: int) -> Loss:
         loss = get_loss(self.loss)

@@ -1,6 +1,6 @@
 """Sums of rows that are exact, and noise on the same lattice.
 
-A row of norm at most ``bound`` becomes a vector of whole numbers of norm at most
+A row of norm at most ``bound`` becomes a vector of integers of norm at most
 2^BITS, so the sum over rows is an exact integer and one row moves it by at most
 2^BITS: no rounding error hides in the sensitivity. The noise is an exact
 discrete Gaussian on the same integers.
@@ -116,7 +116,7 @@ def _choose(which: np.ndarray, chosen: Chunk, other: Chunk) -> Chunk:
 
 
 def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
-    """Rows in units of bound/2^bits: whole numbers (as float64), norm at most 2^bits.
+    """Rows in units of bound/2^bits: integers (as float64), norm at most 2^bits.
 
     Rows longer than ``bound`` are shortened to it, never trusted; what is not a
     number counts nothing. Truncation towards zero lengthens nothing:
@@ -153,7 +153,7 @@ def _whole_sum(chunk: Chunk, d: int, bound: float, bits: int) -> np.ndarray:
 
 
 def lattice_drift(total: float, n: int, d: int, bound: float) -> float:
-    """GradientSensitivity ``total`` of n rows, after they were cut to whole numbers: a unit a
+    """Drift ``total`` of n rows, after they were cut to integers: a unit a
     column more.
     """
     return 0.0 if not total else total + n * math.sqrt(d) * math.ldexp(bound, 1 - BITS)

@@ -5,7 +5,7 @@ conventional BLAS, and here it is checked: G = AᵀB holds if ρᵀG = (Aρ)ᵀB
 numbers ρ, except with small probability (Freivalds 1977). The check costs two products with a
 vector, and Aρ need not be computed again for another B.
 
-**Lemma.** Let E be a matrix of whole numbers, not all zero, and ρ drawn independently of it,
+**Lemma.** Let E be a matrix of integers, not all zero, and ρ drawn independently of it,
 uniformly from {0, …, 2^40 − 1} a row. Let M = 2^64·p with the prime p = 2^31 − 1. If every entry
 of E is below 2^54 in size, then ρᵀE ≡ 0 (mod M) with probability at most 2^-40; if it is below
 2^64, with probability at most 2^-31.
@@ -57,7 +57,7 @@ LIMB = 20  # bits of either half of a number of ρ
 
 @dataclass(frozen=True)
 class Residues:
-    """Whole numbers modulo 2^64·(2^31 − 1), by their two remainders.
+    """Integers modulo 2^64·(2^31 − 1), by their two remainders.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ def check_places(rows: Any) -> None:
     rows : Rows
         Behind their maps.
     """
-    if getattr(rows, "spread", False):  # every worker checks its own
+    if getattr(rows, "distributed", False):  # every worker checks its own
         rows.source.everywhere(rows, check_places)
         return
     if rows.n < 2:

@@ -1,6 +1,6 @@
 """Second moments that are exact, and noise on the same lattice.
 
-A row of norm at most ``bound`` becomes a vector a of whole numbers of norm at most 2^b, so
+A row of norm at most ``bound`` becomes a vector a of integers of norm at most 2^b, so
 Σaaᵀ is a matrix of exact integers, to which one row contributes aaᵀ of Frobenius norm
 ‖a‖² ≤ 4^b. The Frobenius norm of a symmetric matrix is the Euclidean norm of its diagonal and
 its upper triangle times √2. So noise of standard deviation σ on the diagonal and σ/√2 above it
@@ -61,7 +61,7 @@ def noisy_second_moment(
     token : Token
         For one Gaussian release, of d(d+1)/2 numbers.
     size : int
-        Public number of rows, or a guess. It chooses how fine the whole numbers are: 20 bits up
+        Public number of rows, or a guess. It chooses how fine the integers are: 20 bits up
         to four million rows, one fewer for every factor of four. If there are more rows than that,
         integers wrap around 2^64. This spoils the result and not the guarantee, as the wrapped
         number is a function of the noisy one.
@@ -92,7 +92,7 @@ def noisy_second_moment(
            [0.48, 0.64]])
     """
     _tested()
-    moved = drift if drift is not None and drift.total else None
+    moved = drift if drift is not None and drift.l1 else None
     reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
     bits = _bits(size, token.noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
@@ -141,8 +141,8 @@ def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
     float64 sum of m products of the entries of rows a, in any order, is off by at most m·2^-53
     times Σ|a||a|ᵀ, whose Frobenius norm is at most Σ‖a‖²; m is at most `TOGETHER`.
     """
-    slip = (math.sqrt(d) * 2.0**-FINE + (d + 8) * 2.0**-52) * bound
-    apart = replace(drift, bound=bound).rounded(slip).second_moment(1) / bound**2
+    rounding_bound = (math.sqrt(d) * 2.0**-FINE + (d + 8) * 2.0**-52) * bound
+    apart = replace(drift, bound=bound).rounded(rounding_bound).second_moment(1) / bound**2
     products = n * TOGETHER * 2.0**-53 * 1.01
     return (apart / 2 + products) * UP
 
@@ -196,15 +196,15 @@ class _Check:
 
     def __init__(self, d: int) -> None:
         self.probe = Probe(d).residues
-        self.seen = Residues.zeros(d)
+        self.residues = Residues.zeros(d)
 
     def take(self, rows: np.ndarray) -> None:
-        whole = integers(rows, "a whole number")
+        whole = integers(rows, "an integer")
         along = combine(whole, self.probe)
-        self.seen += combine(np.ascontiguousarray(whole.T), along)
+        self.residues += combine(np.ascontiguousarray(whole.T), along)
 
     def conclude(self, upper: np.ndarray) -> None:
         whole = integers(upper, "a second moment")
         full = whole + whole.T - np.diag(np.diag(whole))
-        require_equal(combine(full, self.probe), self.seen, "the second moment of the rows")
-        self.seen = Residues.zeros(self.probe.word.size)
+        require_equal(combine(full, self.probe), self.residues, "the second moment of the rows")
+        self.residues = Residues.zeros(self.probe.word.size)

@@ -178,7 +178,7 @@ def numerical_delta(draws: int, epsilon: float) -> float:
     True
     """
     if draws < 0:
-        raise InputError(f"draws is {draws!r}; pass a whole number from 0.")
+        raise InputError(f"draws is {draws!r}; pass an integer from 0.")
     if not epsilon >= 0.0:
         raise InputError(f"epsilon is {epsilon!r}; pass a number that is at least 0.")
     if draws == 0:

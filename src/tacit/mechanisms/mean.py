@@ -10,7 +10,7 @@ The instance-optimal estimator of Huang, Liang & Yi 2021 (their Theorem 3.3; Sun
 2. *Radius.* The distance from that point within which all rows lie but a few, by another search.
 3. *Mean.* Rows relative to that point, clipped to that radius, summed with noise.
 
-The rotation is exact: rows become whole numbers, of norm at most 2^40, and a Hadamard matrix adds
+The rotation is exact: rows become integers, of norm at most 2^40, and a Hadamard matrix adds
 and subtracts them. So on which side of an edge a rotated row lies is a matter of that row alone,
 and one row contributes D votes of size one, a vector of norm √D, in the D rotated coordinates.
 """
@@ -32,7 +32,7 @@ from tacit.mechanisms.release import Token
 
 __all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws", "locating_rows"]
 
-BITS = 40  # of a row's whole numbers, and of the search for each coordinate
+BITS = 40  # of a row's integers, and of the search for each coordinate
 #: Parts of the squared budget: what the location takes, the radius, and the mean.
 LOCATION, RADIUS = 0.5, 0.25
 #: Rows that the location needs, per unit of noise and per √D: half of them are more than six
@@ -185,7 +185,7 @@ def _location(
 def hadamard(rows: np.ndarray) -> None:
     """Rows times the Hadamard matrix of their width, a power of two, in place.
 
-    In whole numbers it is exact: a sum and a difference at a time. Rows become √width as long.
+    In integers it is exact: a sum and a difference at a time. Norms grow by √width.
 
     Examples
     --------

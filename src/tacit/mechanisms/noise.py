@@ -438,9 +438,9 @@ def _index(value: int, name: str, limit: int = 2**62) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} is {value!r}; pass a whole number.") from None
+        raise InputError(f"{name} is {value!r}; pass an integer.") from None
     if not 0 <= number < limit:
-        raise InputError(f"{name} is {number}; pass a whole number from 0 to {limit - 1}.")
+        raise InputError(f"{name} is {number}; pass an integer from 0 to {limit - 1}.")
     return number
 
 

@@ -58,7 +58,7 @@ TABLE = 1 << 21  # counters held at once
 BETA = math.sqrt(math.pi / 2) * UP  # β of a selection as private as Gaussian noise of one
 DEVIATIONS = 4.5  # of the noise, that a quantile near an end keeps away from it
 CHANCE = 3.4e-6  # of normal noise beyond that, one-sided, in one of a search's rounds
-LARGEST = sys.float_info.max
+LARGEST_FLOAT = sys.float_info.max
 _INFINITY = 0x7FF << 52  # its bits
 
 Method: TypeAlias = Literal["gaussian", "exponential"]
@@ -147,7 +147,7 @@ class Floats:
         return max(0, int(self._ordered(np.array([self.top]))[0]) + 1 - (1 << self.bits))
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
-        """Whole numbers in the order of the floats: their bits, the magnitude of negatives turned
+        """Integers in the order of the floats: their bits, the magnitude of negatives turned
         round; cut to the leading digits."""
         bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.int64)
         return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))) >> (52 - self.digits)
@@ -166,7 +166,7 @@ class Floats:
         # Beyond the floats there are infinities and what is not a number: they end at the largest.
         place = min(max(place, -(_INFINITY >> shift)), _INFINITY >> shift)
         value = float(np.array([abs(place) << shift]).view(np.float64)[0])
-        return math.copysign(min(value, LARGEST), place)
+        return math.copysign(min(value, LARGEST_FLOAT), place)
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ class Token:
     def _divided(self, noise: float, count: int) -> Token:
         event = replace(self.event, noise_multiplier=noise, count=count)
         budget = _Budget(self._budget.name, count)
-        self._releases.watch(budget)
+        self._releases.track(budget)
         child = Token(self._releases, event, budget, self._place)
         child._batches = self._batches
         child._opened = self._opened  # one stream, drawn from in turn
@@ -496,13 +496,13 @@ class Releases:
                 budget = _Budget(name, event.count)
                 token = Token(self, event, budget)
                 if not token._sides:
-                    self.watch(budget)
+                    self.track(budget)
                 if token.samples:  # as many batches as steps
-                    self.watch(token._batches)
+                    self.track(token._batches)
                 if isinstance(event, Iterated):  # and each pass ends at random, once
-                    self.watch(token._stops)
+                    self.track(token._stops)
                 for side in token._sides:  # it draws nothing by itself, and each part once
-                    self.watch(side)
+                    self.track(side)
                 return token
         raise ReleaseError(f"{name} asks for a release that was not counted")
 
@@ -525,7 +525,7 @@ class Releases:
         same._key, same._public = other._key, other._public
         return same
 
-    def watch(self, budget: _Budget) -> None:
+    def track(self, budget: _Budget) -> None:
         self._budgets.append(budget)
 
     def open(self, label: str, step: int, worker: int) -> Stream:

@@ -1,7 +1,7 @@
 """The exponential mechanism, sampled exactly.
 
 P[candidate] is proportional to weight·exp(utility/β) (McSherry & Talwar 2007, Definition 2). The
-masses are whole numbers of 320 fractional bits, and one uniform whole number chooses among them:
+masses are integers of 320 fractional bits, and one uniform integer chooses among them:
 no floating point lies between the utilities and the choice.
 
 Error per choice
@@ -33,7 +33,7 @@ __all__ = ["exponential_choice", "masses", "pick"]
 
 POINT = 320  # fractional bits of `exp_minus`
 FARTHEST = 256  # exponents beyond it give less than one unit
-MOST = 1 << 96  # sum of the weights
+MOST_WEIGHT = 1 << 96  # sum of the weights
 SPARE = 200  # bits of the uniform number beyond those of the total
 
 
@@ -52,7 +52,7 @@ def exponential_choice(
     Parameters
     ----------
     utilities : sequence of int or float
-        One for each candidate, taken as the exact numbers that they are. Whole numbers, such as
+        One for each candidate, taken as the exact numbers that they are. Integers, such as
         counts, have the sensitivity that they should; floats have that of their rounding as well.
     noise_multiplier : float
         β, in contributions of one row.
@@ -82,7 +82,7 @@ def masses(
     noise_multiplier: float,
     weights: Sequence[int] | None = None,
 ) -> list[int]:
-    """Whole numbers proportional to weight·exp(utility/β): the best candidate's weight times 2^320.
+    """Integers proportional to weight·exp(utility/β): the best candidate's weight times 2^320.
 
     Examples
     --------
@@ -92,9 +92,9 @@ def masses(
     given = utilities.tolist() if isinstance(utilities, np.ndarray) else utilities
     values = [_exact(utility) for utility in given]
     counts = [1] * len(values) if weights is None else [int(weight) for weight in weights]
-    if len(counts) != len(values) or min(counts, default=0) < 1 or sum(counts) > MOST:
+    if len(counts) != len(values) or min(counts, default=0) < 1 or sum(counts) > MOST_WEIGHT:
         raise InputError(
-            "every candidate needs a utility, and a weight that is a whole number of at least 1; "
+            "every candidate needs a utility, and a weight that is an integer of at least 1; "
             "weights sum to 2**96 at most"
         )
     if not 0 < float(noise_multiplier) < math.inf:
@@ -110,7 +110,7 @@ def masses(
 
 
 def pick(masses: Sequence[int], stream: Stream) -> tuple[int, int]:
-    """An index, with probability proportional to its mass, and a uniform whole number below it."""
+    """An index, with probability proportional to its mass, and a uniform integer below it."""
     total = sum(masses)
     words = -(-(total.bit_length() + SPARE) // 64)
     uniform = int.from_bytes(stream.words(words).astype("<u8").tobytes(), "little")

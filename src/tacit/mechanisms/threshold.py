@@ -10,7 +10,7 @@ from tacit.mechanisms.noise import Stream
 __all__ = ["noisy_above"]
 
 BITS = 20  # the number is cut to multiples of 2^-20
-LARGEST = 2.0**30
+LARGEST_MARGIN = 2.0**30
 
 
 def noisy_above(value: float, threshold: float, deviation: float, stream: Stream) -> bool:
@@ -21,7 +21,9 @@ def noisy_above(value: float, threshold: float, deviation: float, stream: Stream
     shrunk by 2^-18 first, which leaves values of at most 0 or 1 there. What is not
     a number counts as hopeless.
     """
-    value = -LARGEST if math.isnan(value) else min(max(value, -LARGEST), LARGEST)
+    value = (
+        -LARGEST_MARGIN if math.isnan(value) else min(max(value, -LARGEST_MARGIN), LARGEST_MARGIN)
+    )
     shrunk = math.floor(value * (1 - 2.0**-18) * 2.0**BITS)
     noise = int(stream.discrete_gaussian(sigma_for(deviation * 2.0**BITS), 1)[0])
     return shrunk + noise > math.ceil(threshold * 2.0**BITS)

@@ -1,4 +1,4 @@
-"""How many trials to make, and which settings to try: drawn exactly, in whole numbers."""
+"""How many trials to make, and which settings to try: drawn exactly, in integers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _bits(stream: Stream) -> int:
 
 @lru_cache(maxsize=8)
 def _table(distribution: str, shape: float, rate: float) -> tuple[int, ...]:
-    """Cumulated weights of 1, 2, 3, … trials, as whole numbers.
+    """Cumulated weights of 1, 2, 3, … trials, as integers.
 
     Each weight is the one before it times (1−γ)(k+η)/(k+1) (Papernot & Steinke 2022, Definition 1)
     or λ/(k+1), in which the floats that were accounted for are taken for what they are, exactly.

@@ -30,8 +30,8 @@ FIXED = {
     "arithmetic": "it says what the guarantee rests on",
     "classes": "it is a public fact, not a choice",
     "target_bounds": "they are a public fact, and scores would not compare",
-    "size": "it is a public fact, not a choice",
-    "start": "it is a public fact, not a choice",
+    "public_size": "it is a public fact, not a choice",
+    "init": "it is a public fact, not a choice",
     "random_state": "noise is not a setting",
     "ledger": "the account is that of the rows",
     "verbose": "it changes nothing",
@@ -348,14 +348,14 @@ def choose(
     search = planned(candidates, words, trials, problem.many, problem.rows)
     size = first._size(search.plans[0].neighbors, problem.rows.n)
     made = search.calibrate(size=size, columns=problem.rows.d, classes=problem.many)
-    begin = first._start(problem, search.plans[0].loss)
+    begin = first._init(problem, search.plans[0].loss)
     found = made.run(
         problem.rows,
         problem.targets,
         key=first._key(),
-        assumptions=[*problem.said, *first._taken(problem.rows, begin)],
+        assumptions=[*problem.assumptions, *first._public_assumptions(problem.rows, begin)],
         ledger=first.ledger,
-        start=lambda loss: first._start(problem, loss),
+        init=lambda loss: first._init(problem, loss),
     )
     best = candidates[found.setting]
     for name in ("n_features_in_", "feature_names_in_"):

@@ -27,7 +27,7 @@ from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
 from tacit.plan import CalibratedPlan, Fit, Plan
 from tacit.plan.fit import Prepared
-from tacit.plan.validate import validate_rows, validate_start
+from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -165,7 +165,7 @@ class Search:
             )
 
     @property
-    def shared(self) -> bool:
+    def shares_stages(self) -> bool:
         """Whether all settings have the same stages, which are then fitted once."""
         first = self.plans[0]
 
@@ -182,7 +182,8 @@ class Search:
         """Fix every setting and all noise from public facts, as `Plan.calibrate` does."""
         facts = {"size": size, "columns": columns, "classes": classes}
         first = self.plans[0].expanded(size=size, columns=columns)
-        if self.shared and first is not self.plans[0]:  # the same stages for all, as they were
+        if self.shares_stages and first is not self.plans[0]:
+            # The same stages for all, as they were.
             plans = (
                 replace(plan, stages=first.stages, remarks=first.remarks) for plan in self.plans
             )
@@ -194,7 +195,7 @@ class Search:
         return found
 
     def _calibrated(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
-        first, shared = self.plans[0], self.shared
+        first, shared = self.plans[0], self.shares_stages
         budget, neighbors, unit = first.budget, first.neighbors, sensitivity(first.neighbors)
         many = weight(self.trials.event([[Gaussian(1.0)]]))
         most = 0 if first.arithmetic == "fast" else MOST_DRAWS
@@ -252,7 +253,7 @@ class Search:
         self, plan: Plan, training: float, delta: float, facts: Mapping[str, int]
     ) -> CalibratedPlan:
         """One setting with the noise of a trial."""
-        if self.shared:
+        if self.shares_stages:
             found = plan.calibrate(**facts, training=training)
         else:
             own = Budget(gaussian_epsilon(training, delta), delta)
@@ -318,7 +319,7 @@ class CalibratedSearch:
         """What runs is what was counted: every setting, with its noise and its score."""
         score, counted = Gaussian(self.score_noise), set(self.event.trial)
         for plan in self.plans:
-            own = (event for _, event in _trial_events(plan, 1.0, self.search.shared))
+            own = (event for _, event in _trial_events(plan, 1.0, self.search.shares_stages))
             if (*own, score) not in counted:
                 raise InputError("a setting of this search is not what its account lists")
         if self.spent[-1][1] != self.event:
@@ -332,7 +333,7 @@ class CalibratedSearch:
     def neighbors(self) -> str:
         return self.search.plans[0].neighbors
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What may be said of the search in a certificate: all of it was fixed before."""
         trials = self.search.trials
         facts: dict[str, Any] = {
@@ -342,7 +343,7 @@ class CalibratedSearch:
             if isinstance(trials.distribution, str)
             else float(trials.distribution),
             "score_noise": self.score_noise,
-            "shared_stages": self.search.shared,
+            "shared_stages": self.search.shares_stages,
         }
         return facts | {"grid": [dict(setting) for setting in self.search.settings[:100]]}
 
@@ -355,7 +356,7 @@ class CalibratedSearch:
             spent=self.spent,
             numerical_delta=self.numerical_delta,
             draws=self.draws,
-            search=self.told(),
+            search=self.summary(),
         )
 
     def run(
@@ -366,12 +367,12 @@ class CalibratedSearch:
         key: Key | None = None,
         assumptions: Sequence[str] = (),
         ledger: Ledger | None = None,
-        start: Callable[[Loss], Start] = _zero,
+        init: Callable[[Loss], Start] = _zero,
         draws: Draws | None = None,
     ) -> Found:
         """Make the trials on private rows, and certify the best of them.
 
-        ``targets`` and ``start``, public coefficients and intercepts to begin at or None, are
+        ``targets`` and ``init``, public coefficients and intercepts to begin at or None, are
         asked for by loss.
         With a ledger, the budget is reserved there before the number of trials is drawn, and
         counts as spent from then on, whatever happens. Nobody is told of progress: how many
@@ -379,8 +380,8 @@ class CalibratedSearch:
         """
         key = key or Key.fresh()
         for plan in self.plans:
-            validate_start(plan, start(plan.plan.loss))
-        for plan in self.plans[:1] if self.search.shared else self.plans:
+            validate_init(plan, init(plan.plan.loss))
+        for plan in self.plans[:1] if self.search.shares_stages else self.plans:
             validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
@@ -391,7 +392,7 @@ class CalibratedSearch:
         picks = [token.at("search setting", trial).setting(settings) for trial in range(number)]
         trials = [token.trial(self._counted(setting)) for setting in picks]
         best: _Best | None = None
-        for found in self._trials(rows, (targets, start), run, picks, trials):
+        for found in self._trials(rows, (targets, init), run, picks, trials):
             # Equal scores: the earlier trial. As trials are alike, that is as good as a coin.
             if best is None or (found.score, -found.trial) > (best.score, -best.trial):
                 best = found
@@ -422,15 +423,15 @@ class CalibratedSearch:
     ) -> Iterator[_Best]:
         """Outcomes of all trials, in any order; each draws what a trial was counted to.
 
-        ``given`` are targets and start, by loss.
+        ``given`` are targets and initial models, by loss.
         """
-        targets, start = given
+        targets, init = given
         for lot, trials in enumerate(self._lots(picks)):
             first = self.plans[picks[trials[0]]]
-            own = run if self.search.shared else run.child("search lot", lot)
+            own = run if self.search.shares_stages else run.child("search lot", lot)
             # Stages that are not shared are the trial's own, or cost nothing.
             prepared = first.prepare(rows, run if own is run else paid[trials[0]].keyed(own))
-            labels, begin = targets(first.plan.loss), start(first.plan.loss)
+            labels, begin = targets(first.plan.loss), init(first.plan.loss)
             engine, made = None, None
             ran = {trial: self.plans[picks[trial]].resolve(prepared) for trial in trials}
             for number, group in enumerate(_groups(trials, ran)):
@@ -448,12 +449,12 @@ class CalibratedSearch:
 
     def _counted(self, setting: int) -> list[tuple[str, Event]]:
         """What a trial of a setting spends, by name."""
-        own = _trial_events(self.plans[setting], 1.0, self.search.shared)
+        own = _trial_events(self.plans[setting], 1.0, self.search.shares_stages)
         return [*own, (SCORE, Gaussian(self.score_noise))]
 
     def _lots(self, picks: Sequence[int]) -> list[list[int]]:
         """Trials that may use the same fitted stages: all, or those of a setting, or each alone."""
-        if self.search.shared:
+        if self.search.shares_stages:
             return [list(range(len(picks)))]
         lots: dict[tuple[int, int], list[int]] = {}
         for trial, setting in enumerate(picks):
@@ -487,7 +488,7 @@ class CalibratedSearch:
     def slowdown(self) -> float:
         """How many times the noise of a single fit every trial has, at the same budget."""
         first = self.search.plans[0]
-        before = [event for _, event in first.stage_events()] if self.search.shared else []
+        before = [event for _, event in first.stage_events()] if self.search.shares_stages else []
         single = calibrate(lambda z: [*before, Gaussian(z)], self.budget, self.neighbors)
         return self.score_noise * SCORE_SHARE / math.sqrt(1 - SCORE_SHARE**2) / single
 
@@ -496,7 +497,7 @@ class CalibratedSearch:
         times = self.slowdown
         noise = [plan.noise_multiplier for plan in self.plans]
         return {
-            **self.told(),
+            **self.summary(),
             "noise_ratio": times,
             "as_if_rows": 1 / times,
             "single_trial": self.chances(1)[0][1],
@@ -535,7 +536,7 @@ class CalibratedSearch:
 
 def _engine_of(plan: CalibratedPlan) -> tuple[float, int | None]:
     """What an engine is made for, besides rows and targets."""
-    return plan.bias, plan.trainer.split(plan.facts)
+    return plan.intercept_scaling, plan.trainer.split(plan.facts)
 
 
 def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[list[int]]:
@@ -562,14 +563,14 @@ def _train(
     prepared: Prepared,
     engine: Engine,
     runs: Sequence[Releases],
-    start: np.ndarray | None,
+    init: np.ndarray | None,
 ) -> np.ndarray:
     """Weights (S, d, K) of the trials of one group, each of which draws what is its own."""
     facts = plans[0].facts_for(prepared)
     if len(plans) == 1:
-        return plans[0].trainer.train(engine, runs[0], facts, start=start)[None]
+        return plans[0].trainer.train(engine, runs[0], facts, init=init)[None]
     first, *others = (plan.trainer for plan in plans)
-    return first.train_group(others, engine, runs, facts, start=start)
+    return first.train_group(others, engine, runs, facts, init=init)
 
 
 # --- scores: from −1 to 1 for every row -------------------------------------------------------

@@ -23,16 +23,21 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import sensitivity
-from tacit.privacy.public_size import public_size
+from tacit.privacy.public_size import resolve_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.base import is_auto
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 
 __all__ = ["ModuleFit", "fit_module", "resolve_settings"]
 
-PLAIN: dict[str, Any] = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": 1.0}
+PLAIN: dict[str, Any] = {
+    "momentum": 0.0,
+    "average": "last",
+    "schedule": "constant",
+    "intercept_fraction": 1.0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +58,7 @@ class ModuleFit:
     noise: float
 
 
-def resolve_settings(trainer: GradientTrainer, facts: Facts) -> GradientTrainer:
+def resolve_settings(trainer: GradientTrainer, facts: PublicFacts) -> GradientTrainer:
     """A trainer with every setting fixed; what decides the outcome must be given."""
     if type(trainer) not in (DPGD, DPSGD):
         raise InputError(f"a module is trained by DPGD or DPSGD, not by {trainer!r:.80}")
@@ -83,11 +88,11 @@ def fit_module(
     delta: float,
     parameters: Callable[[str], bool] | Sequence[str] | None = None,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     arithmetic: str = "exact",
     ledger: Ledger | None = None,
     random_state: int | None = None,
-    watch: Callable[[np.ndarray], None] | None = None,
+    on_gradient: Callable[[np.ndarray], None] | None = None,
     progress: Progress = silent,
 ) -> ModuleFit:
     """Train some parameters of a PyTorch module on private rows, spending the budget.
@@ -115,8 +120,8 @@ def fit_module(
         Names of the parameters that are trained, or whether a name is one; by default all that
         require a gradient.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     arithmetic : {"exact", "fast"}
         Row by row with exact sums and noise, or many rows at a time in floating point, where the
@@ -125,7 +130,7 @@ def fit_module(
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
         Repeatable noise: for tests, not for release.
-    watch : callable, optional
+    on_gradient : callable, optional
         Shown the noisy mean gradient of every step, which the certificate covers.
     progress : callable
         Told how far it is.
@@ -152,9 +157,9 @@ def fit_module(
     engine = ModuleEngine(
         module, inputs, targets, loss, parameters=parameters, arithmetic=arithmetic
     )
-    size = public_size(engine.n, neighbors, size)
+    size = resolve_size(engine.n, neighbors, public_size)
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
-    facts = Facts(size, engine.d, 1, 1.0, mu)
+    facts = PublicFacts(size, engine.d, 1, 1.0, mu)
     settings = resolve_settings(trainer, facts)
     draws = settings.draws(engine.d, 1) if arithmetic == "exact" else 0
     pld = accountant_for([settings.event(1.0, facts)]) == "pld"
@@ -170,7 +175,9 @@ def fit_module(
         entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
     run = Releases(key, spent)
     tokens = [run.token(settings.name)]
-    weights = train_together(engine, [settings], tokens, facts, progress=progress, watch=watch)[0]
+    weights = train_together(
+        engine, [settings], tokens, facts, progress=progress, on_gradient=on_gradient
+    )[0]
     run.close()
     told = {"name": settings.name, "parameters": settings.parameters()}
     plan = {**said, "trained": list(engine.names), "trainer": told}

@@ -4,7 +4,7 @@ Weights are what is added to the module's parameters, so descent starts at zero,
 module as it is: an anchor or a radius hold it near there.
 
 In *exact* arithmetic every row is taken by itself, on one thread, so its gradient depends on
-nothing but the row and the parameters; it is cut to whole numbers of norm at most 2^BITS
+nothing but the row and the parameters; it is cut to integers of norm at most 2^BITS
 (`tacit.mechanisms.additive`), and sums are exact. Gradients of rows that are computed together
 depend on each other in their last bits, however little: that is *fast* arithmetic.
 """
@@ -45,7 +45,7 @@ class ModuleEngine:
         Names of the parameters that are trained, or whether a name is one; by default all that
         require a gradient.
     arithmetic : {"exact", "fast"}
-        Row by row and in whole numbers, or in floating point.
+        Row by row and in integers, or in floating point.
     """
 
     split: int | None = None
@@ -163,7 +163,7 @@ class ModuleEngine:
     def _exact_sum(
         self, chosen: dict[str, Any], index: np.ndarray, clip: float
     ) -> tuple[np.ndarray, float]:
-        """Whole numbers, in units of clip/2^BITS.
+        """Integers, in units of clip/2^BITS.
 
         That is no power of two, as it is for other engines. Noise is divided by it, which may
         round down by 2^-53; `lattice_rows` shortens rows by more than that.

@@ -45,7 +45,7 @@ class Privatized(ShowsBudget, BaseEstimator):
     classes : sequence, optional
         The labels that may occur; if None they are read from ``y`` and taken as public.
     rows_with_gaps : int, optional
-        Most rows that lack any cell; a private test makes sure.
+        Most rows that lack any value; a private test makes sure.
     median_change : float, optional
         Most that one row may move a median by, in units of the rows that reach the
         imputer: columns mapped to [-1, 1] if ``bounds`` are pairs. A private test
@@ -126,7 +126,7 @@ class Privatized(ShowsBudget, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix or data frame, of shape (n, d)
-            Missing cells are NaN.
+            Missing values are NaN.
         y : sequence of n labels or numbers
             What they should be predicted to be.
         **params
@@ -224,7 +224,7 @@ class Privatized(ShowsBudget, BaseEstimator):
         gaps = self.rows_with_gaps
         whole = isinstance(gaps, Integral) and not isinstance(gaps, bool)
         if gaps is not None and not (whole and gaps >= 1):
-            raise InputError(f"rows_with_gaps={gaps!r} must be a whole number of at least 1")
+            raise InputError(f"rows_with_gaps={gaps!r} must be an integer of at least 1")
         return Given(
             bound_stage(self.bounds, names),
             public,

@@ -1,4 +1,4 @@
-"""Which counterparts leave the most of the budget for training, and the story of that choice."""
+"""Which counterparts leave the most of the budget for training, and the account of that choice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Candidate:
     picks: Picks
     groups: tuple[tuple[Stage, ...], ...]  # of the bounds, each step, and what follows the last
     loss: Loss
-    plain: bool
+    noiseless: bool
     inflation: float
     left: float
 
@@ -71,7 +71,7 @@ class Problem:
         return f"{self.n} rows of {self.d} columns{kind}, {budget}"
 
     def solve(self) -> tuple[Candidate, DPGD, tuple[Choice, ...]]:
-        """The combination that leaves most for training, and the story of the choice."""
+        """The combination that leaves most for training, and the account of the choice."""
         kinds = [range(len(part.options)) for part in self.parts]
         if math.prod(map(len, kinds)) > MOST_COMBINATIONS:
             raise InputError(
@@ -99,10 +99,10 @@ class Problem:
     def candidate(self, picks: Picks) -> Candidate:
         """One combination; raises what speaks against it."""
         options = self._options(picks)
-        plain = any(option.plain for option in options)
-        if plain and self.arithmetic == "strict":
+        noiseless = any(option.noiseless for option in options)
+        if noiseless and self.arithmetic == "strict":
             raise InputError("arithmetic='strict' needs rows that no noiseless stage has moved")
-        relation = "replace_one" if plain else "replace_special"
+        relation = "replace_one" if noiseless else "replace_special"
         unit = sensitivity(relation)
         groups: list[tuple[Stage, ...]] = [(self.bounds,)]
         stages: list[Stage] = [self.bounds]
@@ -110,18 +110,18 @@ class Problem:
             groups.append(tuple(option.build(self._place(stages, unit))))
             stages += groups[-1]
         validate_stages(stages, relation)
-        if plain:  # what drift costs depends on the proven bound
+        if noiseless:  # what drift costs depends on the proven bound
             groups.append(tuple(self._place(stages, unit).tight()))
             stages += groups[-1]
-        loss = self.last.loss_for(self.classes, plain=plain)
+        loss = self.last.loss_for(self.classes, noiseless=noiseless)
         shares = [share_of(stage) for stage in stages if stage.pays]
         tests = [share_of(stage) for stage in stages if stage.tested]
         spent = math.fsum(share**2 for share in [*shares, max(tests, default=0.0)])
         if spent >= 1:
             raise InputError("together they would take the whole budget")
-        inflation = self._inflation(stages, loss) if plain else 1.0
+        inflation = self._inflation(stages, loss) if noiseless else 1.0
         left = math.sqrt(1 - spent) / (inflation * unit)
-        return Candidate(picks, tuple(groups), loss, plain, inflation, left)
+        return Candidate(picks, tuple(groups), loss, noiseless, inflation, left)
 
     def trainer(self, chosen: Candidate) -> DPGD:
         """Descent with the penalty of the pipeline; raises what speaks against it."""
@@ -141,18 +141,18 @@ class Problem:
         return [part.options[i] for part, i in zip(self.parts, picks, strict=True)]
 
     def _place(self, stages: Sequence[Stage], unit: float) -> Place:
-        way = propagate_bounds(stages, self.n, self.d)
-        last = way.drifts[-1]
-        bound = way.typical if last is None else last.bound
-        return Place(self.n, way.d, bound, way.typical, way.total, unit, self.mu)
+        trace = propagate_bounds(stages, self.n, self.d)
+        last = trace.drifts[-1]
+        bound = trace.typical if last is None else last.bound
+        return Place(self.n, trace.d, bound, trace.typical, trace.drift_l1, unit, self.mu)
 
     def _inflation(self, stages: Sequence[Stage], loss: Loss) -> float:
         """How many times more sensitive sums are, at weights of norm 1/R and a clip of R/2."""
-        way = propagate_bounds(stages, self.n, self.d)
+        trace = propagate_bounds(stages, self.n, self.d)
         outputs = loss.outputs(self.classes) if loss.task == "classification" else 1
-        bias = 0.1 * way.typical if self.last.fit_intercept else 0.0
-        moves = way.movement(loss, outputs, bias, rounded=self.arithmetic != "fast")
-        return 1 + moves.distance(1 / way.typical, way.typical / 2) / way.typical
+        intercept_scaling = 0.1 * trace.typical if self.last.fit_intercept else 0.0
+        moves = trace.movement(loss, outputs, intercept_scaling, rounded=self.arithmetic != "fast")
+        return 1 + moves.distance(1 / trace.typical, trace.typical / 2) / trace.typical
 
     def _complaint(self, against: Mapping[Picks, str]) -> str:
         lines = [f"no private counterpart of this pipeline is possible for {self.facts}:"]
@@ -197,7 +197,7 @@ def _verdict(
     if best is None:
         return f"not possible: {against[swapped]}"
     why = f"would leave {best.left:.3g} of mu for training"
-    if best.plain:
+    if best.noiseless:
         why += (
             ": the relation would be replace_one, which takes twice the noise, and moved rows make "
             f"sums {best.inflation:.3g} times as sensitive"

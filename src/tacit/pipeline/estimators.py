@@ -209,7 +209,7 @@ def privatize(
     classes : sequence, optional
         The labels that may occur; if None they are read from ``y`` and taken as public.
     rows_with_gaps : int, optional
-        Most rows that lack any cell; a private test makes sure.
+        Most rows that lack any value; a private test makes sure.
     median_change : float, optional
         Most that one row may move a median by, in units of the rows that reach the
         imputer: columns mapped to [-1, 1] if ``bounds`` are pairs. A private test

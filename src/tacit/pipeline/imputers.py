@@ -24,7 +24,7 @@ def imputer(name: str, step: SimpleImputer, given: Given) -> Part:
         raise refusal(name, "add_indicator=True", REFUSED["MissingIndicator"])
     missing = step.missing_values
     if not (isinstance(missing, Real) and math.isnan(float(missing))):
-        raise refusal(name, f"missing_values={missing!r}", "put NaN into missing cells")
+        raise refusal(name, f"missing_values={missing!r}", "put NaN into missing values")
     few = f"at most {given.rows_with_gaps} rows have gaps"
     if step.strategy == "constant":
         return _constant(name, step, given)
@@ -49,7 +49,7 @@ def imputer(name: str, step: SimpleImputer, given: Given) -> Part:
 
 
 def _private(place: Place) -> list[Stage]:
-    # Noise of a mean, √2·R·z/n, within a tenth of R/√d, what a cell measures on average.
+    # Noise of a mean, √2·R·z/n, within a tenth of R/√d, what a value measures on average.
     noise = 0.1 / math.sqrt(place.d) * place.n / math.sqrt(2)
     return [PrivateImpute(share=place.share("the means", noise))]
 
@@ -62,7 +62,7 @@ def _plain(strategy: str, given: Given, note: str, *declared: str) -> Option:
         return [NoiselessImpute(strategy, at_prediction=0.0, **known)]
 
     title, needs = f"NoiselessImpute({strategy!r})", given.lacks(*declared)
-    return Option(title, build, f"{note}; {KEPT}", plain=True, needs=needs)
+    return Option(title, build, f"{note}; {KEPT}", noiseless=True, needs=needs)
 
 
 def _constant(name: str, step: SimpleImputer, given: Given) -> Part:

@@ -108,7 +108,7 @@ class Option:
     name: str
     build: Callable[[Place], list[Stage]]
     note: str
-    plain: bool = False
+    noiseless: bool = False
     needs: str = ""
 
 
@@ -144,8 +144,8 @@ class Last:
     fit_intercept: bool
     note: str
 
-    def loss_for(self, classes: int, *, plain: bool) -> Loss:
-        return resolve_loss(self.smooth if plain else self.loss, classes)
+    def loss_for(self, classes: int, *, noiseless: bool) -> Loss:
+        return resolve_loss(self.smooth if noiseless else self.loss, classes)
 
 
 def refusal(step: str, what: str, advice: str) -> InputError:

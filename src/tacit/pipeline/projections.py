@@ -32,10 +32,10 @@ SOFT = 0.05  # strength of SoftPCA, in squared norm bounds
 def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
     k, centered = step.n_components, isinstance(step, PCA)
     if not _whole(k):
-        why = "a number of components that is read from private rows leaks; pass a whole number"
+        why = "a number of components that is read from private rows leaks; pass an integer"
         raise refusal(name, f"n_components={k!r}", why)
     if k < 1:
-        raise refusal(name, f"n_components={k!r}", "pass a whole number of at least 1")
+        raise refusal(name, f"n_components={k!r}", "pass an integer of at least 1")
     if centered and step.whiten:
         raise refusal(
             name,
@@ -61,7 +61,7 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
     def soft(place: Place) -> list[Stage]:
         return [*tight(place), SoftPCA(SOFT * place.typical**2)]
 
-    def plain(place: Place) -> list[Stage]:
+    def noiseless(place: Place) -> list[Stage]:
         return [*tight(place), NoiselessPCA(k, given.gap, centered=centered)]
 
     free = "public rows give the components: no cost"
@@ -80,8 +80,8 @@ def components(name: str, step: PCA | TruncatedSVD, given: Given) -> Part:
         name,
         Option("PublicPCA", public, free, needs=given.lacks("public")),
         Option("PrivatePCA", private, noisy),
-        Option("SoftPCA", soft, fading, plain=True),
-        Option("NoiselessPCA", plain, tested, plain=True, needs=given.lacks("gap")),
+        Option("SoftPCA", soft, fading, noiseless=True),
+        Option("NoiselessPCA", noiseless, tested, noiseless=True, needs=given.lacks("gap")),
         note=about_zero if centered else "uncentred, like TruncatedSVD",
     )
 
@@ -91,7 +91,7 @@ def random_projection(
 ) -> Part:
     k = step.n_components
     if k != "auto" and not (_whole(k) and k >= 1):
-        raise refusal(name, f"n_components={k!r}", "pass a whole number of at least 1, or 'auto'")
+        raise refusal(name, f"n_components={k!r}", "pass an integer of at least 1, or 'auto'")
     seed = int(step.random_state) if isinstance(step.random_state, Integral) else None
 
     def build(place: Place) -> list[Stage]:

@@ -25,7 +25,7 @@ UNKNOWN = (
 )
 
 REFUSED = {
-    "KNNImputer": "it copies cells of other private rows; use SimpleImputer(strategy='mean')",
+    "KNNImputer": "it copies values of other private rows; use SimpleImputer(strategy='mean')",
     "IterativeImputer": "its rounds of regressions have no bound here; use "
     "SimpleImputer(strategy='mean'), or the stage NoiselessImpute('ridge', columns=...)",
     "MissingIndicator": "make the indicator columns yourself, row by row, which costs nothing",

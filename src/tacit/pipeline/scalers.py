@@ -40,7 +40,7 @@ def standard(name: str, step: StandardScaler, given: Given) -> Part:
     def private(place: Place) -> list[Stage]:
         return [*place.tight(), PrivateScale(centered=centered, **settings(place))]
 
-    def plain(place: Place) -> list[Stage]:
+    def noiseless(place: Place) -> list[Stage]:
         radius = math.sqrt(place.d)
         return [*place.tight(), NoiselessScale(centered=centered, radius=radius, **settings(place))]
 
@@ -51,7 +51,7 @@ def standard(name: str, step: StandardScaler, given: Given) -> Part:
         name,
         Option("PublicScale", public, free, needs=given.lacks("public")),
         Option("PrivateScale", private, noisy),
-        Option("NoiselessScale", plain, exact, plain=True),
+        Option("NoiselessScale", noiseless, exact, noiseless=True),
         note="" if centered else "without means, columns are divided by their root mean square",
     )
 
@@ -62,7 +62,7 @@ def _centering(name: str) -> Part:
 
     said = "a noisy mean is subtracted, shrunk by its noise: few rows make it useless, not harmful"
     why = "a model of exactly centred rows needs that mean whenever it predicts"
-    return Part(name, (Option("PrivateCenter", build, said),), (("plain centring", why),))
+    return Part(name, (Option("PrivateCenter", build, said),), (("noiseless centring", why),))
 
 
 def extremes(name: str, step: MinMaxScaler | MaxAbsScaler, given: Given) -> Part:

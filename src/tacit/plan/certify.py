@@ -110,7 +110,7 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
             "note": stage.note(),
         }
         behind = plan.drifts[i + 1] if plan.drifts and plan.plan.noiseless else None
-        if behind is not None and behind.total:
+        if behind is not None and behind.l1:
             entry["drift"] = behind.to_dict()
         stages.append(entry)
     chosen = {} if plan.search is None else {"search": dict(plan.search)}

@@ -19,7 +19,7 @@ from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
 from tacit.trainers import DPGD, SufficientStatistics, Trainer
 from tacit.trainers.base import is_auto
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = [
     "AUTO_RECIPE",
@@ -123,12 +123,12 @@ def resolve_trainer(
 class AutoRegression(DPGD):
     """Whichever of `SufficientStatistics` and `DPGD` public facts speak for."""
 
-    def resolve(self, facts: Facts) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
         return chosen.resolve(facts)
 
 
-def few_columns(facts: Facts) -> bool:
+def few_columns(facts: PublicFacts) -> bool:
     """Whether the noise on a second moment is small beside what it says of every column.
 
     Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.

@@ -91,8 +91,7 @@ def _cost(plan: CalibratedPlan, i: int) -> str:
     behind = plan.drifts[i + 1]
     if stage.kind == "noiseless" and behind is not None:
         parts.append(
-            f"one row moves all others by {behind.total:.4g} together, "
-            f"{behind.each:.3g} at most each"
+            f"one row moves all others by {behind.l1:.4g} together, {behind.linf:.3g} at most each"
         )
     cost = " and ".join(parts) or "costs nothing"
     return f"{cost}; {stage.why()}" if stage.why() else cost

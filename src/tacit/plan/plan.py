@@ -29,15 +29,15 @@ from tacit.privacy.accounting.accountants import (
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["Plan", "share_of"]
 
-MOST = 10**15  # of rows, columns or classes: whole numbers that floats can hold
+MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -166,8 +166,10 @@ class Plan:
         """
         if size < 1:
             raise InputError("there are no rows to learn from")
-        if max(size, columns, classes) > MOST:
-            raise InputError(f"rows, columns and classes must be at most 10**{len(str(MOST)) - 1}")
+        if max(size, columns, classes) > MOST_IN_TABLE:
+            raise InputError(
+                f"rows, columns and classes must be at most 10**{len(str(MOST_IN_TABLE)) - 1}"
+            )
         expanded = self.expanded(size=size, columns=columns)
         if expanded is not self:
             return expanded.calibrate(
@@ -197,7 +199,7 @@ class Plan:
         trace = propagate_bounds(stages, size, columns)
         drift, factor = trace.settings()
         last, center = trace.drifts[-1], noise.get(len(stages) - 1)
-        facts = Facts(
+        facts = PublicFacts(
             size,
             trace.d,
             outputs,
@@ -227,14 +229,14 @@ class Plan:
         if test_share:
             # δ covers it by a maximum, not a sum. A tenth costs the threshold little and leaves the
             # rest to whatever else is ever fitted to these rows.
-            test = Test(1 / (test_share * mu), left_over.delta / 10)
+            test = StabilityTest(1 / (test_share * mu), left_over.delta / 10)
             test.require(self.budget.epsilon)
             fixed.append((TEST, test.event))
         moves = None
         if self.noiseless:
-            bias = trainer.constant(trace.typical) if self.adds_constant else 0.0
+            intercept_scaling = trainer.constant(trace.typical) if self.adds_constant else 0.0
             exact = self.arithmetic is not Arithmetic.FAST
-            moves = trace.movement(self.loss, outputs, bias, rounded=exact)
+            moves = trace.movement(self.loss, outputs, intercept_scaling, rounded=exact)
             facts = trainer.account_drift(facts, moves, left_over)
 
         counted = fixed
@@ -262,7 +264,10 @@ class Plan:
             test=test,
             draws=draws,
         )
-        how: dict[str, Any] = {"bias": calibrated.bias, "arithmetic": calibrated.arithmetic}
+        how: dict[str, Any] = {
+            "intercept_scaling": calibrated.intercept_scaling,
+            "arithmetic": calibrated.arithmetic,
+        }
         trainer.require_feasible(facts, z, **how)
         return calibrated
 

@@ -77,9 +77,9 @@ class BoundTrace:
     drifts: tuple[Drift | None, ...]
 
     @property
-    def total(self) -> float:
+    def drift_l1(self) -> float:
         """How far the rows that neighbours share have moved apart in all."""
-        return 0.0 if self.drifts[-1] is None else self.drifts[-1].total
+        return 0.0 if self.drifts[-1] is None else self.drifts[-1].l1
 
     @property
     def _noiseless(self) -> list[int]:
@@ -89,7 +89,7 @@ class BoundTrace:
     def flips(self) -> float:
         """Most rows that are blanked out in one of two neighbours only."""
         behind = [self.drifts[i + 1] for i in self._noiseless if self.stages[i].blanks]
-        return math.fsum(drift.moved for drift in behind if drift is not None)
+        return math.fsum(drift.l0 for drift in behind if drift is not None)
 
     @property
     def only_flips(self) -> bool:
@@ -102,7 +102,7 @@ class BoundTrace:
         A row that is blanked out moves a sum by a clip: that is a factor, and no reason
         to choose a larger clip.
         """
-        return (0.0, 1 + self.flips / 2) if self.only_flips else (self.total, 1.0)
+        return (0.0, 1 + self.flips / 2) if self.only_flips else (self.drift_l1, 1.0)
 
     def movement(
         self, loss: Loss, outputs: int, intercept: float, *, rounded: bool
@@ -169,8 +169,8 @@ def _behind(stage: Stage, incoming: Drift | None, n: int, d: int) -> Drift | Non
             raise MissingBound(stage.name, "ClipNorm(radius) or Normalize() as a stage before it")
         bound = stage.bound(None, d)
         return None if bound is None else Drift(bound)
-    if not incoming.total and stage.bound(incoming.bound, d) is None:
+    if not incoming.l1 and stage.bound(incoming.bound, d) is None:
         return None  # known only once it is fitted; a later ClipNorm gives a new bound
     outgoing = stage.drift(incoming, n, d)
     # Rows that move at all are computed in floating point, and that far off.
-    return outgoing.rounded(stage.slip(incoming.bound) * outgoing.bound)
+    return outgoing.rounded(stage.rounding_bound(incoming.bound) * outgoing.bound)

@@ -58,7 +58,7 @@ def _trained(default: type[Trainer], settings: dict[str, Any]) -> Trainer:
     return (default if wanted is None else TRAINERS[wanted])(**settings)
 
 
-LONGEST = 20_000  # characters of a stage
+LONGEST_STAGE = 20_000  # characters of a stage
 
 
 def _dpsgd(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Trainer]:
@@ -148,7 +148,7 @@ def _dpsgd_f_theory(
         raise InputError(f"algorithm={algorithm!r} must be 2, 3 or 'auto'")
     first: list[Stage] = [] if radius is None else [ClipNorm(radius)]
     # Rows of norm one after the division by τ, and a constant of the same size: √2 together.
-    settings = {"clip": math.sqrt(2), "bias": 1.0, **trainer}
+    settings = {"clip": math.sqrt(2), "intercept_fraction": 1.0, **trainer}
     return [*first, *chosen[algorithm]], _trained(DPGD, settings)
 
 
@@ -268,7 +268,7 @@ def parse_stage(text: str) -> Stage:
     ClipNorm(radius=2.0)
     """
     try:
-        if len(text) > LONGEST:  # long ones can exhaust the stack
+        if len(text) > LONGEST_STAGE:  # long ones can exhaust the stack
             raise ValueError
         call = ast.parse(text.strip(), mode="eval").body
         if isinstance(call, ast.Name):

@@ -32,16 +32,16 @@ from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
 from tacit.plan.fit import Fit, Prepared
 from tacit.plan.propagate import released_norm
-from tacit.plan.validate import validate_rows, validate_start
+from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan
@@ -67,7 +67,7 @@ class CalibratedPlan:
         In front of every stage and, at last, of the trainer; None where rows have no bound.
     moves : GradientSensitivity or None
         What that drift does to the trainer's sums; None without noiseless stages.
-    test : Test or None
+    test : StabilityTest or None
         The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
@@ -77,7 +77,7 @@ class CalibratedPlan:
         What was asked for.
     columns, classes : int
         Of the table; 0 classes for regression.
-    facts : Facts
+    facts : PublicFacts
         What is known before any row is read.
     trainer : GradientTrainer
         With every setting fixed.
@@ -86,7 +86,7 @@ class CalibratedPlan:
     plan: Plan
     columns: int
     classes: int
-    facts: Facts
+    facts: PublicFacts
     trainer: Trainer
     stage_noise: dict[int, float]
     noise_multiplier: float
@@ -94,7 +94,7 @@ class CalibratedPlan:
     numerical_delta: float
     drifts: tuple[Drift | None, ...] = ()
     moves: GradientSensitivity | None = None
-    test: Test | None = None
+    test: StabilityTest | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
 
@@ -114,15 +114,15 @@ class CalibratedPlan:
         assumptions: Sequence[str] = (),
         progress: Progress = silent,
         ledger: Ledger | None = None,
-        start: tuple[np.ndarray, np.ndarray] | None = None,
-        watch: Callable[[np.ndarray], None] | None = None,
+        init: tuple[np.ndarray, np.ndarray] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
         draws: Draws | None = None,
     ) -> Fit:
         """Fit stages and model on private rows, and certify it.
 
-        Training begins at ``start``, public coefficients and intercepts as in `Fit`, or at zero.
+        Training begins at ``init``, public coefficients and intercepts as in `Fit`, or at zero.
         With a ledger, the budget is reserved there before a stage is fitted or any noise drawn,
-        and counts as spent from then on, whatever happens. ``watch`` is shown the noisy mean
+        and counts as spent from then on, whatever happens. ``on_gradient`` is shown the noisy mean
         gradient of every step, of shape (1, features, outputs); the certificate covers it.
         ``draws`` is for audits, which look on.
 
@@ -140,9 +140,9 @@ class CalibratedPlan:
             Told how far it is.
         ledger : Ledger, optional
             Account that the budget is taken from.
-        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
             Public coefficients and intercepts.
-        watch : callable, optional
+        on_gradient : callable, optional
             Shown noisy gradients.
         draws : Draws, optional
             Another source of noise, for audits.
@@ -152,15 +152,15 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
-        if watch is not None and not self.trainer.covers_steps:
+        if on_gradient is not None and not self.trainer.covers_steps:
             raise InputError(
                 f"the event of {self.trainer.name} does not cover the gradients of its steps: "
                 "watch DPGD or DPSGD"
             )
         key = key or Key.fresh()
-        self.validate(rows, start)
+        self.validate(rows, init)
         how: dict[str, Any] = {"assumptions": assumptions, "progress": progress}
-        how |= {"start": start, "watch": watch}
+        how |= {"init": init, "on_gradient": on_gradient}
         run = self.releases(key, draws)
         if ledger is None:
             return self._fit(rows, targets, run, entry=None, **how)
@@ -173,18 +173,18 @@ class CalibratedPlan:
         entry.settle("model", fit.certificate.digest)
         return fit
 
-    def validate(self, rows: Rows, start: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    def validate(self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         """Refuse, before anything is spent, rows or a start that the plan was not made for.
 
         Parameters
         ----------
         rows : Rows
             Private rows.
-        start : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
             Public coefficients and intercepts.
         """
         validate_rows(self, rows)
-        validate_start(self, start)
+        validate_init(self, init)
 
     def reserve(self, ledger: Ledger, key: Key) -> Reservation:
         """Set aside in a ledger what this plan will spend.
@@ -247,25 +247,27 @@ class CalibratedPlan:
         assumptions: Sequence[str],
         progress: Progress,
         entry: Reservation | None,
-        start: tuple[np.ndarray, np.ndarray] | None,
-        watch: Callable[[np.ndarray], None] | None,
+        init: tuple[np.ndarray, np.ndarray] | None,
+        on_gradient: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
         seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         plan = self.resolve(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
-        how["start"] = plan.weights(start, seen)
-        if watch is None:
+        how["init"] = plan.weights(init, seen)
+        if on_gradient is None:
             weights = plan.trainer.train(engine, run, facts, **how)
         else:  # the same, in sight
-            weights = plan.trainer.train_group([], engine, [run], facts, **how, watch=watch)[0]
+            weights = plan.trainer.train_group(
+                [], engine, [run], facts, **how, on_gradient=on_gradient
+            )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
         return plan.conclude(seen, weights, **how)
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
-        """The same plan with settings for rows as long as stages have shown them to be.
+        """The same plan with settings for the norm of rows that stages have shown.
 
         Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
         the user is chosen again for that length, by the mean that was released, with its noise:
@@ -344,7 +346,7 @@ class CalibratedPlan:
             try:
                 if not plan.fitted:
                     stage.fit(seen if looks else seen.hidden(), context)
-                stage.warm(seen, context, progress)
+                stage.precompute(seen, context, progress)
                 before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
@@ -372,7 +374,7 @@ class CalibratedPlan:
         return Prepared(seen, tuple(fitted), tuple(public), shift)
 
     @property
-    def bias(self) -> float:
+    def intercept_scaling(self) -> float:
         """Size of the constant feature that carries the intercept; 0 for none."""
         return self.trainer.constant(self.facts.bound) if self.plan.adds_constant else 0.0
 
@@ -394,7 +396,7 @@ class CalibratedPlan:
         plan = self.plan
         if self.moves is not None and plan.loss.task == "regression":
             targets = each(targets, _in_range)  # what the constants of drift rest on
-        make: Any = ClusterEngine if prepared.rows.spread else Engine
+        make: Any = ClusterEngine if prepared.rows.distributed else Engine
         if self.on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
@@ -403,7 +405,7 @@ class CalibratedPlan:
             prepared.rows,
             targets,
             plan.loss,
-            intercept=self.bias,
+            intercept=self.intercept_scaling,
             arithmetic=self.arithmetic,
             shift=prepared.shift,
             split=self.trainer.split(self.facts),
@@ -428,13 +430,13 @@ class CalibratedPlan:
         )
 
     def weights(
-        self, start: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
+        self, init: tuple[np.ndarray, np.ndarray] | None, prepared: Prepared
     ) -> np.ndarray | None:
         """Coefficients and intercepts of a model as weights (d, K) behind the fitted stages.
 
         Parameters
         ----------
-        start : (ndarray of shape (K, d), ndarray of shape (K,)), or None
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), or None
             Public coefficients and intercepts.
         prepared : Prepared
             What `prepare` gave.
@@ -444,9 +446,9 @@ class CalibratedPlan:
         ndarray of shape (features, K), or None
             The intercept's row included.
         """
-        if start is None:
+        if init is None:
             return None
-        coef, intercept = start
+        coef, intercept = init
         tail: list[Stage] = []
         for stage in reversed(prepared.fitted):
             if not stage.affine:
@@ -454,10 +456,10 @@ class CalibratedPlan:
             tail.append(stage)
         for stage in reversed(tail):
             coef, intercept = stage.unfold(coef, intercept)
-        bias = self.bias
-        return np.vstack([coef.T, intercept[None] / bias]) if bias else coef.T.copy()
+        scaling = self.intercept_scaling
+        return np.vstack([coef.T, intercept[None] / scaling]) if scaling else coef.T.copy()
 
-    def facts_for(self, prepared: Prepared) -> Facts:
+    def facts_for(self, prepared: Prepared) -> PublicFacts:
         """Facts, with the public scales of the last stage.
 
         Parameters
@@ -467,7 +469,7 @@ class CalibratedPlan:
 
         Returns
         -------
-        Facts
+        PublicFacts
             For the trainer.
         """
         last = prepared.fitted[-1] if prepared.fitted else None
@@ -506,7 +508,9 @@ class CalibratedPlan:
             With its certificate.
         """
         coef = weights[: self.facts.features].T.copy()
-        intercept = weights[-1] * self.bias if self.plan.adds_constant else np.zeros(len(coef))
+        intercept = (
+            weights[-1] * self.intercept_scaling if self.plan.adds_constant else np.zeros(len(coef))
+        )
         certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:

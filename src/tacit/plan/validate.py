@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.cluster import Parcel
-from tacit.data.dask_rows import lean
+from tacit.data.dask_rows import without_rows
 from tacit.data.memory import require_room
 from tacit.data.rows import Rows, shares_memory
 from tacit.engine.arithmetic import Arithmetic
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
 __all__ = [
+    "validate_init",
     "validate_placement",
     "validate_plan",
     "validate_public_rows",
     "validate_rows",
     "validate_stages",
-    "validate_start",
     "validate_trainer",
 ]
 
@@ -92,10 +92,10 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
     makers = [stage.name for stage in stages[filler + 1 :] if stage.makes_gaps]
     if makers:
         raise InputError(
-            f"{makers[0]} leaves missing cells as gaps, and no stage behind it fills them: add "
+            f"{makers[0]} leaves missing values as gaps, and no stage behind it fills them: add "
             "NoiselessImpute, PrivateImpute or FillGaps, or let the schema say another 'missing'"
         )
-    late = next((stage.name for stage in stages[1:] if stage.first), None)
+    late = next((stage.name for stage in stages[1:] if stage.must_be_first), None)
     if late is not None:
         raise InputError(
             f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
@@ -112,7 +112,7 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         if i < filler and not stage.keeps_gaps:
             raise InputError(
                 f"{stages[filler].name} must come before {stage.name}, which cannot pass over "
-                "missing cells"
+                "missing values"
             )
         if blanked is not None and not stage.keeps_zero:
             elsewhere = "" if stage.pays else f", or put it in front of {blanked.name}"
@@ -182,9 +182,10 @@ def validate_public_rows(stages: Sequence[Stage], rows: Any) -> None:
 
 def validate_placement(stages: Sequence[Stage], rows: Any) -> None:
     """Refuse stages that need all rows in one place, where rows are on a cluster."""
-    if not (isinstance(rows, Rows) and rows.spread):
+    if not (isinstance(rows, Rows) and rows.distributed):
         return
-    Parcel.of(lean(replace(rows, maps=tuple(stages))).maps)  # refuses what cannot be sent there
+    sent = without_rows(replace(rows, maps=tuple(stages)))
+    Parcel.of(sent.maps)  # refuses what cannot be sent there
     for i, stage in enumerate(stages):
         if stage.gathers(moved=any(isinstance(other, NoiselessStage) for other in stages[:i])):
             raise InputError(
@@ -205,25 +206,25 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
     if plan.on_arrays(rows):  # before anything is spent
         xp, device = rows.source.namespace
         require_device(xp, device, plan.arithmetic)
-    if not plan.trainer.descends and rows.spread:
+    if not plan.trainer.descends and rows.distributed:
         raise InputError(
             f"{plan.trainer.name} needs all rows in one place, and they are on the workers of "
             "a cluster: train with DPGD, or pass X.compute()"
         )
     for stage in asked.stages:
-        if stage.holds:  # the same
+        if stage.in_memory:  # the same
             require_room(rows, stage.name, plan.columns)
-    if asked.stages and asked.stages[0].first:
+    if asked.stages and asked.stages[0].must_be_first:
         copy.copy(asked.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
 
 
-def validate_start(plan: CalibratedPlan, start: tuple[np.ndarray, np.ndarray] | None) -> None:
+def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | None) -> None:
     """Refuse a start of another shape, or one that is not taken."""
-    if start is None:
+    if init is None:
         return
     if not plan.trainer.takes_start:
         raise InputError(f"{plan.trainer.name} begins at zero: it takes no model to start from")
-    coef = start[0]
+    coef = init[0]
     stages, wide = list(plan.plan.stages), plan.columns
     while stages and stages[-1].affine:
         stages.pop()
@@ -235,4 +236,4 @@ def validate_start(plan: CalibratedPlan, start: tuple[np.ndarray, np.ndarray] | 
             f"{(plan.facts.outputs, wide)}, scores by the columns behind "
             f"{', '.join(stage.name for stage in stages) or 'no stage'}"
         )
-    require_startable(*start, plan.facts, plan.bias)
+    require_startable(*init, plan.facts, plan.intercept_scaling)

@@ -48,9 +48,9 @@ __all__ = [
 Kind = Literal["free", "public", "private", "noiseless"]
 
 SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map
-LARGEST = sys.float_info.max
+LARGEST_FLOAT = sys.float_info.max
 #: What public settings and norm bounds may be: their squares, sums and ratios are ordinary floats.
-LEAST, MOST = 1e-100, 1e100
+LEAST_SETTING, LARGEST_SETTING = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ class Stage(Params):
     affine: ClassVar[bool] = False
     #: Parameters that are data rather than settings: never written to a file.
     unsaved: ClassVar[tuple[str, ...]] = ()
-    #: Whether missing cells (NaN) pass through, as gaps that stay where they are.
+    #: Whether missing values (NaN) pass through, as gaps that stay where they are.
     keeps_gaps: ClassVar[bool] = False
-    #: Whether missing cells are filled here.
+    #: Whether missing values are filled here.
     fills_gaps: ClassVar[bool] = False
     #: Whether a row of zeros stays one.
     keeps_zero: ClassVar[bool] = False
@@ -157,9 +157,9 @@ class Stage(Params):
     #: Whether fitting is an event of its own, which `event` states.
     pays: ClassVar[bool] = False
     #: Whether it takes rows as they come, so that no other stage may stand in front.
-    first: ClassVar[bool] = False
+    must_be_first: ClassVar[bool] = False
     #: Whether several threads may map chunks at the same time.
-    shared: ClassVar[bool] = True
+    thread_safe: ClassVar[bool] = True
     #: Whether no row out exceeds the bound, whatever rows come in.
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
@@ -174,11 +174,11 @@ class Stage(Params):
 
     @property
     def makes_gaps(self) -> bool:
-        """Whether rows out may have missing cells although rows in have none."""
+        """Whether rows out may have missing values although rows in have none."""
         return False
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether all rows are in memory at once while it is fitted."""
         return False
 
@@ -288,7 +288,7 @@ class Stage(Params):
         """
         return self.typical(radius, d)
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         """How far a computed row may lie from the ideal one, in norm bounds of the rows out.
 
         Parameters
@@ -341,7 +341,7 @@ class Stage(Params):
                 f"{self.name} does not bound its rows before it is fitted; put it in front of the "
                 "noiseless stages"
             )
-        if not incoming.total:
+        if not incoming.l1:
             return Drift(bound)
         factor = self.lipschitz(d)
         if factor is None:
@@ -525,7 +525,7 @@ class Stage(Params):
         """
         return False
 
-    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+    def precompute(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Do slow work on rows ahead of the first pass, to show how far it is; mostly nothing.
 
         Parameters
@@ -791,7 +791,7 @@ class NoiselessStage(Stage):
         raise TypeError(f"{self.name} does not say how far it lets rows drift")
 
     def _slip(self, condition: float) -> float:
-        """`slip`, for a map that amplifies the error of a solver by ``condition``."""
+        """`rounding_bound`, for a map that amplifies the error of a solver by ``condition``."""
         return max(SLIP, 2.0**-40 * condition)
 
     def release(self, rows: Rows, context: Context) -> Stage | None:
@@ -817,7 +817,7 @@ class NoiselessStage(Stage):
 
 
 def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
-    """``change`` of the observed cells: gaps count as zero and stay gaps.
+    """``change`` of the observed values: gaps count as zero and stay gaps.
 
     Sparse chunks stay sparse: if a gap anywhere made them dense, it would show in
     the last bits of the norms of all rows beside it.
@@ -837,25 +837,24 @@ def around_gaps(change: Callable[[Chunk], Chunk], chunk: Chunk) -> Chunk:
 def require_positive(stage: Stage, name: str) -> None:
     value = getattr(stage, name)
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not LEAST <= value <= MOST:  # beyond, arithmetic on rows would break
+    # Beyond these, arithmetic on rows would break.
+    if not number or not LEAST_SETTING <= value <= LARGEST_SETTING:
         raise InputError(
             f"{stage.name}({name}={value!r:.80}): {name} must be a positive number, from "
-            f"{LEAST:g} to {MOST:g}"
+            f"{LEAST_SETTING:g} to {LARGEST_SETTING:g}"
         )
 
 
 def require_count(stage: Stage, name: str) -> int:
     value = getattr(stage, name)
     if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= 1):
-        raise InputError(
-            f"{stage.name}({name}={value!r}): {name} must be at least 1, a whole number"
-        )
+        raise InputError(f"{stage.name}({name}={value!r}): {name} must be at least 1, an integer")
     return int(value)
 
 
 def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
     """Refuse rows that moved: counts of rows beyond an edge jump when rows cross it."""
-    if incoming is not None and incoming.total:
+    if incoming is not None and incoming.l1:
         raise InputError(
             f"{stage.name} counts how many rows lie beyond an edge. All rows that a noiseless "
             f"stage "
@@ -881,20 +880,20 @@ def require_columns(stage: Any, d: int | None = None) -> list[int]:
 
 def usable(bound: float | None) -> float | None:
     """A norm bound, or None if it is too large or too small to compute with, as good as none."""
-    return bound if bound is not None and LEAST <= bound <= MOST else None
+    return bound if bound is not None and LEAST_SETTING <= bound <= LARGEST_SETTING else None
 
 
 def saturated(cells: np.ndarray) -> np.ndarray:
-    """Cells in place, those beyond the floats being the largest float of their sign.
+    """Values in place, those beyond the floats being the largest float of their sign.
 
     Clamping is a projection: it brings no two rows farther apart, and makes none longer.
     """
-    clamped: np.ndarray = np.clip(cells, -LARGEST, LARGEST, out=cells)
+    clamped: np.ndarray = np.clip(cells, -LARGEST_FLOAT, LARGEST_FLOAT, out=cells)
     return clamped
 
 
 def affine(chunk: Chunk, mean: Any, scale: Any = None) -> np.ndarray:
-    """(x − mean) / scale of every cell, finite for whatever is finite, without a word.
+    """(x − mean) / scale of every value, finite for whatever is finite, without a word.
 
     Examples
     --------

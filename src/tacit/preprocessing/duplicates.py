@@ -52,10 +52,10 @@ class _Crowds(NoiselessStage):
         require_share(self)
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         return True
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         return 0.0  # rows are copied or zeroed, never computed
 
     @property

@@ -45,7 +45,7 @@ class Encode(Stage):
 
     kind: ClassVar[Kind] = "free"
     keeps_gaps: ClassVar[bool] = True
-    first: ClassVar[bool] = True
+    must_be_first: ClassVar[bool] = True
     takes_tables = True
     schema: Schema
 
@@ -188,7 +188,7 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
     if missing.any():
         if column.missing == "error":
             raise of_rows(
-                SchemaError(f"column {name!r} has a missing cell; its schema says missing: error")
+                SchemaError(f"column {name!r} has a missing value; its schema says missing: error")
             )
         if column.missing == "indicator":
             out[:, 1] = missing
@@ -212,7 +212,7 @@ def _fill_categories(table: Table, name: str, column: CategoryColumn, out: np.nd
         elif policy == "error" and rows.any():
             raise of_rows(
                 SchemaError(
-                    f"column {name!r} has a cell that is {what}; its schema says {what}: error"
+                    f"column {name!r} has a value that is {what}; its schema says {what}: error"
                 )
             )
     (rows,) = np.nonzero(codes >= 0)

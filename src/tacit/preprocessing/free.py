@@ -111,9 +111,9 @@ class Normalize(Stage):
 
 @dataclass
 class Root(Stage):
-    """The square root of every cell, with its sign.
+    """The square root of every value, with its sign.
 
-    Where cells are intensities or counts, as in pictures, few large ones drown the others; roots
+    Where values are intensities or counts, as in pictures, few large ones drown the others; roots
     even them out. With rows scaled to unit norm afterwards this is the power normalisation of
     Perronnin, Sánchez & Mensink (2010). A root is correctly rounded wherever it is computed.
 
@@ -130,7 +130,7 @@ class Root(Stage):
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         if radius is None or d is None:
             return None
-        # The squared norm of the roots is the sum of |cells|, at most sqrt(d) times their norm.
+        # The squared norm of the roots is the sum of |values|, at most sqrt(d) times their norm.
         return math.nextafter(math.sqrt(radius * math.sqrt(d)) * (1 + 2.0**-50), math.inf)
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -141,7 +141,7 @@ class Root(Stage):
         return _signed_root(np.asarray(chunk))
 
     def note(self) -> str:
-        return "each cell by itself becomes its square root, with its sign"
+        return "each value by itself becomes its square root, with its sign"
 
 
 def _signed_root(cells: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ from tacit.exceptions import InputError
 __all__ = ["crowd_limit", "good_clusters"]
 
 NONE = np.iinfo(np.int64).max
-LARGEST = 1e150  # whose square is still a number
+LARGEST_SQUARABLE = 1e150  # whose square is still a number
 BLOCK_ROWS = 64  # rows of one leaf
 FIRST_TRIES = 16  # rows of a crowd tried as centres at first, and factor for the next tries
 BATCH_PAIRS = 1 << 14  # pairs of a block and a node looked at together
@@ -178,7 +178,7 @@ def _checked(points: np.ndarray, radius: float) -> tuple[np.ndarray, float]:
     points = np.asarray(points, dtype=np.float64)
     if points.ndim != 2:
         raise InputError(f"rows must be a table of two dimensions, not {points.ndim}")
-    if points.size and not max(points.max(), -points.min()) <= LARGEST:
+    if points.size and not max(points.max(), -points.min()) <= LARGEST_SQUARABLE:
         raise InputError("rows must be finite numbers, of size at most 1e150")
     if radius != 0 and not 1e-100 <= radius <= 1e100:  # squares must neither vanish nor overflow
         raise InputError(f"radius must be 0, or between 1e-100 and 1e100, not {radius!r}")

@@ -55,7 +55,7 @@ def _spectrum(rows: Rows, *, centered: bool) -> tuple[np.ndarray, np.ndarray, np
     if centered:
         mean = rows.merged(partial(_sum, radius=radius), mean) / rows.n
     weight = max(rows.n - centered, 1)
-    if rows.n < rows.d and not rows.spread:  # wide: the rows themselves are the smaller matrix
+    if rows.n < rows.d and not rows.distributed:  # wide: the rows themselves are the smaller matrix
         held = shorten(densify(rows.collect()), radius) - mean
         _, singular, basis = np.linalg.svd(held, full_matrices=False)
         return mean, singular**2 / weight, basis.T
@@ -92,7 +92,7 @@ class SoftPCA(NoiselessStage):
     Examples
     --------
     >>> from tacit.privacy.sensitivity.drift import Drift
-    >>> round(SoftPCA(strength=0.05).drift(Drift(1.0), 60_000).total, 3)
+    >>> round(SoftPCA(strength=0.05).drift(Drift(1.0), 60_000).l1, 3)
     2.236
     """
 
@@ -102,7 +102,7 @@ class SoftPCA(NoiselessStage):
     def __post_init__(self) -> None:
         require_positive(self, "strength")
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         return self._slip(1 + radius**2 / self.strength)
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
@@ -208,7 +208,7 @@ class NoiselessPCA(NoiselessStage):
             )
         return rules.pca(incoming, n, gap, centered=self.centered)
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         return self._slip(radius**2 / self._gap())
 
     def _gap(self) -> float:
@@ -223,9 +223,9 @@ class NoiselessPCA(NoiselessStage):
         self._basis = vectors[:, :k]
         values = np.append(values, np.zeros(max(0, k + 1 - len(values))))
         # Weyl: the gap changes by at most the spread of the difference (docs/drift.md, section 4).
-        spread = 3 * math.sqrt(3) * r**2 + 4 * r * incoming.total
+        spread = 3 * math.sqrt(3) * r**2 + 4 * r * incoming.l1
         if not self.centered:
-            spread = 2 * r * (r + incoming.total)
+            spread = 2 * r * (r + incoming.l1)
         error = 1e-11 * r**2  # of the solver, on either side
         found = values[k - 1] - values[k] - error
         self._margin = (found - self._gap()) / (spread / rows.n + 2 * error)
@@ -309,7 +309,7 @@ class NoiselessScale(NoiselessStage):
     def draws(self, d: int) -> int:
         return 2 * d
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         return self._slip(1 + radius**2 / self._least)
 
     @property
@@ -356,7 +356,7 @@ class NoiselessScale(NoiselessStage):
         r = incoming.bound
         # docs/drift.md, section 4: a variance changes by at most 4R(R+τ)/n.
         error = 1e-11 * r**2
-        change = 4 * r * (r + incoming.total) / rows.n + 2 * error
+        change = 4 * r * (r + incoming.l1) / rows.n + 2 * error
         found = float(variance.min(initial=math.inf)) - error
         self._margin = (found - self._least) / change if self.tested else math.inf
         return self

@@ -46,7 +46,7 @@ NEEDS = {
 
 @dataclass
 class FillGaps(Stage):
-    """Fill missing cells with a public constant; a constant of None refuses them.
+    """Fill missing values with a public constant; a constant of None refuses them.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class FillGaps(Stage):
         if self.value is None and gaps.any():
             raise of_rows(
                 InputError(
-                    "rows to predict have missing cells. What filled them in training was read "
+                    "rows to predict have missing values. What filled them in training was read "
                     "from private rows and is not released: fill them yourself, or fit with "
                     "NoiselessImpute(at_prediction=value), a public constant"
                 )
@@ -90,12 +90,12 @@ class FillGaps(Stage):
         return np.where(gaps, self.value or 0.0, dense)
 
     def note(self) -> str:
-        return "missing cells are filled with a public constant"
+        return "missing values are filled with a public constant"
 
 
 @dataclass
 class NoiselessImpute(NoiselessStage):
-    """Fill missing cells (NaN) of training rows by statistics of the private rows.
+    """Fill missing values (NaN) of training rows by statistics of the private rows.
 
     Missing patterns stay as they are between neighbours, so this stage comes
     before any that mixes columns. Filled rows are clipped back to the norm bound.
@@ -123,7 +123,7 @@ class NoiselessImpute(NoiselessStage):
     floor : float, optional
         Least eigenvalue of the predictors' second moment; tested.
     at_prediction : float, optional
-        Public constant for missing cells of rows to predict; refused if None.
+        Public constant for missing values of rows to predict; refused if None.
     share : float
         Part of the plan's μ spent on the test, if there is one.
 
@@ -170,7 +170,7 @@ class NoiselessImpute(NoiselessStage):
         require_share(self)
 
     @property
-    def holds(self) -> bool:
+    def in_memory(self) -> bool:
         return self.strategy in ("median", "trimmed-mean")  # which sort whole columns
 
     @property
@@ -196,9 +196,9 @@ class NoiselessImpute(NoiselessStage):
     def margin(self) -> float:
         return float(self._require("_margin"))
 
-    def slip(self, radius: float) -> float:
+    def rounding_bound(self, radius: float) -> float:
         if not self.regresses:
-            return super().slip(radius)
+            return super().rounding_bound(radius)
         least = self.floor if self.strategy == "regression" else self._strength(0)
         ratio = radius**2 / float(least or 1.0)
         return self._slip(ratio * (1 + math.sqrt(ratio)))
@@ -255,7 +255,7 @@ class NoiselessImpute(NoiselessStage):
         return self
 
     def _seen(self, rows: Rows) -> Passes:
-        """Chunks whose observed cells are within the bound, with gaps in the named columns only."""
+        """Chunks of observed values within the bound, with gaps in the named columns only."""
         elsewhere = np.ones(rows.d, dtype=bool)
         elsewhere[self._which] = False
         return rows.passes().map(partial(self._clipped, elsewhere=elsewhere))
@@ -303,7 +303,7 @@ class NoiselessImpute(NoiselessStage):
             r, floor = incoming.bound, float(self.floor or 0)
             error = 1e-11 * r**2
             least = float(np.linalg.eigvalsh(gram / rows.n)[0]) - error
-            change = (r**2 + 2 * r * incoming.total) / rows.n + 2 * error
+            change = (r**2 + 2 * r * incoming.l1) / rows.n + 2 * error
             self._margin = min(self._margin, (least - floor) / change)
             ridge = max(0.0, floor - least) * rows.n  # solvable where the test will fail anyway
         self._rest = rest
@@ -327,13 +327,13 @@ class NoiselessImpute(NoiselessStage):
 
     def note(self) -> str:
         return (
-            f"missing cells of training rows were filled ({self.strategy}) from the rows "
+            f"missing values of training rows were filled ({self.strategy}) from the rows "
             "themselves, which makes training more sensitive; what was filled in is not released"
         )
 
 
 def _sums_and_counts(cells: np.ndarray) -> np.ndarray:
-    """Of the observed cells of every column: (2, d)."""
+    """Of the observed values of every column: (2, d)."""
     observed = ~np.isnan(cells)
     return np.stack([np.where(observed, cells, 0.0).sum(axis=0), observed.sum(axis=0)])
 

@@ -124,7 +124,7 @@ class PrivateCenter(PrivateStage):
 
     def _gaussian(self, rows: Rows, bound: float, context: Context) -> np.ndarray:
         token = context.release("center")
-        moved = context.drift.total if context.drift else 0.0
+        moved = context.drift.l1 if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, bound)
         total = noisy_sum(rows.passes(), rows.d, bound, token, drift=drift)
         deviation = token.noise_multiplier * (bound + drift / 2) / context.size

@@ -35,8 +35,8 @@ class PrivateEqualize(PrivateStage):
     it too. Put `Normalize` behind it.
 
     The squares of a row, as one vector, are clipped to norm ``evenness``·R²/√d and summed with
-    Gaussian noise of ``noise_multiplier`` times that. A row whose cells are all of one size has
-    R²/√d, so a small bound costs little where no few cells make up a row, and buys noise that is
+    Gaussian noise of ``noise_multiplier`` times that. A row whose values are all of one size has
+    R²/√d, so a small bound costs little where no few values make up a row, and buys noise that is
     √d times smaller than that of rows bounded by R² (as in `PrivateScale`).
 
     Two kinds of post-processing follow. Mean squares are drawn to their average by the noise that
@@ -49,7 +49,7 @@ class PrivateEqualize(PrivateStage):
     strength : float
         What is added to every mean square, in averages of them.
     evenness : float
-        Norm bound of a row's squares, in those of a row of equal cells.
+        Norm bound of a row's squares, in those of a row of equal values.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class PrivateEqualize(PrivateStage):
         # row, so a larger bound would be noise for nothing.
         most = min(1.0, self.evenness / math.sqrt(rows.d)) * (1 + 1e-12)
         # ‖x² − y²‖ ≤ 2‖x − y‖, and clipping brings no two vectors farther apart.
-        moved = 2 * context.drift.total / bound * (1 + 1e-12) if context.drift else 0.0
+        moved = 2 * context.drift.l1 / bound * (1 + 1e-12) if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, most)
         total = noisy_sum(
             rows.passes(block_rows(rows.d)).map(partial(_squares, bound=bound)),

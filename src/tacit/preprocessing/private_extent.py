@@ -35,7 +35,7 @@ from tacit.privacy.sensitivity.drift import Drift
 __all__ = ["PrivateBounds", "PrivateClip", "RankStage"]
 
 
-JOINT = math.sqrt(2)  # a row as long as τ and its constant τ, in units of τ
+JOINT = math.sqrt(2)  # a row of norm τ and its constant τ, in units of τ
 MOST_LENGTHS = 2.0**60  # beyond, a constant beside the row is less than its rounding
 
 

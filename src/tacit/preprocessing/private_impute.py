@@ -29,9 +29,9 @@ __all__ = ["PrivateImpute"]
 
 @dataclass
 class PrivateImpute(PrivateStage):
-    """Fill missing cells (NaN) with noisy means of their columns, in training and prediction.
+    """Fill missing values (NaN) with noisy means of their columns, in training and prediction.
 
-    Observed cells are clipped to the norm bound R of the rows, filled rows are
+    Observed values are clipped to the norm bound R of the rows, filled rows are
     clipped to it again. The means are public once they are released, so rows to
     predict are filled with the same ones, and may have gaps where training rows had
     none.
@@ -44,16 +44,16 @@ class PrivateImpute(PrivateStage):
 
     Notes
     -----
-    *Noise.* One noisy sum gives sums and counts of c columns: of the observed cells,
-    gaps as zeros, and the pattern of observed cells times R/√c. Either half has norm
+    *Noise.* One noisy sum gives sums and counts of c columns: of the observed values,
+    gaps as zeros, and the pattern of observed values times R/√c. Either half has norm
     R at most, both together √2·R. So sums carry noise of standard deviation
     √2·z·R, counts of s = √2·z·√c, with z the noise multiplier.
 
     *Error.* The fill is sum·count/(count² + s²), a negative count taken as zero: the
     ratio where the count is large against its noise, and next to nothing where it is
     not. To first order it is off by √2·z·R·√(1 + c·m²/R²)/N in standard deviation,
-    for the mean m of N observed cells, and shrunk by the part s²/N². Without a single
-    cell to go by, its root mean square stays below R/√(8c) a column.
+    for the mean m of N observed values, and shrunk by the part s²/N². Without a single
+    value to go by, its root mean square stays below R/√(8c) a column.
 
     Examples
     --------
@@ -94,8 +94,8 @@ class PrivateImpute(PrivateStage):
         token = context.release("impute")
         columns = require_columns(self, rows.d)
         c, longest = len(columns), math.sqrt(2) * bound * (1 + 1e-12)
-        # Gaps stay where they are between neighbours: only observed cells can have moved.
-        moved = context.drift.total if context.drift else 0.0
+        # Gaps stay where they are between neighbours: only observed values can have moved.
+        moved = context.drift.l1 if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, 2 * c, longest)
         total = noisy_sum(
             _lifted(rows, columns, bound),
@@ -118,16 +118,16 @@ class PrivateImpute(PrivateStage):
         return np.asarray(shorten(np.where(np.isnan(cells), fill, cells), self.radius_))
 
     def note(self) -> str:
-        return "missing cells are filled with means of columns, released with Gaussian noise"
+        return "missing values are filled with means of columns, released with Gaussian noise"
 
 
 def _clipped(chunk: Chunk, bound: float) -> np.ndarray:
-    """Observed cells within the bound, gaps as they are."""
+    """Observed values within the bound, gaps as they are."""
     return np.asarray(around_gaps(lambda cells: shorten(cells, bound), densify(chunk)))
 
 
 def _lifted(rows: Rows, columns: list[int], bound: float) -> Passes:
-    """Cells and pattern of the columns, each of norm at most the bound."""
+    """Values and pattern of the columns, each of norm at most the bound."""
     return rows.passes(block_rows(rows.d)).map(partial(_lift, columns=columns, bound=bound))
 
 

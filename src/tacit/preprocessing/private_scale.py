@@ -28,7 +28,7 @@ def exact_moments(rows: Rows) -> Moments:
 def released_moments(rows: Rows, context: Context) -> Moments:
     """With noise; as ‖x² − y²‖ ≤ 2R‖x − y‖, lifted rows move √5 times as far as the rows."""
     assert rows.bound is not None
-    moved = context.drift.total if context.drift else 0.0
+    moved = context.drift.l1 if context.drift else 0.0
     moved = math.sqrt(5) * moved * (1 + 1e-12)
     return noisy_moments(
         rows.passes(block_rows(rows.d)),

@@ -30,7 +30,7 @@ class Projection(Stage):
     def _set(self, matrix: np.ndarray, rows: Rows, context: Context | None) -> None:
         if rows.bound is None:
             raise MissingBound(self.name, "ClipNorm(radius) or Normalize() as a stage before it")
-        # Whole numbers in units of a power of two: rows in, rows out and coefficients folded
+        # Integers in units of a power of two: rows in, rows out and coefficients folded
         # back all go through the very same matrix.
         longest = float(np.sqrt((matrix**2).sum(axis=0)).max(initial=0.0)) or 1.0
         self.unit_ = math.ldexp(1.0, math.frexp(longest)[1] - 26)
@@ -46,11 +46,11 @@ class Projection(Stage):
         return self.bound(1.0, d)
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        if not incoming.total:
+        if not incoming.l1:
             return super().drift(incoming, n, d)
         if d is None:
             raise InputError(f"{self.name} needs the number of columns")
-        # Rows are cut to whole numbers of 25 bits on the way in: a jump of a unit in every column.
+        # Rows are cut to integers of 25 bits on the way in: a jump of a unit in every column.
         cut = incoming.rounded(math.sqrt(d) * incoming.bound * 2.0**-25)
         return super().drift(cut, n, d)
 
@@ -59,7 +59,7 @@ class Projection(Stage):
 
         A BLAS product depends in its last bits on the shape of the call, so one
         row more would disturb the others. Rows of norm ≤ 2^25 and columns of
-        norm ≤ 2^26 in whole numbers have partial sums ≤ 2^51: exact in any order.
+        norm ≤ 2^26 in integers have partial sums ≤ 2^51: exact in any order.
         """
         columns = self._require("matrix_") / self.unit_
         rows = lattice_rows(chunk, self.radius_, bits=25)
@@ -83,7 +83,7 @@ class _Check:
         self.along = combine(integers(columns, "a rounded component"), self.outputs)
 
     def __call__(self, rows: Chunk, product: np.ndarray) -> None:
-        whole = rows.astype(np.int64)  # cut to whole numbers one by one
+        whole = rows.astype(np.int64)  # cut to integers one by one
         found = combine(integers(product, "a projected row"), self.outputs)
         require_equal(combine(whole, self.along), found, "the projection of a row")
 
@@ -113,5 +113,5 @@ class Subspace(Projection):
             return super().bound(radius, d)
         if radius is None or d is None:
             return None
-        # Orthonormal but for the cut to whole numbers, less than 2^-25 a cell: `_set`.
+        # Orthonormal but for the cut to integers, less than 2^-25 a value: `_set`.
         return radius * (1 + math.sqrt(d * self.width(d)) * 2.0**-25 + 1e-8)

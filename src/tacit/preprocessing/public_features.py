@@ -54,7 +54,7 @@ class PublicFeatures(Stage):
         of a BERT folder, or what `tacit.features.open_extractor` gives.
     shape : (int, int) or (int, int, int)
         Height, width and channels of the images that rows are, flattened: pixels from 0 to 255
-        in an array of whole numbers. For networks of images.
+        in an array of integers. For networks of images.
     column : str
         The column of a table that holds the text. For networks of text.
     settings : dict, optional
@@ -85,8 +85,8 @@ class PublicFeatures(Stage):
     weights: str | None = None
     outputs: int | None = None
     kind: ClassVar[Kind] = "public"
-    first: ClassVar[bool] = True
-    shared: ClassVar[bool] = False
+    must_be_first: ClassVar[bool] = True
+    thread_safe: ClassVar[bool] = False
     external: ClassVar[bool] = True
     unsaved: ClassVar[tuple[str, ...]] = ("extractor", "cache", "jobs")
 
@@ -207,7 +207,7 @@ class PublicFeatures(Stage):
         """Check the shape of the rows, which is public."""
         if rows.maps:
             raise InputError("PublicFeatures must be the first stage: it takes rows as they come")
-        if rows.spread:
+        if rows.distributed:
             rows = rows.hidden()
         if self.column is not None:
             table = rows.source.empty()  # of a file, too
@@ -225,7 +225,7 @@ class PublicFeatures(Stage):
             kept = source.matrix if isinstance(source, SparseSource) else kept
             if kept is not None and kept.dtype.kind not in "iub":
                 raise InputError(
-                    f"PublicFeatures: pixels are whole numbers from 0 to 255, of a type such as "
+                    f"PublicFeatures: pixels are integers from 0 to 255, of a type such as "
                     f"uint8, not {kept.dtype}"
                 )
 
@@ -237,9 +237,9 @@ class PublicFeatures(Stage):
         seen = self.through(self._rows(rows))
         return seen if isinstance(rows, Rows) else seen.collect()
 
-    def warm(self, rows: Rows, context: Context, progress: Progress) -> None:
+    def precompute(self, rows: Rows, context: Context, progress: Progress) -> None:
         """Fill the cache, so that every later pass over the rows is quick."""
-        if self.cache is False or rows.spread:  # workers fill theirs as they go
+        if self.cache is False or rows.distributed:  # workers fill theirs as they go
             return
         done = 0
         for _, chunk in rows.chunks(64):

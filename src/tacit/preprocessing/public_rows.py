@@ -16,7 +16,7 @@ import numpy as np
 from tacit.data.rows import Rows, as_rows
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
-from tacit.preprocessing.base import MOST, Context, Kind, Stage, densify
+from tacit.preprocessing.base import LARGEST_SETTING, Context, Kind, Stage, densify
 
 __all__ = ["Look", "PublicStage", "fingerprint_of"]
 
@@ -112,10 +112,10 @@ class Look:
 
     def require_variety(self, stage: Stage) -> None:
         """Refuse rows from which nothing can be learned."""
-        if not self.length <= MOST:
+        if not self.length <= LARGEST_SETTING:
             raise InputError(
-                f"{stage.name}: the public rows have norms beyond {MOST:g} when they reach it, "
-                "too large to compute with; put ClipNorm(radius) or Normalize() in front"
+                f"{stage.name}: the public rows have norms beyond {LARGEST_SETTING:g} when they "
+                "reach it, too large to compute with; put ClipNorm(radius) or Normalize() in front"
             )
         if not self.length > 0:
             raise InputError(f"{stage.name}: the public rows are all zero")

@@ -22,7 +22,7 @@ from typing import Any
 from tacit.exceptions import FileError
 from tacit.files import parse_json, read_text
 
-__all__ = ["FORMAT", "PATH", "Advisory", "advisories", "found"]
+__all__ = ["FORMAT", "PATH", "Advisory", "advisories", "matching"]
 
 FORMAT = "tacit-advisories/1"
 PATH = Path(__file__).with_name("advisories.json")
@@ -82,7 +82,7 @@ def _in_words_of_now(stage: Any) -> Any:
     return {**stage, "kind": FORMER_KINDS[stage["kind"]]}
 
 
-def found(plan: Mapping[str, Any], versions: Mapping[str, Any]) -> tuple[Advisory, ...]:
+def matching(plan: Mapping[str, Any], versions: Mapping[str, Any]) -> tuple[Advisory, ...]:
     """The advisories that a certificate falls under.
 
     Parameters
@@ -94,9 +94,9 @@ def found(plan: Mapping[str, Any], versions: Mapping[str, Any]) -> tuple[Advisor
     --------
     >>> stages = [{"name": "Dedup", "kind": "plain"}, {"name": "SoftPCA", "kind": "plain"}]
     >>> plan = {"stages": stages, "intercept": True}
-    >>> [advisory.id for advisory in found(plan, {"tacit": "0.1.0"})]
+    >>> [advisory.id for advisory in matching(plan, {"tacit": "0.1.0"})]
     ['TACIT-2026-001']
-    >>> found(plan, {"tacit": "0.2.0"})
+    >>> matching(plan, {"tacit": "0.2.0"})
     ()
     """
     return tuple(item for item in advisories(PATH) if item.applies(plan, versions))

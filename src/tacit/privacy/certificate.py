@@ -23,7 +23,7 @@ from tacit.privacy import advisories
 from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
-from tacit.privacy.ptr import TEST, Test
+from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.unit import BEGINS, ROW, Unit
 from tacit.privacy.verification import recheck
 
@@ -31,7 +31,7 @@ __all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups", "
 
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
-LARGEST = 16 << 20  # bytes of a file
+LARGEST_FILE = 16 << 20  # bytes of a file
 MOST_EVENTS, MOST_SAMPLED = 1000, 32  # a plan has a handful, and one of sampled steps
 MOST_COMPOSED = 128  # sampled steps in all alternatives of parallel parts: up to half a minute
 MOST_GROUPS = 4
@@ -341,7 +341,7 @@ class Certificate:
             allowance=allowance,
         )
 
-    def _test(self) -> Test | None:
+    def _test(self) -> StabilityTest | None:
         """The private test of the plan; if it is not said how sure it is, no surer than δ."""
         noise = [e.event.noise_multiplier for e in self.events if e.stage == TEST]
         if not noise:
@@ -350,7 +350,7 @@ class Certificate:
         chance = said.get("delta") if isinstance(said, Mapping) else None
         usual = isinstance(chance, float) and 0 < chance < self.delta
         deviation = min(noise) / sensitivity(self.neighbors)  # of a margin that changes by one
-        return Test(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
+        return StabilityTest(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values.
@@ -465,7 +465,7 @@ class Certificate:
         Certificate
             As claimed: `verify` checks it.
         """
-        return cls.from_json(read_text(path, limit=LARGEST))
+        return cls.from_json(read_text(path, limit=LARGEST_FILE))
 
     def verify(self) -> Verification:
         """Recompute ε from the events, by two routes that share no code.
@@ -527,7 +527,7 @@ class Certificate:
                     problems += wrong
             except (TacitError, ArithmeticError, ValueError, TypeError, MemoryError) as error:
                 problems.append(f"the events cannot be composed: {error}")
-        revoked = tuple(str(item) for item in advisories.found(self.plan, self.versions))
+        revoked = tuple(str(item) for item in advisories.matching(self.plan, self.versions))
         problems = list(dict.fromkeys((*problems, *revoked)))
         return Verification(
             not problems, self.epsilon, recomputed, tuple(problems), several, revoked

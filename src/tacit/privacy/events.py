@@ -105,7 +105,7 @@ class Event(Documented):
         count = self._plain("count")
         if not (1 <= count <= LARGEST_COUNT and count == int(count)):
             raise InputError(
-                f"count must be a whole number of at least 1 and at most 10**12, not {count!r}"
+                f"count must be an integer of at least 1 and at most 10**12, not {count!r}"
             )
         object.__setattr__(self, "count", int(count))
 
@@ -117,7 +117,7 @@ class Event(Documented):
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            kinds = {"count": "whole number of at least 1", "failure": "number from 0 to 1"}
+            kinds = {"count": "integer of at least 1", "failure": "number from 0 to 1"}
             kinds |= {"shape": "number above -1", "probability": "number from 0 to 1"}
             kind = kinds.get(name, "positive number")
             raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
@@ -381,7 +381,7 @@ class Iterated(Event):
         super().__post_init__()
         steps = self._plain("steps")
         if not (1 <= steps <= LARGEST_COUNT and steps == int(steps)):
-            raise InputError(f"steps must be a whole number of at least 1, not {steps!r}")
+            raise InputError(f"steps must be an integer of at least 1, not {steps!r}")
         object.__setattr__(self, "steps", int(steps))
 
     def several(self, rows: int) -> None:

@@ -38,13 +38,13 @@ from scipy.special import ndtr, ndtri
 from tacit.exceptions import BudgetError, InputError
 from tacit.privacy.events import Gaussian
 
-__all__ = ["TEST", "Test"]
+__all__ = ["TEST", "StabilityTest"]
 
 TEST = "Test"  # what a plan's account calls the event of its test
 
 
 @dataclass(frozen=True)
-class Test:
+class StabilityTest:
     """A private test that a margin is positive.
 
     Attributes
@@ -56,14 +56,12 @@ class Test:
 
     Examples
     --------
-    >>> round(Test(deviation=5.0, delta=1e-6).threshold, 2)
+    >>> round(StabilityTest(deviation=5.0, delta=1e-6).threshold, 2)
     24.77
     """
 
     deviation: float
     delta: float
-
-    __test__ = False  # not a test case, whatever its name
 
     def __post_init__(self) -> None:
         if not 0 < self.deviation < math.inf:

@@ -12,7 +12,7 @@ from tacit.privacy.accounting.accountants import FINE_GRID, selection_mu
 from tacit.privacy.events import Selection, sensitivity
 from tacit.report.phrases import LIMITS
 from tacit.report.show import clean, exact, factor
-from tacit.report.view import Story, read
+from tacit.report.view import View, read
 
 __all__ = ["render_html"]
 
@@ -93,25 +93,25 @@ def render_html(
     >>> render_html(certificate.to_dict()).startswith("<!DOCTYPE html>")
     True
     """
-    story = read(certificate, results)
+    view = read(certificate, results)
     return _TEMPLATES.get_template("template.html").render(
         title=clean(title or "Privacy report"),
-        story=story,
-        epsilon=exact(story.epsilon),
-        delta=exact(story.delta),
-        factor=factor(story.epsilon),
+        view=view,
+        epsilon=exact(view.epsilon),
+        delta=exact(view.delta),
+        factor=factor(view.epsilon),
         limits=LIMITS,
-        segments=_segments(story),
-        recompute=_recompute(story),
+        segments=_segments(view),
+        recompute=_recompute(view),
     )
 
 
-def _segments(story: Story) -> list[dict[str, Any]]:
+def _segments(view: View) -> list[dict[str, Any]]:
     """The stacked bar: where each event begins and how wide it is, in percent."""
-    whole = sum(item.share for item in story.spent)
+    whole = sum(item.share for item in view.spent)
     segments = []
     start = 0.0
-    for item in story.spent:
+    for item in view.spent:
         width = 100 * item.share / whole
         segments.append(
             {
@@ -127,29 +127,29 @@ def _segments(story: Story) -> list[dict[str, Any]]:
     return segments
 
 
-def _recompute(story: Story) -> str:
+def _recompute(view: View) -> str:
     """Python that works out ε from the certificate's numbers, with dp-accounting alone.
 
     Only numbers and the name of the relation go into it, never text from the
     certificate. Where all noise is Gaussian the grid follows ε: it costs nothing
     there, and a fixed one would round a very small ε up past the claim.
     """
-    if any(getattr(item.event, "drift", ()) or item.kind in _NO_SOURCE for item in story.spent):
+    if any(getattr(item.event, "drift", ()) or item.kind in _NO_SOURCE for item in view.spent):
         return ""  # that library knows no sums whose other rows move as well, nor such steps
-    gaussian = all(item.event.gaussian for item in story.spent)
+    gaussian = all(item.event.gaussian for item in view.spent)
     events = []
-    for item in story.spent:
+    for item in view.spent:
         numbers = {k: v for k, v in vars(item.event).items() if k != "drift"}
         values = {name: float(value) for name, value in numbers.items()}
         if isinstance(item.event, Selection):  # the Gaussian noise that is as hard to see through
-            unit = sensitivity(story.neighbors)
+            unit = sensitivity(view.neighbors)
             values["noise_multiplier"] = unit / selection_mu(unit / values["noise_multiplier"])
         events.append(f"    ({_AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
     return _RECOMPUTE.format(
-        claim=story.epsilon,
-        delta=story.delta,
-        numerical_delta=story.numerical_delta,
+        claim=view.epsilon,
+        delta=view.delta,
+        numerical_delta=view.numerical_delta,
         events="\n".join(events),
-        relation=story.neighbors.upper(),
-        grid=min(FINE_GRID, FINE_GRID * story.epsilon) if gaussian else FINE_GRID,
+        relation=view.neighbors.upper(),
+        grid=min(FINE_GRID, FINE_GRID * view.epsilon) if gaussian else FINE_GRID,
     )

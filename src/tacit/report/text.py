@@ -49,36 +49,36 @@ def render_text(
     >>> certificate = DPLinearClassifier().fit(np.eye(100), [0, 1] * 50).certificate_
     >>> Console().print(render_text(certificate.to_dict()))  # doctest: +SKIP
     """
-    story = read(certificate, results)
-    scores = story.scores
-    claim = f"ε = {exact(story.epsilon)}, δ = {exact(story.delta)}, {story.relation.short}"
+    view = read(certificate, results)
+    scores = view.scores
+    claim = f"ε = {exact(view.epsilon)}, δ = {exact(view.delta)}, {view.relation.short}"
     parts: list[RenderableType] = []
-    if story.revoked:
-        advisories = Text("\n".join(story.revoked))
+    if view.revoked:
+        advisories = Text("\n".join(view.revoked))
         parts.append(Panel(advisories, title=Text("REVOKED"), style="bold white on red"))
-    if not story.releasable:
-        reasons = Text("\n".join(story.reasons))
+    if not view.releasable:
+        reasons = Text("\n".join(view.reasons))
         parts.append(Panel(reasons, title=Text("NOT FOR RELEASE"), style="bold white on red"))
-    if story.warnings:
-        warnings = Text("\n".join(story.warnings))
+    if view.warnings:
+        warnings = Text("\n".join(view.warnings))
         parts.append(Panel(warnings, title=Text("Warnings"), border_style="yellow"))
-    parts += [Text(claim, style="bold"), Text(story.subject)]
+    parts += [Text(claim, style="bold"), Text(view.subject)]
 
     def section(title: str, *body: RenderableType) -> None:
         parts.extend([Text(""), Text(title, style="bold underline"), *body])
 
-    paragraphs = (story.promise, story.odds, story.two_guesses, story.strength, story.game)
-    heading = "The promise" if story.releasable else "The promise, were this fit for release"
+    paragraphs = (view.promise, view.odds, view.two_guesses, view.strength, view.game)
+    heading = "The promise" if view.releasable else "The promise, were this fit for release"
     section(
-        "The promise, which was found to be false" if story.revoked else heading,
+        "The promise, which was found to be false" if view.revoked else heading,
         *(Text(paragraph + "\n") for paragraph in paragraphs),
-        _bars(story.guesses),
+        _bars(view.guesses),
     )
     first, *others = (" ".join(limit) for limit in LIMITS.items())
-    section("What it does not promise", _bullets([f"{first} {story.several}", *others]))
-    if story.spent:
+    section("What it does not promise", _bullets([f"{first} {view.several}", *others]))
+    if view.spent:
         spent = Table("", "Step", "Noise", "Times", "Drawn", "ε alone", "Share")
-        for s in story.spent:
+        for s in view.spent:
             cells = (s.stage, s.noise, s.count, s.sampling, s.epsilon_alone, s.percent)
             _fill(spent, [(str(s.position), *cells)])
         jointly = "The ε of the steps do not add up to the total: they are counted jointly."
@@ -91,17 +91,17 @@ def render_text(
             ),
         )
     steps = Table("Step", "Kind", "Settings, and how it pays", show_lines=True)
-    for step in story.steps:
+    for step in view.steps:
         settings = ", ".join(f"{key} {value}" for key, value in step.settings)
         body = "\n".join(line for line in (settings, step.note, step.pays) if line)
         _fill(steps, [(step.name, Text(step.kind, style=_STYLES[step.kind]), body)])
     section("The pipeline", steps)
-    section("Assumptions", _bullets(story.assumptions or ["None are recorded."]))
+    section("Assumptions", _bullets(view.assumptions or ["None are recorded."]))
     if scores.figures or scores.confusion:
         other = scores.figures[len(scores.bars) :]
         section("Accuracy", _bars(scores.bars), _grid(other, "dim", ""), *map(Text, scores.caveats))
     section("How to verify", Text("tacit verify certificate.json"))
-    section("Small print", _grid(story.small_print, "dim", ""))
+    section("Small print", _grid(view.small_print, "dim", ""))
     return Group(*parts)
 
 

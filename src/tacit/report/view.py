@@ -1,6 +1,6 @@
 """What a certificate says, in words: checked, and every string cleaned.
 
-The terminal version and the page are two ways of laying out the same story.
+The terminal version and the page are two ways of laying out the same view.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tacit.report.phrases import (
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
 
-__all__ = ["Spent", "Step", "Story", "read"]
+__all__ = ["Spent", "Step", "View", "read"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Story:
+class View:
     """All that a report says."""
 
     epsilon: float
@@ -90,7 +90,7 @@ class Story:
     scores: Scores
 
 
-def read(certificate: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> Story:
+def read(certificate: Mapping[str, Any], results: Mapping[str, Any] | None = None) -> View:
     """A certificate and its results in words; a key that the certificate lacks is named."""
     scores = read_results(results or {})
     advisories.advisories(advisories.PATH)  # if they are damaged, the certificate is not
@@ -102,7 +102,7 @@ def read(certificate: Mapping[str, Any], results: Mapping[str, Any] | None = Non
         raise CertificateError(f"the certificate cannot be read: {error!s:.300}") from error
 
 
-def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
+def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
     if certificate["format"] != FORMAT:
         raise InputError(f"format is {certificate['format']!r}; this version reads {FORMAT!r}")
     budget = Budget(certificate["epsilon"], certificate["delta"])
@@ -120,14 +120,14 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> Story:
     game, guesses = _game(budget, numerical, neighbors, spent)
     groups = _groups(epsilon, certificate.get("groups", {}))
     unit = Unit.from_dict(certificate.get("unit"))
-    return Story(
+    return View(
         epsilon=epsilon,
         delta=delta,
         numerical_delta=numerical,
         neighbors=neighbors,
         relation=relation,
         releasable=certificate["releasable"] is True and not reasons,
-        revoked=[str(item) for item in advisories.found(plan, certificate["versions"])],
+        revoked=[str(item) for item in advisories.matching(plan, certificate["versions"])],
         reasons=reasons or ["No reason is recorded."],
         warnings=[clean(item) for item in certificate["warnings"]],
         assumptions=[clean(CORRECTED.get(item, item)) for item in certificate["assumptions"]],

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.diagnostics.advice import ADVISERS, Facts, Option
+from tacit.diagnostics.advice import ADVISERS, Option, RowFacts
 from tacit.plan.recipes import recipe
 from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.events import sensitivity
@@ -38,7 +38,7 @@ FAILURE = 0.05  # of statements about the noise of dp-pca
 
 
 def weigh(
-    facts: Facts, epsilon: float, delta: float, neighbors: str
+    facts: RowFacts, epsilon: float, delta: float, neighbors: str
 ) -> tuple[list[Option], list[str]]:
     """What theorems promise for each recipe, and remarks."""
     context = _Context(facts, epsilon, delta, neighbors, gaussian_mu(epsilon, delta))
@@ -50,7 +50,7 @@ def weigh(
 
 @dataclass(frozen=True)
 class _Context:
-    facts: Facts
+    facts: RowFacts
     epsilon: float
     delta: float
     neighbors: str

@@ -79,7 +79,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
     Notes
     -----
     In columns times √aₖ the gradient of a row is of norm at most 1: one row cannot count for
-    more, and sums of rows are exact whole numbers with exact noise. Which columns are kept is read
+    more, and sums of rows are exact integers with exact noise. Which columns are kept is read
     off the iterates alone. What is left out is never longer, in ‖·‖_A, than √2 times the distance
     between the means of the third and the fourth quarter of the iterates.
 
@@ -229,7 +229,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
                 f"radius={self.radius!r} must be a positive number, from 1e-100 to 1e100"
             )
         if not (_number(self.steps) and self.steps >= 1 and int(self.steps) == self.steps):
-            raise InputError(f"steps={self.steps!r} must be a whole number from 1")
+            raise InputError(f"steps={self.steps!r} must be an integer from 1")
         if self.learning_rate is not None and not (
             _number(self.learning_rate) and 0 < self.learning_rate < math.inf
         ):

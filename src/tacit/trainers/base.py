@@ -24,7 +24,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = [
     "RANGE",
@@ -88,12 +88,12 @@ class Trainer(Params, ABC):
 
     # --- settings ---------------------------------------------------------------------------------
 
-    def resolve(self, facts: Facts) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         """The same trainer with every ``"auto"`` replaced, by public facts only.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -119,12 +119,12 @@ class Trainer(Params, ABC):
         """
         return False
 
-    def resolve_again(self, facts: Facts, resolved: Any) -> Trainer:
+    def resolve_again(self, facts: PublicFacts, resolved: Any) -> Trainer:
         """What it would be for other facts, with the event of ``resolved``, if it `follows`.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known now that stages have released something.
         resolved : Trainer
             Itself, resolved by the facts of before.
@@ -137,22 +137,22 @@ class Trainer(Params, ABC):
         return resolved
 
     @abstractmethod
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         """Refuse settings that make no sense, naming the one to change.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         """
 
     @abstractmethod
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every setting; those given stay.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         given : mapping
             Settings that are not ``"auto"``.
@@ -164,17 +164,22 @@ class Trainer(Params, ABC):
         """
 
     def require_feasible(
-        self, facts: Facts, noise_multiplier: float, *, bias: float, arithmetic: str
+        self,
+        facts: PublicFacts,
+        noise_multiplier: float,
+        *,
+        intercept_scaling: float,
+        arithmetic: str,
     ) -> None:
         """Refuse a run whose numbers are out of range, or that needs more memory than there is.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         noise_multiplier : float
             That of the event.
-        bias : float
+        intercept_scaling : float
             Size of the constant feature; 0 for none.
         arithmetic : str
             Of the engine: exact, strict, rounded or fast.
@@ -195,12 +200,12 @@ class Trainer(Params, ABC):
             What every row has in its last column.
         """
 
-    def split(self, facts: Facts) -> int | None:
+    def split(self, facts: PublicFacts) -> int | None:
         """Column that begins the second part of rows, where there are two.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -218,14 +223,14 @@ class Trainer(Params, ABC):
     # --- events -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         """What training costs, given its noise.
 
         Parameters
         ----------
         noise_multiplier : float
             Standard deviation of the noise, in half distances of neighbouring sums.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -234,14 +239,14 @@ class Trainer(Params, ABC):
             As an accountant takes it.
         """
 
-    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+    def events(self, noise_multiplier: float, facts: PublicFacts) -> tuple[tuple[str, Event], ...]:
         """Everything that it spends, by name.
 
         Parameters
         ----------
         noise_multiplier : float
             Standard deviation of the noise, in half distances of neighbouring sums.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -266,12 +271,14 @@ class Trainer(Params, ABC):
             Numbers drawn.
         """
 
-    def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
+    def account_drift(
+        self, facts: PublicFacts, moves: GradientSensitivity, budget: Budget
+    ) -> PublicFacts:
         """Facts with all that its event has to say of rows that moved.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         moves : GradientSensitivity
             What drift does to sums.
@@ -280,17 +287,17 @@ class Trainer(Params, ABC):
 
         Returns
         -------
-        Facts
+        PublicFacts
             The same, unless the event depends on drift.
         """
         return facts
 
-    def sampling_probability(self, facts: Facts) -> float:
+    def sampling_probability(self, facts: PublicFacts) -> float:
         """Chance of a row to be in a step's batch.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -333,13 +340,13 @@ class Trainer(Params, ABC):
         self,
         engine: Any,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights after a run from ``start``, or from zero.
+        """Weights after a run from ``init``, or from zero.
 
         Parameters
         ----------
@@ -347,13 +354,13 @@ class Trainer(Params, ABC):
             Sums over the private rows, of d columns with their constant feature.
         run : Releases
             What may be drawn.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         progress : callable
             Told how far it is.
         moves : GradientSensitivity, optional
             What drift does to sums; None without noiseless stages.
-        start : ndarray of shape (d, K), optional
+        init : ndarray of shape (d, K), optional
             Public weights.
 
         Returns
@@ -361,12 +368,17 @@ class Trainer(Params, ABC):
         ndarray of shape (d, K)
             Covered by its events, and so free to be released.
         """
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "start": start}
+        how: dict[str, Any] = {"progress": progress, "moves": moves, "init": init}
         weights: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
         return weights
 
     def train_group(
-        self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
+        self,
+        others: Sequence[Any],
+        engine: Any,
+        runs: Sequence[Releases],
+        facts: PublicFacts,
+        **how: Any,
     ) -> np.ndarray:
         """Weights of itself and others with its `shared_settings`, each with its own run.
 
@@ -378,10 +390,10 @@ class Trainer(Params, ABC):
             Sums over the private rows, of d columns with their constant feature.
         runs : sequence of Releases
             What may be drawn: first by itself, then by each of the others.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         **how : optional
-            ``progress``, ``moves`` and ``start`` have the meaning that `train` gives them;
+            ``progress``, ``moves`` and ``init`` have the meaning that `train` gives them;
             ``watch`` is a function that is shown the noisy mean gradients of every step, of shape
             (S, d, K), which not every event covers (`covers_steps`).
 
@@ -399,12 +411,12 @@ class Trainer(Params, ABC):
 
     # --- words ------------------------------------------------------------------------------------
 
-    def signal(self, facts: Facts) -> float:
+    def signal(self, facts: PublicFacts) -> float:
         """What all rows together can say in a score, in units of its noise.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -440,14 +452,14 @@ class Trainer(Params, ABC):
         return ()
 
     @abstractmethod
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         """What is done with the rows, and with how much noise, in words.
 
         Parameters
         ----------
         noise_multiplier : float
             That of the event.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -456,14 +468,14 @@ class Trainer(Params, ABC):
             Sentences.
         """
 
-    def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
+    def explain_settings(self, asked: Any, facts: PublicFacts, *, constant: bool) -> list[str]:
         """What the settings that were left open are chosen for, in words.
 
         Parameters
         ----------
         asked : Trainer
             Itself before it was resolved.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         constant : bool
             Whether it adds the feature that carries the intercept.

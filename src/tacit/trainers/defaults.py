@@ -10,9 +10,9 @@ from typing import Any
 from tacit.losses import Loss
 
 __all__ = [
-    "BIAS",
+    "INTERCEPT_FRACTION",
     "PLAIN_STEPS",
-    "Facts",
+    "PublicFacts",
     "constant_rate",
     "noise_left",
     "outlook",
@@ -20,13 +20,13 @@ __all__ = [
     "suggest",
 ]
 
-BIAS = 0.1  # size of the constant feature, in row bounds
+INTERCEPT_FRACTION = 0.1  # size of the constant feature, in row bounds
 #: Of the descent that theorems are about, which bounds the mean of its iterates.
 PLAIN_STEPS = {"momentum": 0.0, "average": "uniform", "schedule": "constant"}
 
 
 @dataclass(frozen=True)
-class Facts:
+class PublicFacts:
     """What is known before any row is read.
 
     Attributes
@@ -77,13 +77,13 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Balance:
+class RuleConstants:
     """The constants of the rule, for one kind of target.
 
     Attributes
     ----------
     noise : float
-        Noise that a run may leave in the score of a row as long as the bound.
+        Noise that a run may leave in the score of a row of the norm of the bound.
     reach : float
         Largest first rate × clip × bound: steps stay stable up to here.
     clip : float
@@ -92,10 +92,11 @@ class Balance:
         What n·μ must be for the clip to grow, as its cube root and up to half the row bound.
     rate : float
         Largest first rate, in squared row bounds.
-    bias : float
+    intercept_fraction : float
         Size of the constant feature, in row bounds.
-    upright : float
-        The same in leans, at least, up to `MOST_BIAS`: where one class is rare, nearly all
+    intercept_per_mean_noise : float
+        That fraction is at least so many times the norm of the noise left in the mean over the
+        row bound, up to `LARGEST_INTERCEPT_FRACTION`: where one class is rare, nearly all
         gradients push scores one way, and what noise has left of the mean is a way that they
         must not take.
     least : float
@@ -110,8 +111,8 @@ class Balance:
     clip: float
     room: float = math.inf
     rate: float = math.inf
-    bias: float = BIAS
-    upright: float = 0.0
+    intercept_fraction: float = INTERCEPT_FRACTION
+    intercept_per_mean_noise: float = 0.0
     least: float = 0.0
     most: float = math.inf
 
@@ -123,19 +124,29 @@ class Balance:
 # descent begins, and the intercept has all that way to go (docs/decisions/0029). Of two classes
 # the order of the scores suffers from a small clip, of many the choice does from a large one
 # (docs/decisions/0032). Rows that drift make noise grow with the weights.
-BALANCE = {
-    "two classes": Balance(
-        noise=0.8, reach=48.0, clip=0.5, bias=0.15, upright=4.0, least=200.0, most=4.0
+RULE_CONSTANTS = {
+    "two classes": RuleConstants(
+        noise=0.8,
+        reach=48.0,
+        clip=0.5,
+        intercept_fraction=0.15,
+        intercept_per_mean_noise=4.0,
+        least=200.0,
+        most=4.0,
     ),
-    "classes": Balance(noise=1.4, reach=48.0, clip=0.1, bias=0.15, least=200.0, most=4.0),
-    "drift": Balance(noise=1.05, reach=48.0, clip=0.1),
-    "regression": Balance(noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3),
-    "regression with drift": Balance(
-        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, bias=0.3
+    "classes": RuleConstants(
+        noise=1.4, reach=48.0, clip=0.1, intercept_fraction=0.15, least=200.0, most=4.0
+    ),
+    "drift": RuleConstants(noise=1.05, reach=48.0, clip=0.1),
+    "regression": RuleConstants(
+        noise=0.25, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
+    ),
+    "regression with drift": RuleConstants(
+        noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
     ),
 }
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
-MOST_BIAS = 0.3
+LARGEST_INTERCEPT_FRACTION = 0.3
 
 
 # What all rows together can say in a score, in units of its noise, with a curator or without:
@@ -187,44 +198,45 @@ def prospect(signal: float, classes: int) -> str:
     )
 
 
-def noise_left(trainer: Any, facts: Facts) -> float:
-    """What a run leaves in the score of a row as long as the bound, if its rate is constant."""
+def noise_left(trainer: Any, facts: PublicFacts) -> float:
+    """What a run leaves in the score of a row of that norm, if its rate is constant."""
     way = float(trainer.learning_rate) * float(trainer.clip) * facts.bound * int(trainer.steps)
     return way / ((1 - float(trainer.momentum)) * facts.mu * facts.size)
 
 
 def suggest(
-    facts: Facts, given: Mapping[str, Any], balance: Balance | None = None
+    facts: PublicFacts, given: Mapping[str, Any], constants: RuleConstants | None = None
 ) -> dict[str, Any]:
     """A value for every setting, those in ``given`` kept and taken into account.
 
     The rule weighs noise against time. T steps at rate η, momentum m and clip C
     on n rows of norm R leave noise of about η·C·R·T / ((1−m)·μ·n) in a score:
     it depends on the product η·T, not on T alone, and so does the way that the
-    weights have gone. Hence the noise is set to a constant (`BALANCE`), which
+    weights have gone. Hence the noise is set to a constant (`RULE_CONSTANTS`), which
     serves data sets of very different size, and T is only as large as stable
     steps need. Where n·μ is so small that scores would stay near zero, there is
-    more of it. All of it is in lengths of a typical row, as the stages leave rows
+    more of it. All of it is in norms of a typical row, as the stages leave rows
     and, once a mean is released, as it shows them (docs/decisions/0032). The
     rate stays constant while noise is what limits it, since decay would spend
     noise on steps that hardly move; beyond that, and where errors pull weights
     back from wherever noise has brought them, the last quarter cools down.
     """
-    balance = balance or BALANCE[_kind(facts)]
+    constants = constants or RULE_CONSTANTS[_kind(facts)]
     momentum = float(given.get("momentum", 0.9))
-    grown = max(1.0, facts.size * facts.mu / balance.room) ** (1 / 3)
-    least = balance.clip * grown * facts.bound
+    grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
+    least = constants.clip * grown * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.
     clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
     mu = facts.mu / (1 + 1.5 * facts.drift / clip)
-    noise = max(balance.noise, min(balance.most, balance.least / (mu * facts.size)))
+    noise = max(constants.noise, min(constants.most, constants.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
-    reach = min(balance.reach, balance.rate * clip / facts.bound)
+    reach = min(constants.reach, constants.rate * clip / facts.bound)
     steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
-    limited = travel / steps <= balance.reach and math.isinf(balance.rate)
-    upright = min(MOST_BIAS, balance.upright * facts.mean_noise_norm / facts.bound)
+    limited = travel / steps <= constants.reach and math.isinf(constants.rate)
+    fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.bound
+    fraction = max(constants.intercept_fraction, min(LARGEST_INTERCEPT_FRACTION, fraction))
     rate = min(travel / steps, reach) / (clip * facts.bound)
     pull = float(given.get("alpha", 0.0)) + float(given.get("anchor", 0.0))
     if rate * pull > MOST_PULL:
@@ -236,7 +248,7 @@ def suggest(
         "learning_rate": rate,
         "average": "converged" if facts.measured else "last",
         "schedule": "constant" if limited else "late",
-        "bias": max(balance.bias, upright),
+        "intercept_fraction": fraction,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
         **given,
     }
@@ -255,7 +267,7 @@ def constant_rate(
     return norm / (math.sqrt(steps + 1) * strength)
 
 
-def _kind(facts: Facts) -> str:
+def _kind(facts: PublicFacts) -> str:
     """Which constants are for them."""
     if facts.task == "regression":
         return "regression with drift" if facts.drift else "regression"

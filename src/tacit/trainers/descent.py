@@ -19,7 +19,7 @@ from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
 from tacit.trainers.averaging import Averages
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -33,14 +33,14 @@ def train_together(
     engine: GradientSource,
     trainers: Sequence[GradientTrainer],
     tokens: Sequence[Token],
-    facts: Facts,
+    facts: PublicFacts,
     *,
     progress: Progress = silent,
     moves: GradientSensitivity | None = None,
-    start: np.ndarray | None = None,
+    init: np.ndarray | None = None,
     run: int = 0,
     visit: Callable[[np.ndarray, LatticeSum], None] | None = None,
-    watch: Callable[[np.ndarray], None] | None = None,
+    on_gradient: Callable[[np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """Train several settings on the same batches, as extra columns of one product.
 
@@ -49,10 +49,10 @@ def train_together(
     it does not: a row is then in the batch of all of them or of none, which is one event of noise
     z/√S, and may cost more. ``run`` numbers the runs of one key, each with batches and noise of its
     own.
-    They begin at ``start``, public weights (d, K), or at zero.
-    ``visit`` is shown the weights of every step and their sums, which are private. ``watch`` is
-    shown the noisy mean gradients (S, d, K) of every step, as the weights follow from them: the
-    events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
+    They begin at ``init``, public weights (d, K), or at zero.
+    ``visit`` is shown the weights of every step and their sums, which are private.
+    ``on_gradient`` is shown the noisy mean gradients (S, d, K) of every step, as the weights follow
+    from them: the events of `DPGD` and `DPSGD` cover them, those of other trainers may not.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def train_together(
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
     normaliser = first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
-    if start is not None:
-        weights = _project(weights + (start if scales is None else start / scales), trainers)
+    if init is not None:
+        weights = _project(weights + (init if scales is None else init / scales), trainers)
     begin, velocity = weights, np.zeros_like(weights)
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
@@ -108,8 +108,8 @@ def train_together(
                     released[s] = trainer.noisy(bounded, paid, step, rows)
                 noisy.append(released)
             mean = np.concatenate(noisy, axis=1) / normaliser
-            if watch is not None:
-                watch(mean)
+            if on_gradient is not None:
+                on_gradient(mean)
             # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
             gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
@@ -129,7 +129,7 @@ def train_together(
 def rehearsal(
     trainers: Sequence[GradientTrainer],
     noise_multipliers: Sequence[float],
-    facts: Facts,
+    facts: PublicFacts,
     key: Key,
     *,
     draws: Draws | None = None,

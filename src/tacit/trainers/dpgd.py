@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.exceptions import InputError
 from tacit.trainers.base import is_positive, is_whole
-from tacit.trainers.defaults import BIAS, PLAIN_STEPS, Facts, constant_rate
+from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["DPGD"]
@@ -54,7 +54,7 @@ class DPGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPGD
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("norm", lambda v: v is None or is_positive(v), "a positive number or None")
         self._check("rank", lambda v: v is None or (is_whole(v) and v >= 1), "at least 1, or None")
@@ -65,12 +65,12 @@ class DPGD(GradientTrainer):
                 f"{self.name}(norm={self.norm!r}) is for convex losses, not {facts.loss.name!r}"
             )
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         if self.norm is None:
             return super().suggest(facts, given)
-        bias = float(given.get("bias", BIAS))
+        fraction = float(given.get("intercept_fraction", INTERCEPT_FRACTION))
         slope = 1.0 if facts.loss is None else facts.loss.lipschitz(facts.outputs)
-        reach = slope * facts.bound * math.sqrt(1 + bias**2)
+        reach = slope * facts.bound * math.sqrt(1 + fraction**2)
         clip = float(given.get("clip", reach))
         if not math.isfinite(clip):
             raise InputError(
@@ -88,5 +88,6 @@ class DPGD(GradientTrainer):
         )
         # Heavy balls go 1/(1 - momentum) times as far.
         rate *= 1 - float(given.get("momentum", 0.0))
-        chosen = {"steps": steps, "learning_rate": rate, "clip": clip, "bias": bias}
+        chosen = {"steps": steps, "learning_rate": rate, "clip": clip}
+        chosen["intercept_fraction"] = fraction
         return {**PLAIN_STEPS, **chosen, **given}

@@ -12,7 +12,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, PoissonGaussian
 from tacit.privacy.sensitivity.sampling import candidates, cheapest
 from tacit.trainers.base import OrAuto, is_positive
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["DPSGD"]
@@ -48,15 +48,15 @@ class DPSGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPSGD
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         allowed = f"above 0 and at most the number of rows, {facts.size}"
         self._check("batch_size", lambda v: is_positive(v) and v <= facts.size, allowed)
 
-    def sampling_probability(self, facts: Facts) -> float:
+    def sampling_probability(self, facts: PublicFacts) -> float:
         return accounted_probability(min(1.0, self.batch_size / facts.size))
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         return PoissonGaussian(
             noise_multiplier,
             int(self.steps),
@@ -65,7 +65,9 @@ class DPSGD(GradientTrainer):
             failure=facts.failure,
         )
 
-    def account_drift(self, facts: Facts, moves: GradientSensitivity, budget: Budget) -> Facts:
+    def account_drift(
+        self, facts: PublicFacts, moves: GradientSensitivity, budget: Budget
+    ) -> PublicFacts:
         """The cheapest way to bound what drift does to sampled sums."""
         moves.require_smooth()
         clip, norm = float(self.clip), self.reference_norm(moves)

@@ -13,7 +13,7 @@ from tacit.engine.checks import MOST_ROWS
 from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -22,15 +22,15 @@ __all__ = ["require_feasible", "require_startable"]
 
 ARRAYS = 12  # as large as the weights: these, their velocity and mean, sums, noise, gradients
 ROOM = 2.0**10  # between what is planned and the limits: what stages release moves rows a little
-LARGEST = 1e150  # whose square is a number
+LARGEST_SQUARABLE = 1e150  # whose square is a number
 
 
 def require_feasible(
     trainer: GradientTrainer,
-    facts: Facts,
+    facts: PublicFacts,
     noise_multiplier: float,
     *,
-    bias: float,
+    intercept_scaling: float,
     arithmetic: str,
 ) -> None:
     """Refuse a run of descent that cannot be made: `Trainer.require_feasible`.
@@ -39,11 +39,11 @@ def require_feasible(
     ----------
     trainer : GradientTrainer
         With every setting fixed.
-    facts : Facts
+    facts : PublicFacts
         What is known before any row is read.
     noise_multiplier : float
         That of the event.
-    bias : float
+    intercept_scaling : float
         Size of the constant feature; 0 for none.
     arithmetic : str
         Of the engine: exact, strict, rounded or fast.
@@ -58,13 +58,16 @@ def require_feasible(
     most = {"strict": MOST_ROWS - 1, "rounded": ROUNDED_ROWS}.get(arithmetic, math.inf)
     if facts.size > most:
         raise InputError(f"{facts.size} rows are too many for arithmetic={arithmetic!r}: {most:,}")
-    if bias > LIMIT:
-        raise InputError(f"{trainer.name}(bias={trainer.bias!r}) is too large for these rows")
-    width, bound = facts.features + bool(bias), _bound(facts)
+    if intercept_scaling > LIMIT:
+        raise InputError(
+            f"{trainer.name}(intercept_fraction={trainer.intercept_fraction!r}) is too large for "
+            "these rows"
+        )
+    width, bound = facts.features + bool(intercept_scaling), _bound(facts)
     for size in (bound / ROOM, bound * ROOM):
         check_range("the norm bound of the rows", size)
     _require_memory(trainer, facts, width)
-    scale = Scale.of(bound, width, None, bias)
+    scale = Scale.of(bound, width, None, intercept_scaling)
     deviations = trainer.deviations(noise_multiplier, 0.0, None)
     for clip, deviation in zip(trainer.clips, deviations, strict=True):
         per_class = trainer.clipping == "per-class"
@@ -74,11 +77,13 @@ def require_feasible(
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))
 
 
-def require_startable(coef: np.ndarray, intercept: np.ndarray, facts: Facts, bias: float) -> None:
+def require_startable(
+    coef: np.ndarray, intercept: np.ndarray, facts: PublicFacts, scaling: float
+) -> None:
     """Refuse a model to start from whose scores would be out of range."""
     with np.errstate(over="ignore"):
         score = np.linalg.norm(coef) * _bound(facts)
-        constant = np.linalg.norm(intercept) / bias * _bound(facts) if bias else 0.0
+        constant = np.linalg.norm(intercept) / scaling * _bound(facts) if scaling else 0.0
         if not math.hypot(score, constant) * math.sqrt(coef.shape[1]) * ROOM <= LIMIT:
             raise InputError(
                 "the model to start from has coefficients or intercepts that are too large: scores "
@@ -86,7 +91,7 @@ def require_startable(coef: np.ndarray, intercept: np.ndarray, facts: Facts, bia
             )
 
 
-def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
+def _require_memory(trainer: GradientTrainer, facts: PublicFacts, width: int) -> None:
     kept = ARRAYS + (int(trainer.steps) if trainer.keeps_iterates else 0)
     needed = 8 * (width * facts.outputs * kept + 2 * int(trainer.steps))
     if needed > machine_memory():
@@ -98,7 +103,7 @@ def _require_memory(trainer: GradientTrainer, facts: Facts, width: int) -> None:
 
 
 def _require_bounded(
-    trainer: GradientTrainer, facts: Facts, width: int, clip: float, deviation: float
+    trainer: GradientTrainer, facts: PublicFacts, width: int, clip: float, deviation: float
 ) -> None:
     """Refuse rates with which weights leave the range in which scores can be computed.
 
@@ -113,12 +118,12 @@ def _require_bounded(
     noise = 10 * deviation * math.sqrt(width * facts.outputs) / trainer.normaliser(facts)
     step = rate * (clip + noise) / (1 - momentum)
     middle = 1 + momentum - rate * pull
-    root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST else middle
+    root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST_SQUARABLE else middle
     growth = math.log(max(abs(middle + root) / 2, abs(middle - root) / 2, 1.0)) * steps
     reach = (math.log(step * steps) if step else 0.0) + growth
     if trainer.radius is not None:
         held = rate * pull * float(trainer.radius) / (1 - momentum)
-        most = math.log(float(trainer.radius)) if step + held < LARGEST else math.inf
+        most = math.log(float(trainer.radius)) if step + held < LARGEST_SQUARABLE else math.inf
         reach = min(reach, most)
     longest = _bound(facts) * math.sqrt(width) * 8
     if reach + math.log(longest) > math.log(LIMIT):
@@ -130,6 +135,6 @@ def _require_bounded(
         )
 
 
-def _bound(facts: Facts) -> float:
+def _bound(facts: PublicFacts) -> float:
     """Norm that no row exceeds, or that of a typical one."""
     return facts.bound if facts.limit is None else facts.limit

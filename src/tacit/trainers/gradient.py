@@ -30,7 +30,7 @@ from tacit.trainers.base import (
     is_positive,
     is_whole,
 )
-from tacit.trainers.defaults import Facts, noise_left, suggest
+from tacit.trainers.defaults import PublicFacts, noise_left, suggest
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
 
@@ -74,7 +74,7 @@ class GradientTrainer(Trainer):
         at (Li et al. 2022, Algorithm 1). From zero, it is the same as ``alpha``.
     clipping : {"flat", "per-class"}
         Clip a row's whole gradient to C, or every class's part to C/√K.
-    bias : float
+    intercept_fraction : float
         Size of the constant feature that carries the intercept, as a part of
         the row bound.
 
@@ -94,7 +94,7 @@ class GradientTrainer(Trainer):
     alpha: float = 0.0
     anchor: float = 0.0
     clipping: str = "flat"
-    bias: OrAuto = "auto"
+    intercept_fraction: OrAuto = "auto"
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
     takes_drift: ClassVar[bool] = True
@@ -110,9 +110,9 @@ class GradientTrainer(Trainer):
 
     @property
     def follows(self) -> bool:
-        return self.by_rule and is_auto(self.bias)
+        return self.by_rule and is_auto(self.intercept_fraction)
 
-    def resolve_again(self, facts: Facts, resolved: Any) -> GradientTrainer:
+    def resolve_again(self, facts: PublicFacts, resolved: Any) -> GradientTrainer:
         return replace(self, steps=resolved.steps).resolve(facts)
 
     @property
@@ -121,13 +121,13 @@ class GradientTrainer(Trainer):
             return ()
         return self.name, *(getattr(self, name, None) for name in SHARED)
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return suggest(facts, given)
 
-    def check(self, facts: Facts) -> None:
-        allowed = f"a whole number from 1 to {LARGEST_STEPS:,}"
+    def check(self, facts: PublicFacts) -> None:
+        allowed = f"an integer from 1 to {LARGEST_STEPS:,}"
         self._check("steps", lambda v: is_whole(v) and 1 <= v <= LARGEST_STEPS, allowed)
-        for name in ("learning_rate", "bias"):
+        for name in ("learning_rate", "intercept_fraction"):
             self._check(name, is_positive, "a positive number")
         self._check("clip", is_in_range, RANGE)
         self._check("momentum", lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")
@@ -139,9 +139,9 @@ class GradientTrainer(Trainer):
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
 
     def constant(self, bound: float) -> float:
-        return float(self.bias) * bound
+        return float(self.intercept_fraction) * bound
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         """What all steps together cost.
 
         Noise is in units of half the distance between neighbouring sums, which is
@@ -151,7 +151,7 @@ class GradientTrainer(Trainer):
         ----------
         noise_multiplier : float
             Standard deviation of the noise, in those units.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -181,12 +181,12 @@ class GradientTrainer(Trainer):
         """
         return None
 
-    def normaliser(self, facts: Facts) -> float:
+    def normaliser(self, facts: PublicFacts) -> float:
         """What sums are divided by: the rows that a step expects.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -196,14 +196,14 @@ class GradientTrainer(Trainer):
         """
         return self.sampling_probability(facts) * facts.size
 
-    def noise(self, noise_multiplier: float, facts: Facts) -> float:
+    def noise(self, noise_multiplier: float, facts: PublicFacts) -> float:
         """Standard deviation of the noise on a step's sum, in clips.
 
         Parameters
         ----------
         noise_multiplier : float
             That of the event.
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -213,12 +213,12 @@ class GradientTrainer(Trainer):
         """
         return noise_multiplier
 
-    def sampled(self, facts: Facts) -> str:
+    def sampled(self, facts: PublicFacts) -> str:
         """Which rows a step looks at, in words.
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
 
         Returns
@@ -258,7 +258,7 @@ class GradientTrainer(Trainer):
         """
         return ""
 
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         clips = self.clips
         in_parts = "" if len(clips) == 1 else " in two parts (outside and in the subspace)"
         added = self.deviations(noise_multiplier, 0.0, None)
@@ -276,19 +276,23 @@ class GradientTrainer(Trainer):
         ]
         return [*lines, self.remark()] if self.remark() else lines
 
-    def explain_settings(self, asked: Any, facts: Facts, *, constant: bool) -> list[str]:
+    def explain_settings(self, asked: Any, facts: PublicFacts, *, constant: bool) -> list[str]:
         if not self.by_rule:
             return []
-        names = ("steps", "learning_rate", "clip", "momentum", "bias")
+        names = ("steps", "learning_rate", "clip", "momentum", "intercept_fraction")
         if not any(is_auto(getattr(asked, name)) for name in names):
             return ["Settings: all of them were given."]
         norm = "as the stages leave it"
         if facts.measured:
             norm = "as the released mean shows it"
-        elif facts.mean_noise_norm and facts.task == "classification" and is_auto(asked.bias):
+        elif (
+            facts.mean_noise_norm
+            and facts.task == "classification"
+            and is_auto(asked.intercept_fraction)
+        ):
             norm = "and less once a mean is released"
         wandering = WANDERING * (self.average == "converged")
-        feature = f", the constant feature {float(self.bias):.3g}" * constant
+        feature = f", the constant feature {float(self.intercept_fraction):.3g}" * constant
         return [
             f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
             f"the noise. A typical row has norm {facts.bound:.3g}, {norm}. The clip is "
@@ -302,7 +306,7 @@ class GradientTrainer(Trainer):
         """The clip of every part of a row's gradient that is clipped by itself."""
         return (float(self.clip),)
 
-    def scales(self, facts: Facts, d: int) -> np.ndarray | None:
+    def scales(self, facts: PublicFacts, d: int) -> np.ndarray | None:
         """What the d columns of the rows were divided by, if the weights move as if they were not.
 
         Public numbers of shape (d, 1). Whatever is done to weights, only the engine
@@ -310,7 +314,7 @@ class GradientTrainer(Trainer):
 
         Parameters
         ----------
-        facts : Facts
+        facts : PublicFacts
             What is known before any row is read.
         d : int
             Columns, the constant feature included.
@@ -434,7 +438,12 @@ class GradientTrainer(Trainer):
         return float(self.learning_rate) * shapes[self.schedule]()
 
     def train_group(
-        self, others: Sequence[Any], engine: Any, runs: Sequence[Releases], facts: Facts, **how: Any
+        self,
+        others: Sequence[Any],
+        engine: Any,
+        runs: Sequence[Releases],
+        facts: PublicFacts,
+        **how: Any,
     ) -> np.ndarray:
         trainers = [self, *others]
         tokens = [run.token(trainer.name) for run, trainer in zip(runs, trainers, strict=True)]

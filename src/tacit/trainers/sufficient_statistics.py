@@ -19,7 +19,7 @@ from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import Progress, silent
 from tacit.trainers.base import OrAuto, Trainer, is_positive
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["Moments", "SufficientStatistics"]
 
@@ -90,7 +90,7 @@ class SufficientStatistics(Trainer):
     clip : float
         C, to which z is shortened, row and target together: so a long row counts as if it were
         there a part of a time, and what is learned stays the same line.
-    bias : float
+    intercept_fraction : float
         Size of the constant, as a part of the row bound.
     weight : float
         What targets in [-1, 1] are multiplied by, as a part of the row bound.
@@ -111,19 +111,19 @@ class SufficientStatistics(Trainer):
     """
 
     clip: OrAuto = "auto"
-    bias: OrAuto = "auto"
+    intercept_fraction: OrAuto = "auto"
     weight: OrAuto = "auto"
     damping: OrAuto = "auto"
     takes_strict: ClassVar[bool] = True
     source: ClassVar[Callable[..., Moments]] = Moments
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         if facts.loss is not None and not isinstance(facts.loss, Squared):
             raise InputError(
                 f"{self.name} is for loss='squared', whose minimum second moments determine, not "
                 f"for {facts.loss.name!r}: use DPGD"
             )
-        for name in ("clip", "bias", "weight", "damping"):
+        for name in ("clip", "intercept_fraction", "weight", "damping"):
             self._check(name, is_positive, "a positive number")
         if facts.features > MOST_COLUMNS:
             raise InputError(
@@ -131,13 +131,19 @@ class SufficientStatistics(Trainer):
                 "DPGD"
             )
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"clip": facts.bound, "bias": 0.3, "weight": 0.5, "damping": 0.35, **given}
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "clip": facts.bound,
+            "intercept_fraction": 0.3,
+            "weight": 0.5,
+            "damping": 0.35,
+            **given,
+        }
 
     def constant(self, bound: float) -> float:
-        return float(self.bias) * bound
+        return float(self.intercept_fraction) * bound
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         return Gaussian(noise_multiplier)
 
     def draws(self, features: int, outputs: int) -> int:
@@ -164,7 +170,7 @@ class SufficientStatistics(Trainer):
         """
         return noise_multiplier * float(self.clip) ** 2
 
-    def explain(self, noise_multiplier: float, facts: Facts) -> list[str]:
+    def explain(self, noise_multiplier: float, facts: PublicFacts) -> list[str]:
         noise = self.deviation(noise_multiplier, 0.0, None)
         return [
             f"Training, {self.name}: one pass, which sums the squares of every row together with "
@@ -177,13 +183,13 @@ class SufficientStatistics(Trainer):
         self,
         engine: Any,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
-        if not isinstance(engine, Moments) or moves is not None or start is not None:
+        if not isinstance(engine, Moments) or moves is not None or init is not None:
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
         clip, weight = float(self.clip), float(self.weight) * facts.bound
         token = run.token(self.name).at("moment")

@@ -114,7 +114,7 @@ def test_prices_are_the_known_ones(known):
 )
 def test_table_2_with_the_unrounded_sensitivity_of_pca(gap, printed):
     """Table 2 has 12.2/gap, for nΔ₂ = 12.002/gap: not rounded up it gives a little less."""
-    tau = preprocessor("pca-rank", n=N, gap=gap).total
+    tau = preprocessor("pca-rank", n=N, gap=gap).l1
     for base, known in zip((0.1, 1.0), printed.split(), strict=True):
         square = (gaussian_mu(base, DELTA) / 2) ** 2
         found = rdp_to_dp(lambda a, s=square: 1.05 * a * s * (4 + tau**2), DELTA, least=11.0)
@@ -251,7 +251,7 @@ def test_lemma_3_finds_the_best_k_and_holds_for_single_rows():
 
 def test_lemma_3_says_nothing_where_its_condition_fails():
     assert subsample(GaussianMechanism(1.0), 4.0, 2.0, n=100).epsilon == math.inf
-    with pytest.raises(InputError, match="batch must be a whole number from 1 to 9"):
+    with pytest.raises(InputError, match="batch must be an integer from 1 to 9"):
         subsample(GaussianMechanism(0.1), 4.0, 1.0, n=10, batch=10)
 
 
@@ -327,9 +327,9 @@ CLAIMS = {
 def test_claims_are_those_of_the_paper_with_their_verdict(name):
     parameters, moved, each, sound = CLAIMS[name]
     found = preprocessor(name, **parameters)
-    assert (found.moved, found.sound) == (moved, sound)
-    assert found.each == pytest.approx(each)
-    assert found.total == found.moved * found.each
+    assert (found.l0, found.sound) == (moved, sound)
+    assert found.linf == pytest.approx(each)
+    assert found.l1 == found.l0 * found.linf
     assert found.note.endswith(".") and found.formula
 
 
@@ -338,7 +338,7 @@ def test_claims_are_those_of_the_paper_with_their_verdict(name):
     [
         ("umap", {}, "unknown preprocessor 'umap'; known are dedup, quantize"),
         ("dedup", {}, "needs cluster"),
-        ("dedup", {"cluster": 0}, "cluster must be a whole number from 1"),
+        ("dedup", {"cluster": 0}, "cluster must be an integer from 1"),
         ("dedup", {"cluster": 2, "gap": 1}, "takes cluster; it does not know 'gap'"),
         ("mean", {"n": 10, "missing": 10}, "nothing to impute from"),
         ("pca-rank", {"n": 100, "gap": 1.5}, "no gap, above 1"),
@@ -543,8 +543,8 @@ GOOD = {"n": 1000, "delta": 1e-5, "base_epsilon": 1.0}
         ("pca", {"gap": 0.1, "centered": 1}, "centered must be True or False"),
         ("pca", {}, "stage 'pca' needs gap"),
         ("pca", {"strength": 1.0}, "takes gap, centered; it does not know 'strength'"),
-        ("pca", {"gap": 0.1, "n": 1}, "n must be a whole number from 2"),
-        ("pca", {"gap": 0.1, "n": 10.5}, "n must be a whole number from 2"),
+        ("pca", {"gap": 0.1, "n": 1}, "n must be an integer from 2"),
+        ("pca", {"gap": 0.1, "n": 10.5}, "n must be an integer from 2"),
         ("pca", {"gap": 0.1, "delta": 0.0}, "delta must lie strictly between 0 and 1"),
         ("pca", {"gap": 0.1, "delta": 1.0}, "delta must lie strictly between 0 and 1"),
         ("pca", {"gap": 0.1, "base_epsilon": 0.0}, "base_epsilon must be a number above 0"),
@@ -559,9 +559,9 @@ GOOD = {"n": 1000, "delta": 1e-5, "base_epsilon": 1.0}
         ("scale", {"deviation": 1.1}, "do not deviate by more than 1"),
         ("mean-imputation", {"missing": 1000}, "nothing to impute from"),
         ("mean-imputation", {"missing": 999}, "a column might lack all its values"),
-        ("mean-imputation", {"missing": -1}, "missing must be a whole number from 0"),
+        ("mean-imputation", {"missing": -1}, "missing must be an integer from 0"),
         ("quantize", {"radius": 0.0, "crowd": 3}, "radius must be a number above 0"),
-        ("quantize", {"radius": 0.1, "crowd": 0}, "crowd must be a whole number from 1 to 1,000"),
+        ("quantize", {"radius": 0.1, "crowd": 0}, "crowd must be an integer from 1 to 1,000"),
         ("dedup", {"crowd": 1001}, "a ball holds at least one row and at most n"),
     ],
 )

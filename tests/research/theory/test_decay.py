@@ -139,7 +139,7 @@ def test_nonsense_is_refused():
 def test_settings_of_a_schedule_are_those_of_a_trainer():
     """Fewer steps keep k and anchor, which do not depend on them, and balance the gradient too."""
     from tacit.trainers import DPGD
-    from tacit.trainers.defaults import Facts
+    from tacit.trainers.defaults import PublicFacts
 
     values = decay.power_law(50, 1.0, first=2.0)
     whole = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0)
@@ -148,5 +148,5 @@ def test_settings_of_a_schedule_are_those_of_a_trainer():
     noise = 200 / (1000 * gaussian_mu(1.0, 1e-5)) ** 2
     rate = 3.0 / (2.0 * math.sqrt(200 * (1 + short.k * noise)))
     assert short.learning_rate == pytest.approx(rate)
-    trainer = DPGD(**short.settings).resolve(Facts(1000, 49, 1, 1.0, 0.2))
+    trainer = DPGD(**short.settings).resolve(PublicFacts(1000, 49, 1, 1.0, 0.2))
     assert (trainer.steps, trainer.anchor, trainer.average) == (200, short.anchor, "uniform")

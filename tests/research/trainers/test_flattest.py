@@ -21,7 +21,7 @@ from tacit.privacy import Budget, Gaussian, Selection
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
 from tacit.research.trainers import FlattestDPGD
 from tacit.research.trainers import flattest as module
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 LOSS = get_loss("savage")
 
@@ -112,7 +112,7 @@ def test_without_noise_the_flattest_iterate_is_returned(arithmetic, monkeypatch)
     rows = rng.uniform(-0.5, 0.5, size=(40, 2))
     engine = engine_of(rows, (rows[:, 0] > 0).astype(int), arithmetic)
     trainer = FlattestDPGD(steps=12, learning_rate=3.0, clip=0.1, choice_noise=1e-4).resolve(
-        Facts(40, 2, 1, 1.0, 0.5)
+        PublicFacts(40, 2, 1, 1.0, 0.5)
     )
     seen = []
     real = module.train_together
@@ -125,8 +125,8 @@ def test_without_noise_the_flattest_iterate_is_returned(arithmetic, monkeypatch)
     monkeypatch.setattr(module, "train_together", watched)
     chosen = trainer.train(
         engine,
-        run_of(trainer, 0.5, Facts(40, 2, 1, 1.0, 0.5), Key.from_seed(0)),
-        Facts(40, 2, 1, 1.0, 0.5),
+        run_of(trainer, 0.5, PublicFacts(40, 2, 1, 1.0, 0.5), Key.from_seed(0)),
+        PublicFacts(40, 2, 1, 1.0, 0.5),
     )
     last = engine.gradient_sum(chosen[None], 0.1)
     among = [length for _, length in seen[1:]]  # not the zero weights
@@ -135,7 +135,7 @@ def test_without_noise_the_flattest_iterate_is_returned(arithmetic, monkeypatch)
 
 
 def test_settings_follow_the_corrected_theorem():
-    facts = Facts(2000, 4, 1, 1.0, 0.3, loss=LOSS)
+    facts = PublicFacts(2000, 4, 1, 1.0, 0.3, loss=LOSS)
     found = FlattestDPGD().resolve(facts)
     square = 1 + 0.1**2
     assert found.learning_rate == pytest.approx(1 / (LOSS.smoothness * square))
@@ -145,7 +145,7 @@ def test_settings_follow_the_corrected_theorem():
     steps = math.sqrt(2 * LOSS.smoothness * square * start / 5) * 2000 * left / found.clip
     assert found.steps == round(steps)
     with pytest.raises(InputError, match="needs a smooth loss"):
-        FlattestDPGD().resolve(Facts(2000, 4, 1, 1.0, 0.3, loss=get_loss("hinge")))
+        FlattestDPGD().resolve(PublicFacts(2000, 4, 1, 1.0, 0.3, loss=get_loss("hinge")))
     with pytest.raises(InputError, match="a single iterate is returned"):
         FlattestDPGD(average="uniform").resolve(facts)
     with pytest.raises(InputError, match="a noiseless stage, here SoftPCA"):

@@ -21,7 +21,7 @@ from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
 from tacit.privacy.accounting import accountants as acc
 from tacit.privacy.verification import recheck
 from tacit.research.trainers import IteratedSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 # The account
 
@@ -77,7 +77,7 @@ def step(rows, targets, loss, weights, *, clip, rate):
 def test_steps_at_the_largest_rate_bring_no_weights_farther_apart(name, clip):
     loss, rng = get_loss(name), np.random.default_rng(0)
     outputs = 3 if name == "softmax" else 1
-    facts = Facts(8, 2, outputs, 1.0, 1.0, loss=loss, limit=1.0)
+    facts = PublicFacts(8, 2, outputs, 1.0, 1.0, loss=loss, limit=1.0)
     if name == "softmax":
         clip = loss.lipschitz(3) * math.hypot(1.0, 0.1) * 1.001  # the only one allowed
     trainer = IteratedSGD(steps=1, clip=clip)
@@ -97,11 +97,11 @@ def test_steps_at_the_largest_rate_bring_no_weights_farther_apart(name, clip):
 
 
 def test_clipped_softmax_does_not_contract_which_is_why_it_is_refused():
-    facts = Facts(50, 2, 3, 1.0, 1.0, loss=get_loss("softmax"), limit=1.0)
+    facts = PublicFacts(50, 2, 3, 1.0, 1.0, loss=get_loss("softmax"), limit=1.0)
     with pytest.raises(InputError, match="those of no convex loss; pass clip="):
         IteratedSGD(clip=0.5).resolve(facts)
     assert IteratedSGD().resolve(facts).clip >= math.sqrt(2)
-    each = Facts(50, 2, 3, 1.0, 1.0, loss=get_loss("logistic"), limit=1.0)
+    each = PublicFacts(50, 2, 3, 1.0, 1.0, loss=get_loss("logistic"), limit=1.0)
     with pytest.raises(InputError, match="or clipping='per-class'"):
         IteratedSGD(clip=0.5).resolve(each)
     assert IteratedSGD(clip=0.5, clipping="per-class").resolve(each).clip == 0.5
@@ -115,23 +115,34 @@ def test_clipped_softmax_does_not_contract_which_is_why_it_is_refused():
         ({"average": "converged"}, "only one iterate"),
         ({"schedule": "linear"}, "must be constant"),
         ({"steps": 51}, "there are 50 rows"),
-        ({"learning_rate": 8.0, "steps": 50, "bias": 0.1}, "farther apart"),
-        ({"learning_rate": 7.9, "steps": 30, "bias": 0.1}, "farther apart"),  # uneven groups
-        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "alpha": 0.1}, "farther apart"),
-        ({"learning_rate": 7.9, "steps": 50, "bias": 0.1, "anchor": 0.1}, "farther apart"),
+        ({"learning_rate": 8.0, "steps": 50, "intercept_fraction": 0.1}, "farther apart"),
+        (
+            {"learning_rate": 7.9, "steps": 30, "intercept_fraction": 0.1},
+            "farther apart",
+        ),  # uneven groups
+        (
+            {"learning_rate": 7.9, "steps": 50, "intercept_fraction": 0.1, "alpha": 0.1},
+            "farther apart",
+        ),
+        (
+            {"learning_rate": 7.9, "steps": 50, "intercept_fraction": 0.1, "anchor": 0.1},
+            "farther apart",
+        ),
     ],
 )
 def test_what_breaks_the_argument_is_refused(given, text):
-    facts = Facts(50, 2, 1, 1.0, 1.0, loss=get_loss("logistic"), limit=1.0)
+    facts = PublicFacts(50, 2, 1, 1.0, 1.0, loss=get_loss("logistic"), limit=1.0)
     with pytest.raises(InputError, match=text):
         IteratedSGD(**given).resolve(facts)
-    assert IteratedSGD(learning_rate=7.9, steps=50, bias=0.1).resolve(facts).steps == 50
+    assert (
+        IteratedSGD(learning_rate=7.9, steps=50, intercept_fraction=0.1).resolve(facts).steps == 50
+    )
 
 
 @pytest.mark.parametrize("name", ["hinge", "savage"])
 def test_losses_without_the_constants_are_refused(name):
     with pytest.raises(InputError, match="convex and smooth losses only"):
-        IteratedSGD().resolve(Facts(50, 2, 1, 1.0, 1.0, loss=get_loss(name)))
+        IteratedSGD().resolve(PublicFacts(50, 2, 1, 1.0, 1.0, loss=get_loss(name)))
 
 
 def test_stages_that_break_the_argument_are_refused():
@@ -148,7 +159,7 @@ def test_stages_that_break_the_argument_are_refused():
 
 
 def test_every_row_is_met_once_and_in_order():
-    trainer = IteratedSGD(steps=7).resolve(Facts(50, 2, 1, 1.0, 1.0))
+    trainer = IteratedSGD(steps=7).resolve(PublicFacts(50, 2, 1, 1.0, 1.0))
     groups = [trainer.members(step, 50) for step in range(7)]
     np.testing.assert_array_equal(np.concatenate(groups), np.arange(50))
     assert {len(group) for group in groups} == {7, 8}
@@ -158,8 +169,10 @@ def test_a_trace_is_hidden_by_the_noise_of_every_later_step(monkeypatch):
     """Gradients that are always clipped make a walk: its spread after k steps is √k·z clips."""
     loss, n = get_loss("logistic"), 16
     rows = np.ones((n, 1))
-    facts = Facts(n, 1, 1, 1.0, 1.0)
-    trainer = IteratedSGD(steps=n, learning_rate=1e-3, clip=1e-4, bias=0.1).resolve(facts)
+    facts = PublicFacts(n, 1, 1, 1.0, 1.0)
+    trainer = IteratedSGD(steps=n, learning_rate=1e-3, clip=1e-4, intercept_fraction=0.1).resolve(
+        facts
+    )
     engine = Engine(as_rows(rows, bound=1.0), loss.targets(np.zeros(n, int), 1), loss)
     real = Stream.uniform
     for stop in (1, 4, 16):

@@ -22,9 +22,9 @@ from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.research.trainers import LocalDPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
-FACTS = Facts(60, 3, 1, 1.0, 0.5)
+FACTS = PublicFacts(60, 3, 1, 1.0, 0.5)
 LOSS = get_loss("logistic")
 
 

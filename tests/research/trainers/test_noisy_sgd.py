@@ -28,11 +28,11 @@ from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
 from tacit.research.trainers import NoisySGD, noisy_sgd
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 N, D = 60, 4
-FACTS = Facts(N, D, 3, 1.0, 0.5)
+FACTS = PublicFacts(N, D, 3, 1.0, 0.5)
 
 
 def problem(name="logistic", n=N, seed=0):
@@ -83,7 +83,7 @@ def test_no_row_counts_for_more_than_the_unit(name):
             for i in range(n)
         ]
         assert max(abs(int(value)) for value in each) <= LOSS_UNIT
-        # In whole numbers, so that what one row brings is the same in any company.
+        # In integers, so that what one row brings is the same in any company.
         together = engine_of(rows, targets, loss).loss_sum(weights, ceiling)[0]
         assert int(together) == sum(map(int, each))
 
@@ -313,7 +313,9 @@ def test_it_is_not_refuted(options):
 
 def test_a_choice_without_noise_is_caught(monkeypatch):
     """A bug that only the choice shows: the utilities in units a million times too small."""
-    trainer = NoisySGD(steps=1, runs=12, learning_rate=30.0, clip=0.1, bias=0.1, choice_noise=1.9)
+    trainer = NoisySGD(
+        steps=1, runs=12, learning_rate=30.0, clip=0.1, intercept_fraction=0.1, choice_noise=1.9
+    )
     plan = Plan(Budget(4.0, 1e-5), (Normalize(),), trainer, get_loss("logistic"))
     calibrated = plan.calibrate(size=16, columns=2, classes=2)
     assert audit(calibrated, runs=120, seed=1).holds

@@ -39,12 +39,18 @@ from tacit.privacy.events import NEIGHBORS
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS
 from tacit.research.trainers.rivals import PROBE
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 EVERY_LOSS = sorted(LOSSES)
 SETTINGS = dict(
-    steps=6, learning_rate=2.0, clip=0.3, momentum=0.5, average="last", schedule="linear", bias=0.1
+    steps=6,
+    learning_rate=2.0,
+    clip=0.3,
+    momentum=0.5,
+    average="last",
+    schedule="linear",
+    intercept_fraction=0.1,
 )
 
 
@@ -66,7 +72,7 @@ def clipped_rows(rows, radius=1.0):
 
 
 def facts_of(d=6, n=80, outputs=1, **more):
-    return Facts(n, d, outputs, 1.0, 1.0, **more)
+    return PublicFacts(n, d, outputs, 1.0, 1.0, **more)
 
 
 @pytest.fixture
@@ -119,7 +125,7 @@ def assert_fitted(fit, expected):
 
 def gep_reference(trainer, rows, targets, loss, *, outputs, basis):
     """Embedding and residual of every gradient, in the coordinates of the rows."""
-    x = np.column_stack([rows, np.full(len(rows), trainer.bias)])
+    x = np.column_stack([rows, np.full(len(rows), trainer.intercept_fraction)])
     anchor = np.zeros((x.shape[1], basis.shape[1] + 1))
     anchor[:-1, :-1] = basis
     anchor[-1, -1] = 1.0  # the intercept belongs to the anchor subspace
@@ -163,7 +169,7 @@ def test_gep_without_noise_is_embedding_and_residual(silence, name, given):
 
 def adadps_reference(trainer, rows, targets, loss, *, outputs, scales):
     """Gradients divided by A, then clipped; the weights are those of the rows as they are."""
-    x = np.column_stack([rows, np.full(len(rows), trainer.bias)])
+    x = np.column_stack([rows, np.full(len(rows), trainer.intercept_fraction)])
     divisor = np.append(scales, 1.0)[None, :, None]
 
     def total(w):
@@ -491,7 +497,7 @@ def test_adadps_after_a_plain_stage_has_the_noise_that_its_scaled_weights_ask_fo
     assert len(met) == 4 and met[-1] > 0
     assert reached == [plan.trainer.reach(norm, plan.moves) for norm in met]
     assert reached[-1] > reached[0] > plan.trainer.clip
-    assert plan.moves.drift.total >= 2.0 * plan.drifts[2].total > 0  # stretched by up to 1/floor
+    assert plan.moves.drift.l1 >= 2.0 * plan.drifts[2].l1 > 0  # stretched by up to 1/floor
     assert len(rows) == plan.facts.size
 
 
@@ -527,8 +533,8 @@ def test_the_preconditioner_serves_other_trainers_as_a_scaling():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_components": 0}, "n_components must be a whole number from 1 to 5"),
-        ({"n_components": 6}, "n_components must be a whole number from 1 to 5"),
+        ({"n_components": 0}, "n_components must be an integer from 1 to 5"),
+        ({"n_components": 6}, "n_components must be an integer from 1 to 5"),
         ({"n_components": 2.5}, "n_components must be"),
         ({"residual_clip": 0.0}, "residual_clip must be a positive number"),
         ({"residual_clip": math.nan}, "residual_clip must be a positive number"),

@@ -20,7 +20,7 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import Encode
 from tacit.privacy import Expense
 
-__all__ = ["Estimator", "PublicFacts", "events", "plan", "public_facts", "tuning"]
+__all__ = ["Estimator", "TableFacts", "events", "plan", "public_facts", "tuning"]
 
 Estimator: TypeAlias = DPLinearClassifier | DPLinearRegressor
 
@@ -50,7 +50,7 @@ def tuning(
 
 
 @dataclass(frozen=True)
-class PublicFacts:
+class TableFacts:
     """What is known of a table before it is read."""
 
     schema: Schema | None
@@ -91,7 +91,7 @@ class PublicFacts:
 
 def public_facts(
     schema: Schema | PathLike | None = None, columns: int | None = None, classes: int | None = None
-) -> PublicFacts:
+) -> TableFacts:
     """What a schema says of a table, or two numbers; 0 classes: a target of numbers."""
     schema = None if schema is None else Schema.of(schema)
     if schema is not None:
@@ -104,7 +104,7 @@ def public_facts(
     count = 2 if classes is None else classes
     if count < 0 or count == 1:
         raise InputError(f"classes={count} must be at least 2, or 0 for a target of numbers")
-    return PublicFacts(schema, columns, count)
+    return TableFacts(schema, columns, count)
 
 
 def events(plan: CalibratedPlan) -> list[dict[str, Any]]:

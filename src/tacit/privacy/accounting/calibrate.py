@@ -23,7 +23,7 @@ PRECISION = 5e-4  # of the noise multiplier, where each trial costs a convolutio
 # and errs, upwards, with the square of it: nearly all trials are made on the first.
 GRIDS = (1e-2, 1e-3, FINE_GRID)
 TRIALS = 12
-LEAST = 1e-11  # ε that can be had, with whatever noise
+LEAST_EPSILON = 1e-11  # ε that can be had, with whatever noise
 
 
 def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: str) -> float:
@@ -55,7 +55,7 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
 
     def excess(log_noise: float, grid: float) -> float:
         spent = epsilon(events(math.exp(log_noise)), budget.delta, neighbors, grid=grid)
-        return math.log(min(max(spent, LEAST / 10), 1e300) / target)
+        return math.log(min(max(spent, LEAST_EPSILON / 10), 1e300) / target)
 
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events(1.0))
     if failure >= budget.delta:
@@ -136,7 +136,7 @@ def _least(
         if high > math.log(1e9):
             why = (
                 "the stages before training alone spend it. Lower their shares or raise the budget."
-                if budget.epsilon > LEAST and excess(2 * high) > 0
+                if budget.epsilon > LEAST_EPSILON and excess(2 * high) > 0
                 else "it would take noise of more than 10^9 times what a row can count for. Raise "
                 "the budget, or take fewer steps."
             )

@@ -33,7 +33,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from tacit.exceptions import InputError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.events import Event
-from tacit.privacy.ptr import Test
+from tacit.privacy.ptr import StabilityTest
 from tacit.privacy.unit import ROW
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
 
 ROWS = (2, 5, 10)  # of one person: what certificates state
 MOST_ROWS = 1000
-LARGEST = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow
+LARGEST_LOG = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow
 TRIES = 100
 GRID_PER_ROW = 3.0  # several times faster than 1, and at most 0.3% larger
 UP, BARELY_UP = 1 + 1e-6, 1 + 1e-8  # of a claim, so that the rounding of others confirms it
@@ -73,7 +73,7 @@ def group_epsilon(
     *,
     numerical_delta: float = 0.0,
     sampler_delta: float | None = None,
-    test: Test | None = None,
+    test: StabilityTest | None = None,
     grid: float = accountants.FINE_GRID,
     allowance: float = 1.0,
 ) -> float:
@@ -93,7 +93,7 @@ def group_epsilon(
         What the certificate sets aside for numerical errors.
     sampler_delta : float, optional
         The part of it that the drawing of noise has, if it is known.
-    test : Test, optional
+    test : StabilityTest, optional
         The private test of the plan's conditions.
     grid : float
         Distance between losses, for one row; for more it is so many times GRID_PER_ROW of it.
@@ -112,7 +112,7 @@ def group_epsilon(
     102.4
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
-        raise InputError(f"rows={rows!r:.80} must be a whole number from 1 to {MOST_ROWS}")
+        raise InputError(f"rows={rows!r:.80} must be an integer from 1 to {MOST_ROWS}")
     if not events:
         return 0.0
     wrongly = 0.0 if test is None else test.wrongly(rows)
@@ -136,7 +136,7 @@ def group_epsilon(
     def left_at(x: float) -> float:
         """δ that a step of the path may have, if each is given ε = x."""
         whole = path * x
-        if whole > LARGEST:
+        if whole > LARGEST_LOG:
             return 0.0
         left = delta - (1 + math.exp(whole)) * ends
         if not left > wrongly:
@@ -160,7 +160,7 @@ def group_epsilon(
 
 def _path(steps: int, epsilon: float) -> float:
     """Σ_{j<k} e^(jε), what a path of k steps makes of the δ of one, rounded up."""
-    if steps * epsilon > LARGEST:
+    if steps * epsilon > LARGEST_LOG:
         return math.inf
     return math.fsum(math.exp(j * epsilon) for j in range(steps)) * (1 + 1e-12)
 

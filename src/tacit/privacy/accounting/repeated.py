@@ -60,7 +60,7 @@ Profile = Callable[[float], float]  # δ as a function of ε
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions
 MOST_COMBINATIONS = 32
 FARTHEST = 500.0  # a shift beyond which nothing is claimed
-LARGEST = 700.0  # logarithm of a weight: a δ divided by so much is none
+LARGEST_LOG = 700.0  # logarithm of a weight: a δ divided by so much is none
 
 
 class Unfolded(NamedTuple):
@@ -179,7 +179,7 @@ def unfold(
         logs += event.count * math.log(weight(event))
         choices.append((lists, event.count))
     combined = tuple(every_combination(choices))
-    return Unfolded(math.exp(min(logs * UP, LARGEST)) * UP, moved * UP, combined)
+    return Unfolded(math.exp(min(logs * UP, LARGEST_LOG)) * UP, moved * UP, combined)
 
 
 def every_combination(

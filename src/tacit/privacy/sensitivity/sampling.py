@@ -41,9 +41,9 @@ SURE = 1 + 1e-6  # more than the error of SciPy's binomial tails
 class _Moves(NamedTuple):
     """The drift of clipped gradients, in units of the clip: what a row's may be, and all rows'."""
 
-    total: float
-    each: float
-    energy: float
+    l1: float
+    linf: float
+    l2: float
 
 
 def _moves(drift: Drift, constant: float, clip: float, most: float | None) -> _Moves:
@@ -54,13 +54,13 @@ def _moves(drift: Drift, constant: float, clip: float, most: float | None) -> _M
         )
     if most is not None and not 0 <= most <= 2 * clip:
         raise InputError(f"most={most!r} must lie between 0 and twice the clip, {2 * clip!r}")
-    if not drift.total or not constant:
+    if not drift.l1 or not constant:
         return _Moves(0.0, 0.0, 0.0)
-    assert drift.energy is not None  # filled on the way in
-    each = min(constant * drift.each, 2 * clip if most is None else most) / clip
-    total = min(constant * drift.total / clip, drift.moved * each if each else 0.0)
-    energy = min(constant * drift.energy / clip, math.sqrt(each * total))
-    return _Moves(total * UP, each * UP, energy * UP)
+    assert drift.l2 is not None  # filled on the way in
+    linf = min(constant * drift.linf, 2 * clip if most is None else most) / clip
+    l1 = min(constant * drift.l1 / clip, drift.l0 * linf if linf else 0.0)
+    l2 = min(constant * drift.l2 / clip, math.sqrt(linf * l1))
+    return _Moves(l1 * UP, linf * UP, l2 * UP)
 
 
 def flat(drift: Drift, *, constant: float, clip: float, most: float | None = None) -> float:
@@ -69,7 +69,7 @@ def flat(drift: Drift, *, constant: float, clip: float, most: float | None = Non
     *Proof.* Clipped gradients move by min(μ‖dᵢ‖, 2C) a row; over any rows J these sum to at most
     μ·Σ‖dᵢ‖ ≤ μτ and, as at most m rows move at all, to m·min(μt, 2C).
     """
-    return _moves(drift, constant, clip, most).total
+    return _moves(drift, constant, clip, most).l1
 
 
 def crowded(
@@ -93,9 +93,9 @@ def crowded(
     from scipy.stats import binom  # a second to import
 
     moves = _moves(drift, constant, clip, most)
-    rows = int(min(drift.moved, n - 1))
-    if not (moves.total and rows):
-        return ((1.0, moves.total),), 0.0
+    rows = int(min(drift.l0, n - 1))
+    if not (moves.l1 and rows):
+        return ((1.0, moves.l1),), 0.0
     allowed = SHARE * delta / steps
     top = max(int(binom.isf(allowed / SURE, rows, probability)), 0)
     while top < rows and binom.sf(top, rows, probability) * SURE > allowed:
@@ -105,7 +105,7 @@ def crowded(
     tails = binom.sf(drawn, rows, probability) * SURE
     if top == rows:
         tails[-1] = 0.0
-    return _law(drawn * moves.each * UP, tails, moves.total, steps, BINS)
+    return _law(drawn * moves.linf * UP, tails, moves.l1, steps, BINS)
 
 
 def bernstein(
@@ -130,9 +130,9 @@ def bernstein(
     moves = _moves(drift, constant, clip, most)
     last = math.log(steps * SURE / (SHARE * delta))
     roots = np.linspace(0.0, math.sqrt(last), 2**12)  # of L
-    rates = (math.sqrt(2 * probability * (1 - probability)) * moves.energy, moves.each / 3)
-    bounds = (probability * moves.total + rates[0] * roots + rates[1] * roots**2) * UP
-    return _law(bounds, np.exp(-(roots**2)) * SURE, moves.total, steps, levels)
+    rates = (math.sqrt(2 * probability * (1 - probability)) * moves.l2, moves.linf / 3)
+    bounds = (probability * moves.l1 + rates[0] * roots + rates[1] * roots**2) * UP
+    return _law(bounds, np.exp(-(roots**2)) * SURE, moves.l1, steps, levels)
 
 
 def candidates(

@@ -58,7 +58,7 @@ Parts = tuple[tuple[float, Pair], ...]  # (weight, pair), weights summing to one
 UNIT = 2.0**-53
 WIDEST = 600.0  # exponents that neither overflow nor vanish
 _TOLERANCE = 1e-3  # wanted distance between the bounds, relative to ε
-_LARGEST = 2**21  # cells of one step, and points of the sum: about a second
+_MOST_POINTS = 2**21  # cells of one step, and points of the sum: about a second
 _STRAY = math.log(1e-10)  # of the tilted mass that may leave the window, at either end
 
 
@@ -347,14 +347,14 @@ class _Curve(NamedTuple):
 
 
 def _compose(pairs: Mapping[Loss, int], plan: _Plan, log_delta: float) -> _Curve:
-    """All steps together; bounds on ε about ``_TOLERANCE`` apart if ``_LARGEST`` allows."""
+    """All steps together; bounds on ε about ``_TOLERANCE`` apart if ``_MOST_POINTS`` allows."""
     from scipy.signal import lfilter  # half a second to import: not for Gaussian steps
 
     tilt, count = plan.tilt, sum(pairs.values())
     scale = max(plan.epsilon, 0.05 * plan.spread)
     failure = math.log(1e4) - log_delta  # ln(1/η), η = 1e-4·δ
     h = _TOLERANCE * scale / (math.sqrt(count * failure / 2) + failure / 3)
-    largest = _LARGEST if log_delta > -WIDEST else 2**14  # no need to resolve a δ of 1e-260
+    largest = _MOST_POINTS if log_delta > -WIDEST else 2**14  # no need to resolve a δ of 1e-260
     widest = max(plan.window, plan.span, plan.work)
     h = max(min(h, plan.window / 2**14), widest / largest)
     steps = [(_blended(_parts(step), h, plan.reach), c) for step, c in pairs.items()]
@@ -367,7 +367,7 @@ def _compose(pairs: Mapping[Loss, int], plan: _Plan, log_delta: float) -> _Curve
     bottom = -(cumulant(tilt - plan.fall) - total - _STRAY) / plan.fall
     start = math.floor(min(bottom, plan.epsilon - margin) / h)
     size = math.ceil(max(top, plan.epsilon + margin) / h) - start + 1
-    if not size <= 4 * _LARGEST:  # by far too many steps: their roundings alone fill the window
+    if not size <= 4 * _MOST_POINTS:  # by far too many steps: their roundings alone fill the window
         raise InputError(f"{count} steps are too many for a recheck")
     size = next_fast_len(size, real=True)
     noise = 8 * UNIT * math.log2(size)  # of a transform of mass one, in each coefficient

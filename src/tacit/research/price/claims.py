@@ -27,24 +27,24 @@ class Sensitivity:
 
     Attributes
     ----------
-    moved : float
+    l0 : float
         Δ∞, how many common rows may differ.
-    each : float
+    linf : float
         Δ₂, how far any of them may move; infinite where the paper has no bound.
     formula, sound, note
         As in `tacit.research.price.smooth.Priced`; ``sound`` is about Δ∞ and Δ₂ both.
     """
 
-    moved: float
-    each: float
+    l0: float
+    linf: float
     formula: str
     sound: bool
     note: str
 
     @property
-    def total(self) -> float:
+    def l1(self) -> float:
         """Δ₂·Δ∞, the τ of Theorem 2."""
-        return self.moved * self.each
+        return self.l0 * self.linf
 
 
 def preprocessor(name: str, **parameters: Any) -> Sensitivity:
@@ -64,7 +64,7 @@ def preprocessor(name: str, **parameters: Any) -> Sensitivity:
     Examples
     --------
     >>> found = preprocessor("pca-rank", n=10_000, gap=0.1)
-    >>> round(found.total, 1), found.sound
+    >>> round(found.l1, 1), found.sound
     (120.0, True)
     >>> preprocessor("scale", n=10_000, deviation=0.109).sound
     False
@@ -136,7 +136,7 @@ def _pca_dim_claim(n: int, gap: float) -> Sensitivity:
         "No rule for the signs of eigenvectors is continuous: there are neighbours between which "
         "a sign turns, and every row moves by twice its length; (36) and (37) also lose a square."
     )
-    each = 2 * pca_rank_claim(n, gap).each
+    each = 2 * pca_rank_claim(n, gap).linf
     return Sensitivity(n, each, "Proposition 5, dimension reduction", False, note)
 
 
@@ -212,7 +212,7 @@ def table2(
         return Priced(math.inf, where, True, "Table 2 is for 101 rows or more.")
     if alpha < 11 and mechanism not in ("laplace", "exponential"):
         return Priced(math.inf, where, True, "Table 2 is for orders from 11 on.")
-    tau, sound, note = claim.total * ratio, claim.sound, claim.note
+    tau, sound, note = claim.l1 * ratio, claim.sound, claim.note
     square = tau**2
     if name == "scale":
         square, sound, note = tau * ratio, True, "True if rows are clipped again after scaling."
@@ -220,7 +220,7 @@ def table2(
             sound, note = False, "4/σ³, a bound of τ, is put in the place of τ² without a square."
     if mechanism.startswith("sgd"):
         sound, note = False, "The mechanism's own row of Table 1 gives no usable number."
-    return Priced(_ROWS[mechanism](alpha, epsilon, tau, square, n, claim.moved), where, sound, note)
+    return Priced(_ROWS[mechanism](alpha, epsilon, tau, square, n, claim.l0), where, sound, note)
 
 
 def _iterated_shape(n: int, moved: float) -> float:
@@ -242,6 +242,6 @@ _COLUMNS: dict[str, Callable[..., Sensitivity]] = {
     "dedup": lambda n, cluster: dedup_claim(cluster),
     "quantize": lambda n, radius, cluster: quantize_claim(radius, cluster),
     "mean": mean_claim,
-    "pca-rank": lambda n, gap: replace(pca_rank_claim(n, gap), each=12.2 / (n * gap)),
-    "scale": lambda n, deviation: replace(scale_claim(n, deviation), each=4 / deviation**3 / n),
+    "pca-rank": lambda n, gap: replace(pca_rank_claim(n, gap), linf=12.2 / (n * gap)),
+    "scale": lambda n, deviation: replace(scale_claim(n, deviation), linf=4 / deviation**3 / n),
 }

@@ -80,9 +80,9 @@ class _Stage:
     def step(self, clip: float, constant: float) -> float:
         """b: how far the sums of clipped contributions of the common rows lie apart."""
         if self.flips:
-            return clip * self.drift.moved
-        each = min(constant * self.drift.each, 2 * clip)
-        return min(constant * self.drift.total, self.drift.moved * each)
+            return clip * self.drift.l0
+        each = min(constant * self.drift.linf, 2 * clip)
+        return min(constant * self.drift.l1, self.drift.l0 * each)
 
 
 _TESTED = "Holds if {} on both tables, which takes a private test."
@@ -168,7 +168,7 @@ def _quantize(n: int, radius: float, crowd: int) -> _Stage:
     # Rule g: table 1 → common rows → table 2; per hop at most crowd − 1 rows move, by η at most.
     hops = 2 * (crowd - 1)
     return _Stage(
-        Drift(1.0, radius * hops * rules.UP, found.each, found.moved),
+        Drift(1.0, radius * hops * rules.UP, found.linf, found.l0),
         min(n, 2 * crowd - 1),
         _TESTED.format(f"no ball of four times the radius holds more than {crowd:,} rows"),
         claim=_with_crowd(quantize_claim(radius, crowd)),
@@ -388,7 +388,7 @@ def _ways(
         if not mu < 1e150:
             return Priced(math.inf, "Theorem 2, eq. (3)", True, "No base ε, no overall ε.")
         descent = GradientDescent(mu / 2, lipschitz=clip, smoothness=constant)
-        tau = step / constant if claim is None else claim.total
+        tau = step / constant if claim is None else claim.l1
         found = theorem2(descent, tau, delta)
         if claim is None:
             note = "The paper has no bound for this stage: Theorem 2 with Tacit's τ."

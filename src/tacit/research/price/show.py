@@ -140,7 +140,7 @@ def draw_price(prices: Sequence[Price]) -> str:
             across=f"{across} ({where})",
             log=True,
             dashed=dashed,
-            told=f"Overall ε as {across} goes from {span}. {'; '.join(said)}.",
+            description=f"Overall ε as {across} goes from {span}. {'; '.join(said)}.",
         )
     )
 

@@ -80,7 +80,7 @@ def whole(name: str, value: Any, low: int, high: int = 10**15, *, advice: str = 
     plain = not isinstance(value, bool) and isinstance(value, Integral)
     if not (plain and low <= int(value) <= high):
         limit = f"from {low:,}" + (f" to {high:,}" if high < 10**15 else "")
-        raise InputError(f"{name} must be a whole number {limit}, not {value!r:.40}{advice}")
+        raise InputError(f"{name} must be an integer {limit}, not {value!r:.40}{advice}")
     return int(value)
 
 
@@ -392,7 +392,7 @@ def subsample(mechanism: Mechanism, alpha: float, tau: float, *, n: int, batch: 
 
 
 def _candidates(most: int) -> list[int]:
-    """Whole numbers up to ``most``: all small ones, then ever fewer. Any of them is a bound."""
+    """Integers up to ``most``: all small ones, then ever fewer. Any of them is a bound."""
     spaced = (round(1.02**i) for i in range(int(math.log(most) / math.log(1.02)) + 1))
     return sorted({k for k in spaced if k <= most} | set(range(1, min(most, 100) + 1)))
 

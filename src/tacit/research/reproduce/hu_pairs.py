@@ -46,7 +46,7 @@ def _apart(
 
 
 def _found(apart: dict[str, Any], claimed: float, allowed: Drift | float) -> dict[str, Any]:
-    total = allowed.total if isinstance(allowed, Drift) else allowed
+    total = allowed.l1 if isinstance(allowed, Drift) else allowed
     return {**apart, "claimed": claimed, "allowed": total}
 
 
@@ -63,9 +63,9 @@ def imputed(n: int, missing: int, width: float) -> dict[str, Any]:
     along = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
     claim = preprocessor("mean", n=n, missing=missing)
     ours = rules.impute_mean(UNIT, n, r)
-    return _found(_apart(filled[0], filled[1], along, width), claim.total, ours) | {
-        "claimed each": claim.each,
-        "allowed each": ours.each,
+    return _found(_apart(filled[0], filled[1], along, width), claim.l1, ours) | {
+        "claimed each": claim.linf,
+        "allowed each": ours.linf,
     }
 
 
@@ -117,8 +117,8 @@ def quantised(radius: float, cluster: int, width: float) -> dict[str, Any]:
     seen = [table if width == 2 else np.abs(table) - 0.5 for table in (first, second)]  # g(x)
     apart = _apart(first, second, np.ones(1), width)
     apart |= {"shift": _apart(seen[0], seen[1], np.ones(1), width)["shift"]}
-    found = _found(apart, claim.total, ours)
-    return found | {"cluster": size, "claimed moved": claim.moved}
+    found = _found(apart, claim.l1, ours)
+    return found | {"cluster": size, "claimed moved": claim.l0}
 
 
 def thinned(columns: int, size: int) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def thinned(columns: int, size: int) -> dict[str, Any]:
     kept = [_kept(table, eta)[:-1] for table in tables]
     largest = max(max(_good(table, eta)) for table in tables)
     claim = preprocessor("dedup", cluster=largest)
-    return {"changed": int((kept[0] != kept[1]).sum()), "claimed": claim.moved, "cluster": largest}
+    return {"changed": int((kept[0] != kept[1]).sum()), "claimed": claim.l0, "cluster": largest}
 
 
 def _kept(rows: np.ndarray, eta: float) -> np.ndarray:
@@ -214,7 +214,7 @@ def dimensions(n: int) -> dict[str, Any]:
     turn = np.linalg.norm(np.outer(vectors[0], vectors[0]) - np.outer(vectors[1], vectors[1]), 2)
     return {
         "gap": gap,
-        "claimed": claim.each,
+        "claimed": claim.linf,
         "found": float(np.linalg.norm(vectors[0] - vectors[1])),
         "projection": float(turn),
     }

@@ -90,7 +90,7 @@ def _plan(n: int, columns: int, method: str, epsilon: float, norm: float) -> Cal
         momentum=0.0,
         average="last",
         schedule="constant",
-        bias=1 / norm,
+        intercept_fraction=1 / norm,
     )
     loss = get_loss("logistic")
     plan = Plan(Budget(epsilon, DELTA), tuple(stages), trainer, loss, arithmetic="fast")

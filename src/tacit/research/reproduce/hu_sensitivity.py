@@ -55,7 +55,7 @@ def group(work: Work) -> Finding:
     of_gaps = _panel([p + 1 for p in missing], gaps, "n")
     of_pca: dict[str, list[float]] = {"group privacy": [float(n) for n in counts]}
     for gap in (0.15, 0.07):
-        taus = [preprocessor("pca-rank", n=n, gap=gap).total for n in counts]
+        taus = [preprocessor("pca-rank", n=n, gap=gap).l1 for n in counts]
         of_pca[f"Theorem 2, δ_min = {gap:g}"] = [1 + tau for tau in taus]
         turns = [(n - 1) * min(1.0, 1.5 * math.sqrt(3) / (n * gap)) for n in counts]
         of_pca[f"corrected, δ_min = {gap:g}"] = [1 + tau for tau in turns]
@@ -253,7 +253,7 @@ def overall(work: Work) -> Finding:
     (turn,) = work.map(dimensions, [{"n": 200}])
     orders = (2.0, 4.0)
     sgd = work.map(sampled, [{"n": 1000, "alpha": alpha} for alpha in orders])
-    growth = [rules.pca(UNIT, n, 0.1).total for n in (1000, 1_000_000)]
+    growth = [rules.pca(UNIT, n, 0.1).l1 for n in (1000, 1_000_000)]
     prices = [_price(label, stage, **how) for label, stage, how in PRICES]
     return Finding(
         tables=[

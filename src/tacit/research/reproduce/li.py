@@ -154,7 +154,7 @@ def fine_tuning(
         parameters=trained,
         components=components,
         retrain=kept,
-        size=n,
+        public_size=n,
         seed=seed,
     )
     ranks = np.arange(1, len(found.singular_values) + 1)

@@ -194,7 +194,7 @@ def _fits(
     test = apply_stages(as_rows(rows.X_test), seen.fitted)
     shown = np.concatenate([np.asarray(chunk) for _, chunk in test.chunks()])
     found = [
-        _score(shown @ each[:-1] + ready.bias * each[-1], rows.y_test, rare=rare)
+        _score(shown @ each[:-1] + ready.intercept_scaling * each[-1], rows.y_test, rare=rare)
         for each in weights
     ]
     return np.reshape(found, (len(factors), len(seeds))), ready.facts.features

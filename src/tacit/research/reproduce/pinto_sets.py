@@ -28,7 +28,7 @@ READERS: dict[str, Callable[[], tuple[np.ndarray, ...]]] = {
 }
 
 
-MOST = 5_000  # rows to test with, where private ones are few
+MOST_TEST_ROWS = 5_000  # rows to test with, where private ones are few
 
 
 class Split(NamedTuple):
@@ -61,7 +61,7 @@ def split(name: str, private: int | None = None) -> Split:
     own = order[tenth:]
     if private is not None:
         order, own = order[: private // 9], own[:private]
-        X_test, y_test = X_test[:MOST], y_test[:MOST]
+        X_test, y_test = X_test[:MOST_TEST_ROWS], y_test[:MOST_TEST_ROWS]
     public = order[:tenth]
     return Split(_unit(X[public]), _unit(X[own]), y[own], _unit(X_test), y_test)
 

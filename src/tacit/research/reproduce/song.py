@@ -27,7 +27,7 @@ from tacit.research.reproduce.work import Work
 from tacit.research.theory import lower
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 __all__ = ["CLAIMS"]
@@ -75,7 +75,7 @@ def padded_columns(kind: str, d: int, rates: Sequence[float], seed: int) -> list
         for rate in rates
     ]
     engine = Engine(as_rows(padded, bound=1.0), loss.targets(y, 1), loss, arithmetic="fast")
-    facts = Facts(n, d, 1, 1.0, 1.0)
+    facts = PublicFacts(n, d, 1, 1.0, 1.0)
     key = Key.from_seed(seed)
     tokens = rehearsal(settings, [noise] * len(rates), facts, key)
     weights = train_together(engine, settings, tokens, facts)
@@ -87,7 +87,7 @@ def budget_spent(kind: str, n: int) -> float:
     """ε of a run, at δ = 1e-5."""
     trainer, noise = NOISE[kind]
     run = trainer(steps=math.ceil(EPOCHS * n / BATCH), batch_size=BATCH)
-    return spent([run.event(noise, Facts(n, 9, 1, 1.0, 1.0))], DELTA, "replace_special")
+    return spent([run.event(noise, PublicFacts(n, 9, 1, 1.0, 1.0))], DELTA, "replace_special")
 
 
 def dimension(work: Work) -> Finding:
@@ -166,7 +166,7 @@ def hard_instance(rank: int, columns: int, n: int, seed: int) -> dict[str, Any]:
         )
         for reach in REACH
     ]
-    facts = Facts(n, columns, 1, 1.0, 1.0, task="regression")
+    facts = PublicFacts(n, columns, 1, 1.0, 1.0, task="regression")
     noise = calibrate(
         lambda z: [settings[0].event(z, facts)],
         Budget(HARD["epsilon"], HARD["delta"]),

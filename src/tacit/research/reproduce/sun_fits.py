@@ -54,7 +54,7 @@ def _plan(
         momentum=0.0,
         average="last",
         schedule="constant",
-        bias=1 / norm,  # a constant feature of 1 beside rows of norm C_F
+        intercept_fraction=1 / norm,  # a constant feature of 1 beside rows of norm C_F
     )
     loss = get_loss("softmax")
     plan = Plan(Budget(epsilon, DELTA), tuple(stages), trainer, loss, arithmetic="fast")

@@ -18,7 +18,7 @@ from tacit.privacy.events import Event, Selection
 from tacit.progress import Progress, silent
 from tacit.research.theory import flatness
 from tacit.trainers.base import RANGE, OrAuto, is_in_range
-from tacit.trainers.defaults import BIAS, Facts
+from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import GradientTrainer
@@ -65,23 +65,25 @@ class FlattestDPGD(GradientTrainer):
     takes_strict: ClassVar[bool] = False
     keeps_iterates: ClassVar[bool] = True
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("choice_noise", is_in_range, RANGE)
         self._check("average", lambda v: v == "last", "last: a single iterate is returned")
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # Selection(b) costs at most √(π/2)/b in units of μ (docs/decisions/0014).
         unit = math.sqrt(math.pi / 2) / facts.mu
         choice = float(given.get("choice_noise", unit / SHARE))
         left = facts.mu * math.sqrt(max(1 - (unit / choice) ** 2, 0.01))
-        chosen = super().suggest(replace(facts, mu=left), {"bias": BIAS, **given})
+        chosen = super().suggest(
+            replace(facts, mu=left), {"intercept_fraction": INTERCEPT_FRACTION, **given}
+        )
         chosen |= {"average": "last", "choice_noise": choice}
         if facts.loss is not None:
             chosen |= _by_theorem(facts.loss, replace(facts, mu=left), given)
         return {**chosen, **given}
 
-    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+    def events(self, noise_multiplier: float, facts: PublicFacts) -> tuple[tuple[str, Event], ...]:
         choice = (f"{self.name} choice", Selection(float(self.choice_noise)))
         return (*super().events(noise_multiplier, facts), choice)
 
@@ -98,11 +100,11 @@ class FlattestDPGD(GradientTrainer):
         self,
         engine: Engine,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
         found: list[np.ndarray] = []
         lengths: list[float] = []
@@ -132,9 +134,9 @@ def _length(total: LatticeSum) -> float:
     return float(np.linalg.norm(values))
 
 
-def _by_theorem(loss: Loss, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+def _by_theorem(loss: Loss, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
     """Steps, rate and clip of the corrected theorem."""
-    square = facts.bound**2 * (1 + float(given.get("bias", BIAS)) ** 2)
+    square = facts.bound**2 * (1 + float(given.get("intercept_fraction", INTERCEPT_FRACTION)) ** 2)
     smoothness = loss.smoothness * square
     clip = float(given.get("clip", loss.lipschitz(facts.outputs) * math.sqrt(square)))
     if not (math.isfinite(smoothness) and math.isfinite(clip)):

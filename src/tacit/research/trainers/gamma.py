@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gamma
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.dpsgd import DPSGD
 
 __all__ = ["GammaSGD"]
@@ -44,17 +44,17 @@ class GammaSGD(DPSGD):
     takes_drift: ClassVar[bool] = False
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return super().suggest(replace(facts, mu=facts.mu / self.noise(1.0, facts)), given)
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         q = self.sampling_probability(facts)
         return Gamma(noise_multiplier, int(self.steps), sampling_probability=q)
 
     def draws(self, features: int, outputs: int) -> int:
         return 0  # none of them exact
 
-    def noise(self, noise_multiplier: float, facts: Facts) -> float:
+    def noise(self, noise_multiplier: float, facts: PublicFacts) -> float:
         # E‖z‖² = s²·D(D + 1), spread over D coordinates.
         return noise_multiplier * math.sqrt((facts.features + 1) * facts.outputs + 1)
 

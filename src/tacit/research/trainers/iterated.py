@@ -18,7 +18,7 @@ from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
 from tacit.progress import Progress, silent
 from tacit.trainers.base import is_auto, is_positive
-from tacit.trainers.defaults import BIAS, Facts
+from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.gradient import GradientTrainer
 
@@ -64,7 +64,7 @@ class IteratedSGD(GradientTrainer):
     relations: ClassVar[tuple[str, ...]] = ("replace_special", "replace_one")
     arithmetics: ClassVar[tuple[str, ...]] = ("fast",)
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("momentum", lambda v: v == 0, "0: a heavy ball does not contract")
         self._check("average", lambda v: v == "last", "last: only one iterate is covered")
@@ -77,7 +77,7 @@ class IteratedSGD(GradientTrainer):
         if facts.loss is not None:
             self._require_contraction(facts.loss, facts)
 
-    def _require_contraction(self, loss: Loss, facts: Facts) -> None:
+    def _require_contraction(self, loss: Loss, facts: PublicFacts) -> None:
         if not (loss.convex and math.isfinite(loss.smoothness)):
             raise InputError(
                 f"{self.name} is private for convex and smooth losses only, such as 'logistic' or "
@@ -85,7 +85,8 @@ class IteratedSGD(GradientTrainer):
             )
         if facts.outputs > 1 and not is_auto(self.clip):
             apart = isinstance(loss, MarginLoss) and self.clipping == "per-class"
-            reach = loss.lipschitz(facts.outputs) * _length(facts, self.bias) * (1 + 2.0**-15)
+            norm = _length(facts, self.intercept_fraction)
+            reach = loss.lipschitz(facts.outputs) * norm * (1 + 2.0**-15)
             if not apart and float(self.clip) < reach:
                 raise InputError(
                     f"{self.name}: clipped gradients of {facts.outputs} outputs are those of no "
@@ -93,39 +94,47 @@ class IteratedSGD(GradientTrainer):
                     + ("" if isinstance(loss, Softmax) else ", or clipping='per-class'")
                 )
         if not (is_auto(self.learning_rate) or is_auto(self.steps)):
-            most = self._largest_rate(loss, facts, int(self.steps), self.bias)
+            most = self._largest_rate(loss, facts, int(self.steps), self.intercept_fraction)
             if not self.learning_rate <= most:
                 raise InputError(
                     f"{self.name}(learning_rate={self.learning_rate!r}): steps may bring weights "
                     f"farther apart, and nothing is private then; at most {most:.6g}"
                 )
 
-    def _largest_rate(self, loss: Loss, facts: Facts, steps: int, bias: Any) -> float:
+    def _largest_rate(self, loss: Loss, facts: PublicFacts, steps: int, fraction: Any) -> float:
         """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
-        beta = loss.smoothness * _length(facts, bias) ** 2 * uneven + float(
+        beta = loss.smoothness * _length(facts, fraction) ** 2 * uneven + float(
             self.alpha + self.anchor
         )
         return 2 / beta * (1 - 1e-9)
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # The bound on the rate rests on the size of the constant feature (`_length`).
-        own = {"momentum": 0.0, "average": "last", "schedule": "constant", "bias": BIAS, **given}
+        own = {
+            "momentum": 0.0,
+            "average": "last",
+            "schedule": "constant",
+            "intercept_fraction": INTERCEPT_FRACTION,
+            **given,
+        }
         own.setdefault("steps", min(facts.size, MOST_STEPS))
         found = super().suggest(facts, own)
         if facts.loss is None:
             return found
-        length = _length(facts, own.get("bias", "auto"))
+        length = _length(facts, own.get("intercept_fraction", "auto"))
         slope = facts.loss.lipschitz(facts.outputs)
         if "clip" not in own:  # half of what gradients reach is seldom cut; softmax needs it all
             most = slope * length if math.isfinite(slope) else facts.bound
             found["clip"] = most * (1.001 if facts.outputs > 1 else 0.5)
         if "learning_rate" not in own:
-            most = self._largest_rate(facts.loss, facts, int(own["steps"]), own.get("bias", "auto"))
+            most = self._largest_rate(
+                facts.loss, facts, int(own["steps"]), own.get("intercept_fraction", "auto")
+            )
             found["learning_rate"] = most / 2
         return found
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         return Iterated(noise_multiplier, steps=int(self.steps))
 
     def draws(self, features: int, outputs: int) -> int:
@@ -135,10 +144,10 @@ class IteratedSGD(GradientTrainer):
         steps = int(self.steps)
         return np.arange(step * n // steps, (step + 1) * n // steps)
 
-    def normaliser(self, facts: Facts) -> float:
+    def normaliser(self, facts: PublicFacts) -> float:
         return facts.size / int(self.steps)
 
-    def sampled(self, facts: Facts) -> str:
+    def sampled(self, facts: PublicFacts) -> str:
         return f"{facts.size / int(self.steps):.4g} rows each, in their order"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
@@ -161,11 +170,11 @@ class IteratedSGD(GradientTrainer):
         self,
         engine: Engine,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
         token = run.token(self.name)
         stop = token.at("stop").stop()
@@ -183,8 +192,8 @@ class IteratedSGD(GradientTrainer):
         return token.iterate([*seen, last[0]][stop], noise)
 
 
-def _length(facts: Facts, bias: Any) -> float:
+def _length(facts: PublicFacts, fraction: Any) -> float:
     """Norm that no row exceeds, its constant feature included."""
     limit = facts.bound if facts.limit is None else facts.limit
-    size = float(bias) if is_positive(bias) else BIAS
+    size = float(fraction) if is_positive(fraction) else INTERCEPT_FRACTION
     return math.hypot(limit, size * facts.bound)

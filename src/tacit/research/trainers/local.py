@@ -13,7 +13,7 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.trainers.base import OrAuto, is_auto, is_whole
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["LocalDPGD"]
@@ -58,9 +58,9 @@ class LocalDPGD(GradientTrainer):
     local: ClassVar[bool] = True
     relations: ClassVar[tuple[str, ...]] = ("replace_one",)
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
-        self._check("reports", lambda v: is_whole(v) and v >= 1, "a whole number from 1")
+        self._check("reports", lambda v: is_whole(v) and v >= 1, "an integer from 1")
         reports = 1 if is_auto(self.reports) else int(self.reports)
         if not is_auto(self.steps) and self.steps > facts.size * reports:
             raise InputError(
@@ -68,7 +68,7 @@ class LocalDPGD(GradientTrainer):
                 f"any of {facts.size} rows; take fewer steps or more reports"
             )
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # The mean of n noisy reports has √n times the noise of a noisy mean.
         own = {"reports": 1, **given}
         found = super().suggest(replace(facts, mu=facts.mu / math.sqrt(facts.size)), own)
@@ -81,7 +81,7 @@ class LocalDPGD(GradientTrainer):
         """Into how many groups rows are dealt."""
         return max(1, math.ceil(int(self.steps) / int(self.reports)))
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         # The first group is met in steps 0, G, 2G, …: none is met more often.
         return Gaussian(noise_multiplier, count=math.ceil(int(self.steps) / self.groups))
 
@@ -92,19 +92,19 @@ class LocalDPGD(GradientTrainer):
     def members(self, step: int, n: int) -> np.ndarray | None:
         return None if self.groups == 1 else np.arange(step % self.groups, n, self.groups)
 
-    def normaliser(self, facts: Facts) -> float:
+    def normaliser(self, facts: PublicFacts) -> float:
         return facts.size / self.groups
 
-    def noise(self, noise_multiplier: float, facts: Facts) -> float:
+    def noise(self, noise_multiplier: float, facts: PublicFacts) -> float:
         return noise_multiplier * math.sqrt(facts.size / self.groups)
 
-    def signal(self, facts: Facts) -> float:
+    def signal(self, facts: PublicFacts) -> float:
         return math.sqrt(facts.size) * facts.mu
 
     def rows_for(self, times: float) -> float:
         return times**2
 
-    def sampled(self, facts: Facts) -> str:
+    def sampled(self, facts: PublicFacts) -> str:
         return "all rows" if self.groups == 1 else f"one of {self.groups} groups of rows"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
 from tacit.trainers.base import RANGE, OrAuto, is_auto, is_in_range, is_whole
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpsgd import DPSGD
 
@@ -51,7 +51,7 @@ class NoisySGD(DPSGD):
     -----
     *What it costs.* The runs together are ``runs``·``steps`` sampled sums, an ordinary composition.
     A row counts in the utility of a run by −1 to 1, according to its loss (`Engine.loss_sum`), in
-    whole numbers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
+    integers: the choice is ``Selection(choice_noise)``. As printed, Algorithm 2 gives the runs
     (ε/k, δ/k) each and the choice ε more: that is (2ε, δ) by its own composition, not the (ε, δ) of
     its Lemma 1.
 
@@ -68,13 +68,13 @@ class NoisySGD(DPSGD):
     takes_start: ClassVar[bool] = False
     takes_strict: ClassVar[bool] = False
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
-        self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "a whole number from 2")
+        self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "an integer from 2")
         for name in ("choice_noise", "ceiling"):
             self._check(name, is_in_range, RANGE)
 
-    def resolve(self, facts: Facts) -> Self:
+    def resolve(self, facts: PublicFacts) -> Self:
         self.check(facts)
         runs = math.ceil(math.log(1 / FAILURE)) if is_auto(self.runs) else int(self.runs)
         # Selection(b) costs at most sqrt(pi/2)/b in units of mu (docs/decisions/0014).
@@ -85,12 +85,12 @@ class NoisySGD(DPSGD):
         own = replace(self, runs=runs, choice_noise=noise, ceiling=ceiling)
         return super(NoisySGD, own).resolve(replace(facts, mu=facts.mu * left))
 
-    def event(self, noise_multiplier: float, facts: Facts) -> Event:
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
         if self.sampling_probability(facts) == 1:
             return Gaussian(noise_multiplier, int(self.runs) * int(self.steps))
         return super().event(noise_multiplier, facts).times(int(self.runs))
 
-    def events(self, noise_multiplier: float, facts: Facts) -> tuple[tuple[str, Event], ...]:
+    def events(self, noise_multiplier: float, facts: PublicFacts) -> tuple[tuple[str, Event], ...]:
         choice = (f"{self.name} choice", Selection(float(self.choice_noise)))
         return (*super().events(noise_multiplier, facts), choice)
 
@@ -108,11 +108,11 @@ class NoisySGD(DPSGD):
         self,
         engine: Engine,
         run: Releases,
-        facts: Facts,
+        facts: PublicFacts,
         *,
         progress: Progress = silent,
         moves: GradientSensitivity | None = None,
-        start: np.ndarray | None = None,
+        init: np.ndarray | None = None,
     ) -> np.ndarray:
         runs, steps, token = int(self.runs), int(self.steps), run.token(self.name)
         how: dict[str, Any] = {"moves": moves}
@@ -130,7 +130,7 @@ class NoisySGD(DPSGD):
         return found[choice.choose(utilities, LOSS_UNIT)]
 
 
-def _ignorant(facts: Facts) -> float:
+def _ignorant(facts: PublicFacts) -> float:
     """Loss of scores that are all zero: ln K among K classes, and at most 1/2 for a number."""
     if facts.task == "regression":
         return 0.5

@@ -18,7 +18,7 @@ import numpy as np
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.trainers.base import OrAuto, is_positive, is_whole
-from tacit.trainers.defaults import Balance, Facts, suggest
+from tacit.trainers.defaults import PublicFacts, RuleConstants, suggest
 from tacit.trainers.gradient import GradientTrainer
 
 __all__ = ["DPRAFT", "GEP", "AdaDPS"]
@@ -27,8 +27,8 @@ UP = 1 + 2.0**-48  # a few roundings
 # Sums that are hardly clipped shrink as the model fits, while the noise stays: it must be smaller.
 # The reach is that of stable steps on rows of norm 1.
 PROBE = {
-    "classification": Balance(noise=0.8, reach=8.0, clip=1.0),
-    "regression": Balance(noise=0.2, reach=2.0, clip=1.0),
+    "classification": RuleConstants(noise=0.8, reach=8.0, clip=1.0),
+    "regression": RuleConstants(noise=0.2, reach=2.0, clip=1.0),
 }
 
 
@@ -79,16 +79,16 @@ class GEP(GradientTrainer):
     balance: float = 0.5
     takes_drift: ClassVar[bool] = False
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         if facts.features < 2:
             raise InputError("GEP needs rows of two columns or more; use DPGD")
-        below = f"a whole number from 1 to {facts.features - 1}, fewer than the columns"
+        below = f"an integer from 1 to {facts.features - 1}, fewer than the columns"
         self._check("n_components", lambda v: is_whole(v) and 0 < v < facts.features, below)
         self._check("residual_clip", is_positive, "a positive number")
         self._check("balance", lambda v: is_positive(v) and v < 1, "between 0 and 1")
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         # Most of a row lies in the anchor subspace, whose noise is larger by 1/√balance.
         filled = suggest(replace(facts, mu=facts.mu * math.sqrt(self.balance)), given)
         few = min(40, facts.features // 2)
@@ -98,7 +98,7 @@ class GEP(GradientTrainer):
     def clips(self) -> tuple[float, ...]:
         return float(self.residual_clip), float(self.clip)
 
-    def split(self, facts: Facts) -> int:
+    def split(self, facts: PublicFacts) -> int:
         return facts.features - int(self.n_components)
 
     @property
@@ -136,7 +136,7 @@ class AdaDPS(GradientTrainer):
 
     needs_scales: ClassVar[bool] = True
 
-    def scales(self, facts: Facts, d: int) -> np.ndarray | None:
+    def scales(self, facts: PublicFacts, d: int) -> np.ndarray | None:
         if not facts.scales:
             return None
         found = np.ones((d, 1))  # the intercept's column is as it was
@@ -173,5 +173,5 @@ class DPRAFT(GradientTrainer):
     average: OrAuto = "last"
     schedule: OrAuto = "constant"
 
-    def suggest(self, facts: Facts, given: Mapping[str, Any]) -> dict[str, Any]:
+    def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return suggest(facts, given, PROBE[facts.task])

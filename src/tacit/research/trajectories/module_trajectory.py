@@ -22,7 +22,7 @@ from tacit.research.trajectories.trajectory import (
     noise_for,
 )
 from tacit.trainers import GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 
 __all__ = ["module_trajectory"]
 
@@ -41,7 +41,7 @@ def module_trajectory(
     components: int = COMPONENTS,
     retrain: Sequence[int] = RETRAIN,
     passes: int = 1,
-    size: int | None = None,
+    public_size: int | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Trajectory:
@@ -73,7 +73,7 @@ def module_trajectory(
         Numbers of directions to repeat the run with; larger ones than were found are left out.
     passes : int
         How often to go through the run; from the second on the directions found are improved.
-    size : int, optional
+    public_size : int, optional
         Number of rows that these stand for: noise is that of a run on so many.
     seed : int
         Of the noise of the rehearsal.
@@ -94,13 +94,15 @@ def module_trajectory(
     if epsilon is not None:
         Budget(epsilon, delta)
     engine = ModuleEngine(module, inputs, targets, loss, parameters=parameters, arithmetic="fast")
-    if size is not None and size < engine.n:
-        raise InputError(f"size={size!r} must be at least the {engine.n} rows that are here")
+    if public_size is not None and public_size < engine.n:
+        raise InputError(
+            f"public_size={public_size!r} must be at least the {engine.n} rows that are here"
+        )
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
-    facts = Facts(size or engine.n, engine.d, 1, 1.0, mu)
+    facts = PublicFacts(public_size or engine.n, engine.d, 1, 1.0, mu)
     settings = resolve_settings(trainer, facts)
     noise = noise_for(settings, facts, (epsilon, delta))
-    here = Facts(engine.n, engine.d, 1, 1.0, mu)
+    here = PublicFacts(engine.n, engine.d, 1, 1.0, mu)
     settings.check(here)  # batches must last
     noise *= settings.normaliser(here) / settings.normaliser(facts)
     rows, truth = test

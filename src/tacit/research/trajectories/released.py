@@ -28,6 +28,7 @@ from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.public_size import resolve_size
 from tacit.research.trajectories.sketch import Directions, Sketch
 from tacit.research.trajectories.trajectory import COMPONENTS
 from tacit.trainers import DPGD, GradientTrainer
@@ -52,7 +53,7 @@ class ReleasedTrajectory:
         Standard deviation of the noise on a coordinate.
     edge : float
         Largest singular value of the noise alone, but with probability 5%.
-    seen : int
+    above_noise : int
         How many singular values exceed it.
     decay : float or None
         Power by which those fall, if there are three.
@@ -67,7 +68,7 @@ class ReleasedTrajectory:
     at_most: np.ndarray
     noise: float
     edge: float
-    seen: int
+    above_noise: int
     decay: float | None
     fit: Fit | ModuleFit
     directions: Directions = field(repr=False)
@@ -101,7 +102,7 @@ class ReleasedTrajectory:
             "at_most": self.at_most.tolist(),
             "noise": self.noise,
             "edge": self.edge,
-            "seen": self.seen,
+            "above_noise": self.above_noise,
             "decay": self.decay,
             "certificate": self.certificate.to_dict(),
         }
@@ -119,7 +120,7 @@ def trajectory_privately(
     trainer: GradientTrainer | None = None,
     components: int = COMPONENTS,
     neighbors: str = "replace_special",
-    size: int | None = None,
+    public_size: int | None = None,
     arithmetic: str = "exact",
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -139,15 +140,15 @@ def trajectory_privately(
     loss : str or Loss, optional
         Logistic for two classes, softmax for more.
     stages : sequence of stages, optional
-        Before training, none of them plain; by default rows are scaled to norm one, and their
+        Before training, none of them noiseless; by default rows are scaled to norm one, and their
         private mean is subtracted.
     trainer : DPGD or DPSGD, optional
         Settings; those left at ``"auto"`` follow from public facts.
     components : int
         Directions to find, as far as there are steps and parameters.
     neighbors : str
-        The relation. With ``add_or_remove_one`` a public ``size`` must be given.
-    size : int, optional
+        The relation. With ``add_or_remove_one`` ``public_size`` must be given.
+    public_size : int, optional
         Public number that stands for the number of rows.
     arithmetic : {"exact", "strict", "fast"}
         Whether noise is exact, exact and checked, or in floating point.
@@ -169,7 +170,7 @@ def trajectory_privately(
     >>> found = trajectory_privately(
     ...     X, y, epsilon=1.0, delta=1e-6, classes=[0, 1], trainer=DPGD(steps=30), random_state=0
     ... )
-    >>> found.seen, found.certificate.verify().holds
+    >>> found.above_noise, found.certificate.verify().holds
     (1, True)
     """
     rows, names = as_rows(data), np.asarray(labels)
@@ -194,10 +195,6 @@ def trajectory_privately(
         raise InputError(
             "the noise of a run behind a noiseless stage changes: leave such stages out"
         )
-    if neighbors == "add_or_remove_one" and size is None:
-        raise MissingBound(neighbors, "size=, a public stand-in for the number of rows")
-    if neighbors != "add_or_remove_one" and size not in (None, rows.n):
-        raise InputError("the number of rows is public here; size= is for add_or_remove_one")
     plan = Plan(
         Budget(epsilon, delta),
         stages,
@@ -205,13 +202,17 @@ def trajectory_privately(
         loss,
         neighbors,
         arithmetic=arithmetic,
-    ).calibrate(size=size or rows.n, columns=rows.d, classes=0 if known is None else len(known))
+    ).calibrate(
+        size=resolve_size(rows.n, neighbors, public_size),
+        columns=rows.d,
+        classes=0 if known is None else len(known),
+    )
     settings, facts = require_descent(plan.trainer), plan.facts
     count = (facts.features + 1) * facts.outputs
     sketch = Sketch(min(int(components), int(settings.steps), count))
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
     said = [] if known is None else [f"the {len(known)} classes were given, not read off the rows"]
-    fit = plan.run(rows, targets, key=key, assumptions=said, ledger=ledger, watch=sketch.add)
+    fit = plan.run(rows, targets, key=key, assumptions=said, ledger=ledger, on_gradient=sketch.add)
     noise = settings.deviation(plan.noise_multiplier, 0.0, None) / settings.normaliser(facts)
     return _read(sketch, fit, noise)
 
@@ -241,7 +242,8 @@ def module_trajectory_privately(
     trainer : DPGD or DPSGD
         With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``).
     **settings
-        ``epsilon``, ``delta`` and what else `tacit.networks.fit.fit_module` takes, but ``watch``.
+        ``epsilon``, ``delta`` and what else `tacit.networks.fit.fit_module` takes, but
+        ``on_gradient``.
     components : int
         Directions to find, as far as there are steps.
 
@@ -259,7 +261,7 @@ def module_trajectory_privately(
     steps = components if is_auto(trainer.steps) else int(trainer.steps)  # refused below
     sketch = Sketch(min(int(components), steps), dtype=np.float32)
     fit = fit_module(
-        module, inputs, targets, loss=loss, trainer=trainer, watch=sketch.add, **settings
+        module, inputs, targets, loss=loss, trainer=trainer, on_gradient=sketch.add, **settings
     )
     return _read(sketch, fit, fit.noise)
 
@@ -269,8 +271,8 @@ def _read(sketch: Sketch, fit: Fit | ModuleFit, noise: float) -> ReleasedTraject
     found = sketch.directions().first(sketch.components)
     steps, size = found.rows, found.vectors.shape[1]
     edge = noise * (math.sqrt(steps) + math.sqrt(size) + math.sqrt(2 * math.log(1 / FAILURE)))
-    seen = int((found.values > edge).sum())
-    decay = power_law_fit(found.values[:seen]).decay if seen > 2 else None
+    above = int((found.values > edge).sum())
+    decay = power_law_fit(found.values[:above]).decay if above > 2 else None
     return ReleasedTrajectory(
         steps=steps,
         parameters=size,
@@ -278,7 +280,7 @@ def _read(sketch: Sketch, fit: Fit | ModuleFit, noise: float) -> ReleasedTraject
         at_most=found.at_most,
         noise=noise,
         edge=edge,
-        seen=seen,
+        above_noise=above,
         decay=decay,
         fit=fit,
         directions=found,

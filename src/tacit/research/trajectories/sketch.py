@@ -94,7 +94,7 @@ class _Buffer:
     def __init__(self, rows: int, columns: int, dtype: np.dtype) -> None:
         self.rows = np.zeros((rows, columns), dtype)
         self.held = 0
-        self.seen = 0
+        self.rows_read = 0
         self.square = 0.0
 
     def take(self, row: np.ndarray) -> bool:
@@ -108,7 +108,7 @@ class _Buffer:
         kept = self.rows[self.held].astype(np.float64, copy=False)
         self.square += float(kept @ kept)
         self.held += 1
-        self.seen += 1
+        self.rows_read += 1
         return self.held == len(self.rows)
 
 
@@ -258,14 +258,16 @@ class Pass:
         return replace(found, at_most=np.minimum(found.at_most, known))
 
 
-def _directions(squares: np.ndarray, missing: float, rows: np.ndarray, seen: _Buffer) -> Directions:
+def _directions(
+    squares: np.ndarray, missing: float, rows: np.ndarray, buffer: _Buffer
+) -> Directions:
     """From orthogonal rows with these squares, which are made vectors in their place."""
     rank = int((squares > FAINT**2 * squares[0]).sum())
     lengths, vectors = np.sqrt(squares[:rank]), rows[:rank]
     vectors /= lengths[:, None].astype(rows.dtype)
     _orthonormalise(vectors)
     at_most = np.sqrt(squares[:rank] + missing)
-    return Directions(lengths, at_most, vectors, seen.square, seen.seen)
+    return Directions(lengths, at_most, vectors, buffer.square, buffer.rows_read)
 
 
 def _orthonormalise(vectors: np.ndarray) -> None:

@@ -35,7 +35,7 @@ from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
-from tacit.trainers.defaults import Facts
+from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
 __all__ = ["Run", "Trajectory", "follow", "trajectory"]
@@ -144,7 +144,7 @@ class Run:
     engine : GradientSource
     trainer : GradientTrainer
         With every setting fixed.
-    facts : Facts
+    facts : PublicFacts
     noise_multiplier : float
     score : callable
         Of the weights (d, K).
@@ -153,7 +153,7 @@ class Run:
 
     engine: GradientSource
     trainer: GradientTrainer
-    facts: Facts
+    facts: PublicFacts
     noise_multiplier: float
     score: Callable[[np.ndarray], float]
     seed: int = 0
@@ -161,16 +161,16 @@ class Run:
     def train(
         self,
         *,
-        seen: Callable[[np.ndarray], None] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
         within: Directions | None = None,
         progress: Progress = silent,
     ) -> np.ndarray:
-        """Weights (d, K); ``seen`` is shown mean clipped gradients, projected where asked for."""
+        """Weights (d, K); ``on_gradient`` is shown mean clipped gradients, projected if asked."""
         normaliser = self.trainer.normaliser(self.facts)
 
         def visit(weights: np.ndarray, total: LatticeSum) -> None:
-            if seen is not None:
-                seen(total.float().reshape(-1) / normaliser)
+            if on_gradient is not None:
+                on_gradient(total.float().reshape(-1) / normaliser)
 
         # The same noise again and again; where there is none, its event stands for any.
         key, silence = Key.from_seed(self.seed), not self.noise_multiplier
@@ -315,18 +315,18 @@ def follow(
     """Directions of a run's gradients, and the run again with some of them."""
     for name, value in (("components", components), ("passes", passes), *_named(retrain)):
         if isinstance(value, bool) or int(value) != value or value < 1:
-            raise InputError(f"{name}={value!r} must be a whole number from 1")
+            raise InputError(f"{name}={value!r} must be an integer from 1")
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
     sketch = Sketch(most, dtype=dtype)
     progress("trajectory", 0, runs)
-    weights = run.train(seen=sketch.add)
+    weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()
     for done in range(1, int(passes)):
         progress("trajectory", done, runs)
         again = Pass(found)
-        run.train(seen=again.add)
+        run.train(on_gradient=again.add)
         found = again.directions()
     found = found.first(most)
     if not len(found.values):
@@ -359,7 +359,9 @@ def follow(
     )
 
 
-def noise_for(trainer: GradientTrainer, facts: Facts, budget: tuple[float | None, float]) -> float:
+def noise_for(
+    trainer: GradientTrainer, facts: PublicFacts, budget: tuple[float | None, float]
+) -> float:
     """Noise multiplier of a rehearsal; without an ε, none to speak of."""
     epsilon, delta = budget
     if epsilon is None:
@@ -379,14 +381,18 @@ def _linear_run(
     epsilon, delta = budget
     mu = 1.0 if epsilon is None else gaussian_mu(epsilon, delta)
     loss = train.loss
-    facts = Facts(
+    facts = PublicFacts(
         train.size, train.rows.shape[1], train.outputs, train.bound, mu, loss.task, loss=loss
     )
     settings = replace(trainer).resolve(facts)
-    bias = float(settings.bias) * train.bound
+    intercept_scaling = float(settings.intercept_fraction) * train.bound
     longest = float(np.linalg.norm(train.rows, axis=1).max()) or 1.0
     engine = Engine(
-        as_rows(train.rows, bound=longest), train.targets, loss, intercept=bias, arithmetic="fast"
+        as_rows(train.rows, bound=longest),
+        train.targets,
+        loss,
+        intercept=intercept_scaling,
+        arithmetic="fast",
     )
     # Some rows stand for all: batches of the same size where they last, and the same noise on the
     # mean gradient.
@@ -400,7 +406,7 @@ def _linear_run(
         noise *= many / train.size
 
     def score(weights: np.ndarray) -> float:
-        scores = test.rows @ weights[:-1] + bias * weights[-1]
+        scores = test.rows @ weights[:-1] + intercept_scaling * weights[-1]
         if loss.task == "regression":
             left = float(((scores[:, 0] - test.given) ** 2).sum())
             whole = float(((test.given - test.given.mean()) ** 2).sum())

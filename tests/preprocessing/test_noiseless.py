@@ -83,7 +83,7 @@ def test_soft_pca_brings_rows_back_into_the_ball():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("k", [1, 2])
-def test_plain_pca_projects_on_the_first_components(shape, k):
+def test_noiseless_pca_projects_on_the_first_components(shape, k):
     rows = rows_of(*SHAPES[shape])
     basis = np.linalg.svd(rows, full_matrices=False)[2][:k]
     assert through(NoiselessPCA(k, gap=1e-3), rows) == pytest.approx(
@@ -151,7 +151,7 @@ def test_all_columns_are_no_projection_and_a_gap_must_be_possible():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize("radius", [None, 1.2])
-def test_plain_scale_divides_by_the_deviation_and_the_strength(shape, centered, radius):
+def test_noiseless_scale_divides_by_the_deviation_and_the_strength(shape, centered, radius):
     rows = rows_of(*SHAPES[shape])
     mean = rows.mean(axis=0) if centered else 0.0
     scale = np.sqrt(((rows - mean) ** 2).mean(axis=0) + 0.2)

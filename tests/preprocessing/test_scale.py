@@ -135,7 +135,7 @@ def test_noise_is_drawn_once_and_is_what_the_event_says(silence):
 
 
 def lifted(rows, bound=2.0):
-    """The exact sum, in whole numbers; one row is at most 2^30."""
+    """The exact sum, in integers; one row is at most 2^30."""
     length = math.sqrt(2) * bound * (1 + 1e-12)
     return lattice_sum(_lifted(as_rows(rows, bound=bound)), 2 * rows.shape[1], length)
 

@@ -50,7 +50,7 @@ def silence(monkeypatch):
 
 @pytest.fixture
 def sums(monkeypatch):
-    """Every sum that leaves the rows, in whole numbers: one row counts for at most 2^30."""
+    """Every sum that leaves the rows, in integers: one row counts for at most 2^30."""
     seen = []
 
     def spied(chunks, d, bound, token, *, drift=0.0):

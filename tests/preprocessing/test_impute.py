@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def rows_of(n=60, d=5, missing=0.3, *, radius=1.0, seed=0, columns=COLUMNS):
-    """Rows whose observed cells have norm at most ``radius``; gaps in ``columns`` only."""
+    """Rows whose observed values have norm at most ``radius``; gaps in ``columns`` only."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, d)) * 0.3 + np.linspace(-0.3, 0.5, d)
     gaps = np.zeros((n, d), dtype=bool)
@@ -399,4 +399,4 @@ def test_drift_needs_the_number_of_columns_where_it_depends_on_it():
     for strategy in ("trimmed-mean", "median"):
         with pytest.raises(InputError, match="needs d="):
             impute(strategy, columns=None).drift(Drift(1.0), 10_000)
-    assert impute("mean").drift(Drift(1.0), 10_000).total > 0
+    assert impute("mean").drift(Drift(1.0), 10_000).l1 > 0

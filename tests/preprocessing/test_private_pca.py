@@ -106,7 +106,7 @@ def test_noise_is_what_the_event_says_whatever_the_rows(silence):
 
 
 def test_noise_grows_with_the_drift_of_the_rows(silence):
-    drift = Drift(1.0, total=2.0, each=0.1, moved=399)
+    drift = Drift(1.0, l1=2.0, linf=0.1, l0=399)
     fitted(rows_of(), z=3.0, drift=drift)
     found = accounted_sigma(silence[0][0]) / 4.0**20
     assert found == pytest.approx(3.0 * drift.second_moment(1) / 2, rel=1e-6)

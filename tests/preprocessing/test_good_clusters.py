@@ -52,7 +52,7 @@ def messy(rng):
 
 
 def lattice(rng):
-    """Rows with whole numbers: many distances are exactly η = 1 or 3η."""
+    """Rows with integers: many distances are exactly η = 1 or 3η."""
     d = int(rng.integers(1, 6))
     n = int(rng.integers(1, 80))
     wide = int(rng.integers(2, 30))

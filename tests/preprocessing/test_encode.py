@@ -178,9 +178,9 @@ def test_text_in_a_number_column_is_named_without_its_value(stage):
 @pytest.mark.parametrize(
     ("column", "cells", "message"),
     [
-        (NumberColumn(0, 1, missing="error"), [0.123, None], "'c' has a missing cell"),
-        (CategoryColumn(("a",), missing="error"), ["a", None], "'c' has a cell that is missing"),
-        (CategoryColumn(("a",), unseen="error"), ["a", "secret"], "'c' has a cell that is unseen"),
+        (NumberColumn(0, 1, missing="error"), [0.123, None], "'c' has a missing value"),
+        (CategoryColumn(("a",), missing="error"), ["a", None], "'c' has a value that is missing"),
+        (CategoryColumn(("a",), unseen="error"), ["a", "secret"], "'c' has a value that is unseen"),
     ],
 )
 def test_the_policy_error_names_only_the_column(column, cells, message):

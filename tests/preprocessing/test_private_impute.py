@@ -1,4 +1,4 @@
-"""PrivateImpute: noisy means of columns for missing cells, in training and prediction."""
+"""PrivateImpute: noisy means of columns for missing values, in training and prediction."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_no_fill_is_longer_than_the_bound():
 
 
 def lifted(rows, columns, bound=2.0):
-    """The exact sum, in whole numbers; one row is at most 2^30."""
+    """The exact sum, in integers; one row is at most 2^30."""
     seen = as_rows(rows, bound=bound, gaps=True)
     length = math.sqrt(2) * bound * (1 + 1e-12)
     return lattice_sum(_lifted(seen, columns, bound), 2 * len(columns), length)

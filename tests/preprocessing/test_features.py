@@ -223,7 +223,7 @@ def test_an_order_that_is_refused_spends_nothing(here):
             stages=[PublicFeatures("gone.onnx", shape=(8, 8, 3)), Normalize()],
             ledger=ledger,
         ).fit(X, Y)
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="integers"):
         fitted(images(), X / 255, ledger=ledger)
     with pytest.raises(InputError, match="no column 'gone'"):
         fitted(PublicFeatures("bert", column="gone"), TEXTS, ledger=ledger)
@@ -266,7 +266,7 @@ def test_rows_and_networks_that_do_not_fit_are_refused(here, arguments, words):
 
 
 def test_pixels_between_0_and_1_are_refused_by_their_type(here):
-    with pytest.raises(InputError, match="whole numbers from 0 to 255"):
+    with pytest.raises(InputError, match="integers from 0 to 255"):
         fitted(images(), X / 255)
     # Beyond the range is cut, row by row, since a refusal would tell about one row.
     wild = X.astype(np.int64)
@@ -289,10 +289,10 @@ def test_progress_counts_to_the_public_size(here):
     stage = images()
     from tacit.preprocessing import Context
 
-    stage.fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
+    stage.fit(X).precompute(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert seen == [("features", 64, 70), ("features", 70, 70)]
     seen.clear()
-    images(cache=False).fit(X).warm(as_rows(X), Context(70), lambda *said: seen.append(said))
+    images(cache=False).fit(X).precompute(as_rows(X), Context(70), lambda *said: seen.append(said))
     assert not seen
 
 
