@@ -446,7 +446,7 @@ def test_the_picture_shows_bounds_and_claims(tmp_path):
 def run():
     app = typer.Typer(pretty_exceptions_enable=False)
     app.callback()(lambda: None)
-    cli_audit.attach(app)
+    app.command()(cli_audit.audit)
 
     def invoke(*words):
         return CliRunner().invoke(app, ["audit", *words, "--delta", "1e-5", "--quiet"])

@@ -10,7 +10,7 @@ import typer
 from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.options import Quiet
 
-__all__ = ["attach"]
+__all__ = ["audit"]
 
 NAMED = """Recipes, or all: dpsgd-f, dpsgd-f-theory, dpsgd, dp-gd, pillar, jl, dp-pca, soft-pca,
 ptr-pca and others."""
@@ -107,8 +107,3 @@ def audit(
 
 def _named(label: str, show: Any) -> Any:
     return lambda _, done, total: show(label, done, total)
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(audit)

@@ -1,4 +1,4 @@
-"""The commands, by name: what adds each of them to the application."""
+"""The commands, by name: functions, and groups of them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tacit.registry import Registry
 __all__ = ["COMMANDS"]
 
 #: In the order of the help.
-COMMANDS: Registry[Callable[[typer.Typer], None]] = Registry(
+COMMANDS: Registry[Callable[..., None] | typer.Typer] = Registry(
     "command",
     "commands",
     {
-        "demo": demo.attach,
-        "schema": schema.attach,
-        "plan": plan.attach,
-        "fit": fit.attach,
-        "predict": predict.attach,
-        "verify": verify.attach,
-        "ledger": ledger.attach,
-        "inspect": inspect.attach,
-        "audit": audit.attach,
-        "data": data.attach,
-        "features": features.attach,
+        "demo": demo.demo,
+        "schema": schema.schema,
+        "plan": plan.plan,
+        "fit": fit.fit,
+        "predict": predict.predict,
+        "verify": verify.verify,
+        "ledger": ledger.group,
+        "inspect": inspect.inspect,
+        "audit": audit.audit,
+        "data": data.group,
+        "features": features.features,
     },
 )

@@ -8,7 +8,7 @@ import typer
 
 from tacit.cli.console import Json, argument, dump, say
 
-__all__ = ["attach"]
+__all__ = ["group"]
 
 group = typer.Typer(
     help="Public data sets to try things on: which there are, and how to get them.\n\n"
@@ -88,8 +88,3 @@ def _facts(name: str) -> dict[str, object]:
         "missing": lost,
         "where": where,
     }
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the group of commands to an application."""
-    app.add_typer(group, name="data")

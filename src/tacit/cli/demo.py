@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from tacit.cli.console import Json
 from tacit.cli.fit import report
 from tacit.cli.options import Delta, Epsilon, Force, Out, Quiet, Seed
 from tacit.cli.settings import Settings
 
-__all__ = ["attach"]
+__all__ = ["demo"]
 
 OUT = Path("tacit-demo")
 
@@ -40,8 +38,3 @@ def demo(
     files = {"schema": facts, "test": test, "out": out, "force": force or out == OUT}
     # The rows are public: they may be compared with.
     report(seed, quiet, as_json, train, Settings(epsilon, delta), baseline=True, **files)
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(demo)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.options import Force, Quiet
 
-__all__ = ["attach"]
+__all__ = ["features"]
 
 SOURCE = """Images: a folder, a .txt that lists files, .npy or .npz (uint8), idx. Text: a table with
 --column, or a .txt with a line per row."""
@@ -102,8 +100,3 @@ def _numbers(name: str, text: str | None) -> Any:
     except ValueError:
         raise InputError(f"{name} must be a number, or several with commas") from None
     return found if len(found) > 1 else found[0]
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(features)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tacit.cli import options
 from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.settings import Settings, with_settings
 
-__all__ = ["attach", "report"]
+__all__ = ["fit", "report"]
 
 SEEDED = """WARNING: with --seed the noise can be foretold.
 This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
@@ -94,8 +92,3 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
     if "ledger" in how:
         say(f"Ledger: {left(how['ledger'].remaining())}.")
     say(f"In {out}: {', '.join(FILES)}.\nCheck the claim: tacit verify {out}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(fit)

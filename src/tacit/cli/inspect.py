@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tacit.cli import options
 from tacit.cli.console import Json, dump, flag, given, say, shown_progress
 from tacit.cli.ledger import account, left
@@ -14,7 +12,7 @@ from tacit.cli.ledger import account, left
 if TYPE_CHECKING:
     from tacit.diagnostics import Inspection, PrivateInspection
 
-__all__ = ["attach"]
+__all__ = ["inspect"]
 
 TRAIN_EPSILON = """Budget of the training to come. 1 unless given."""
 PRIVATE = """Look through noise only: what is shown is covered by a certificate."""
@@ -103,8 +101,3 @@ def inspect(
         say(f"\nLedger: {left(book.remaining())}.")
     if out is not None:
         say(f"\nDrawn in {out / tasks.PAGE}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(inspect)

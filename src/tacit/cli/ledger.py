@@ -14,7 +14,7 @@ from tacit.cli.options import DATASET, LEDGER
 if TYPE_CHECKING:
     from tacit.ledger import Charge, Ledger, Remaining
 
-__all__ = ["account", "attach", "left"]
+__all__ = ["account", "group", "left"]
 
 NEIGHBORS = """What differing in one row means, for all plans of the account: replace_special unless
 given. replace_one is needed for plans with a noiseless stage, such as SoftPCA."""
@@ -229,8 +229,3 @@ def amend(
         dump({**book.remaining().to_dict(), "head": book.head})
     else:
         say(f"{left(book.remaining())}.")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the group of commands to an application."""
-    app.add_typer(group, name="ledger")

@@ -1,8 +1,8 @@
 """The command line: arguments in, words or one JSON object out.
 
-Every command is a module with a function ``attach``; here they are put together. What they do is
-in `tacit.cli.tasks`, imported when one runs, so that ``tacit --help`` answers at once. Exit codes:
-0 success; 1 ``verify`` found a false claim, or ``ledger check`` a changed ledger; 2 bad input, or a
+Every command is a module of its own; here they are put together. What they do is in
+`tacit.cli.tasks`, imported when one runs, so that ``tacit --help`` answers at once. Exit codes: 0
+success; 1 ``verify`` found a false claim, or ``ledger check`` a changed ledger; 2 bad input, or a
 machine that cannot do it; 3 the budget does not allow it, or a private test did not pass; 4 a
 mistake of Tacit's own; 130 interrupted.
 """
@@ -82,8 +82,11 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # local variables hold private rows
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for attach in COMMANDS.values():
-    attach(app)
+for name, command in COMMANDS.items():
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
 
 
 def show_version(wanted: bool) -> None:

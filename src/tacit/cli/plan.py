@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tacit.cli.console import Json, dump, flag, given, say
 from tacit.cli.options import Public
 from tacit.cli.settings import Settings, with_settings
 
-__all__ = ["attach"]
+__all__ = ["plan"]
 
 
 @with_settings
@@ -56,8 +54,3 @@ def plan(
     say(f"{'together':<32}{settings.epsilon:>15.4g}{1:>8.1%}")
     if search is not None:
         say(f"\n{search.explain()}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(plan)

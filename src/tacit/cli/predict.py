@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tacit.cli.console import Json, argument, dump, flag, say
 from tacit.cli.options import Force
 
-__all__ = ["attach"]
+__all__ = ["predict"]
 
 
 def predict(
@@ -36,8 +34,3 @@ def predict(
         dump({"rows": rows, "out": str(out)})
     else:
         say(f"Wrote predictions for {rows} rows to {out}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(predict)

@@ -10,7 +10,7 @@ import typer
 from tacit.cli.console import Json, argument, dump, flag, say
 from tacit.cli.options import Force
 
-__all__ = ["attach"]
+__all__ = ["schema"]
 
 
 def schema(
@@ -39,8 +39,3 @@ def schema(
         typer.echo(text, nl=False)
     else:
         say(f"Wrote {out}. Fill in its blanks from public knowledge; then: tacit fit --help")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(schema)

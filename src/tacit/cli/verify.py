@@ -9,7 +9,7 @@ import typer
 
 from tacit.cli.console import Json, argument, dump, line, say
 
-__all__ = ["attach"]
+__all__ = ["verify"]
 
 
 def verify(
@@ -49,8 +49,3 @@ def verify(
             say(line(problem) if problem in verdict.revoked else f"problem: {line(problem)}")
         say("The claim DOES NOT HOLD." if verdict.problems else "The claim holds.")
     raise typer.Exit(1 if verdict.problems else 0)
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(verify)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -21,28 +22,6 @@ LARGEST_FILE = 4 << 20  # bytes of a file, and of what its aliases stand for
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 LONGEST_NUMBER = 1000  # digits; Python will not even print one of a few thousand
 
-_TOP = """\
-# What Tacit may know about this table before it reads a row.
-#
-# Fill in every blank from public knowledge: a code book, a form, the law, common sense.
-# Do not look the answers up in the table. The largest income or a rare category can belong
-# to one person, and a model fitted with it would give that person away.
-# Round bounds are fine, but choose them tight: values outside are moved to the nearest bound,
-# and a column that fills a tenth of its bounds has a tenth of its say.
-#
-# number    low, high   public bounds
-#           scale       linear (default), or log for amounts, mostly small and a few large
-#           missing     what an empty value becomes: middle (default), low, high,
-#                       indicator (a further 0/1 column marks it), gap (a stage of the
-#                       plan fills it), error
-# category  categories  public list, e.g. [cook, nurse, "yes", "no"]
-#           missing     zeros (default), level (a column of its own), error
-#           unseen      the same, for a value that is not on the list
-#
-# error stops the run, and so does text in a number column. That alone tells whoever sees it
-# something about one row, so use error only where the rows may be looked at.
-
-"""
 _TARGET = {
     "text": "classes: []   # every value it may have; read from the rows they would leak\n\n",
     "number": """\
@@ -57,18 +36,14 @@ _COLUMN = {
     "number": "    kind: number   # or category, with categories\n    low: ~\n    high: ~\n",
     "text": "    kind: category\n    categories: []\n",
 }
-_END = """\
-
-# Columns that are not to be used, such as names and numbers of persons: move them here.
-ignore: []
-"""
 
 
 def draft_text(kinds: Mapping[str, str], target: str | None) -> str:
     """YAML text to fill in, from the names and kinds of the columns."""
     about = _NO_TARGET if target is None else f"target: {_quoted(target)}\n{_TARGET[kinds[target]]}"
     columns = [f"  {_quoted(n)}:\n{_COLUMN[kind]}" for n, kind in kinds.items() if n != target]
-    return "".join([_TOP, about, "columns:\n", *columns, _END])
+    draft = Path(__file__).with_name("draft.yaml").read_text(encoding="utf-8")
+    return draft.format(target=about, columns="".join(columns))
 
 
 def _quoted(name: str) -> str:

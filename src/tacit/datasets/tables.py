@@ -22,32 +22,6 @@ __all__ = ["load_adult", "load_bank", "load_census_kdd", "load_diabetes130", "lo
 _CENSUS = Path(__file__).parents[1] / "data" / "census"
 _SCHEMAS = Path(__file__).parent / "schemas"
 
-# census-income.names, in the order of the file; the weight is no feature.
-_CENSUS_KDD = (
-    "age,class of worker,detailed industry recode,detailed occupation recode,education,"
-    "wage per hour,enroll in edu inst last wk,marital stat,major industry code,"
-    "major occupation code,race,hispanic origin,sex,member of a labor union,"
-    "reason for unemployment,full or part time employment stat,capital gains,capital losses,"
-    "dividends from stocks,tax filer stat,region of previous residence,"
-    "state of previous residence,detailed household and family stat,"
-    "detailed household summary in household,instance weight,migration code-change in msa,"
-    "migration code-change in reg,migration code-move within reg,live in this house 1 year ago,"
-    "migration prev res in sunbelt,num persons worked for employer,family members under 18,"
-    "country of birth father,country of birth mother,country of birth self,citizenship,"
-    "own business or self employed,fill inc questionnaire for veteran's admin,veterans benefits,"
-    "weeks worked in year,year,income"
-)
-# kddcup.names, in the order of the file.
-_KDD99 = (
-    "duration,protocol_type,service,flag,src_bytes,dst_bytes,land,wrong_fragment,urgent,hot,"
-    "num_failed_logins,logged_in,num_compromised,root_shell,su_attempted,num_root,"
-    "num_file_creations,num_shells,num_access_files,num_outbound_cmds,is_host_login,"
-    "is_guest_login,count,srv_count,serror_rate,srv_serror_rate,rerror_rate,srv_rerror_rate,"
-    "same_srv_rate,diff_srv_rate,srv_diff_host_rate,dst_host_count,dst_host_srv_count,"
-    "dst_host_same_srv_rate,dst_host_diff_srv_rate,dst_host_same_src_port_rate,"
-    "dst_host_srv_diff_host_rate,dst_host_serror_rate,dst_host_srv_serror_rate,"
-    "dst_host_rerror_rate,dst_host_srv_rerror_rate,attack"
-)
 # Groups of ICD-9 codes (three digits, letters apart), as in Strack et al. (2014), Table 2.
 _DIAGNOSES = (
     ("circulatory", (390, 459), (785, 785)),
@@ -105,7 +79,9 @@ def load_census_kdd(*, download: bool = True) -> tuple[Table, Table, Schema]:
     >>> train, test, schema = load_census_kdd()  # doctest: +SKIP
     """
     halves = [
-        parse_table(name, data.replace(b".\n", b"\n"), header=_CENSUS_KDD).drop("instance weight")
+        parse_table(name, data.replace(b".\n", b"\n"), header=_header("census_kdd")).drop(
+            "instance weight"
+        )
         for name, data in read_files("census_kdd", download=download).items()
     ]
     return halves[0], halves[1], _schema("census_kdd")
@@ -193,13 +169,18 @@ def load_kdd99(*, download: bool = True) -> tuple[Table, Schema]:
     >>> table, schema = load_kdd99()  # doctest: +SKIP
     """
     ((name, data),) = read_files("kdd99", download=download).items()
-    table = parse_table(name, data.replace(b".\n", b"\n"), header=_KDD99)
+    table = parse_table(name, data.replace(b".\n", b"\n"), header=_header("kdd99"))
     attacked = (table.match("attack", ["normal"]) != 0).astype(np.int32)
     return _with(table, {"label": Text(attacked, ["normal", "attack"])}), _schema("kdd99")
 
 
 def _schema(name: str) -> Schema:
     return Schema.load(_SCHEMAS / f"{name}.yaml")
+
+
+def _header(name: str) -> str:
+    """The columns in the order of a file without a header, as its description lists them."""
+    return (_SCHEMAS / f"{name}.header").read_text(encoding="utf-8").rstrip("\n")
 
 
 def _with(table: Table, columns: Mapping[str, Stored]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
+from pathlib import Path
 
 import numpy as np
 
@@ -16,22 +17,7 @@ DOTTED = 24  # curves of so few points show them
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 580, 320, 96, 560, 44, 260
 POINTS = 160  # of a curve at most
-STYLE = """
-:root { --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0;
-  --s0: #0b5cad; --s1: #a3420a; --s2: #1c7148; --s3: #8a2f8f; --s4: #6b5900; --s5: #3f4a57;
-  --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --bg: #12161b; --ink: #e6eaef; --muted: #a3adb8;
-  --line: #343c46; --s0: #6cb0f5; --s1: #f0945c; --s2: #5cc48f; --s3: #dd8fe2; --s4: #d3bb4a;
-  --s5: #b7c2ce; --bad: #ff8a80; } }
-svg { max-width: 100%; height: auto; font-size: 13px; }
-svg text { fill: var(--ink); } svg .muted { fill: var(--muted); } svg .grid { stroke: var(--line); }
-svg .title { font-size: 15px; font-weight: 600; }
-svg .curve { fill: none; stroke-width: 2; } svg .dashed { stroke-dasharray: 7 5; }
-svg .c0 { stroke: var(--s0); } svg .c1 { stroke: var(--s1); } svg .c2 { stroke: var(--s2); }
-svg .c3 { stroke: var(--s3); } svg .c4 { stroke: var(--s4); } svg .c5 { stroke: var(--s5); }
-svg .t0, svg .b0 { fill: var(--s0); } svg .t1 { fill: var(--s1); } svg .t2 { fill: var(--s2); }
-svg .t3 { fill: var(--s3); } svg .t4 { fill: var(--s4); } svg .t5 { fill: var(--s5); }
-"""
+STYLE = "\n" + Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 
 
 def draw_curves(

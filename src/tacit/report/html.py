@@ -6,24 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from tacit.privacy.accounting.accountants import FINE_GRID, selection_mu
 from tacit.privacy.events import Selection, sensitivity
 from tacit.report.phrases import LIMITS
 from tacit.report.show import clean, exact, factor
+from tacit.report.templates import render
 from tacit.report.view import View, read
 
 __all__ = ["render_html"]
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 _GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
 _AS_SOURCE = {
     "gaussian": _GAUSSIAN,
@@ -31,25 +22,7 @@ _AS_SOURCE = {
     "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
 }
 _NO_SOURCE = {"gamma", "iterated", "repeated", "parallel", "failure"}
-_RECOMPUTE = """\
-import dp_accounting as dpa
-from dp_accounting import pld
-
-claim = {claim!r}
-delta = {delta!r} - {numerical_delta!r}  # less the numerical error
-events = [  # the noise, and how many times it was added
-{events}
-]
-accountant = pld.PLDAccountant(
-    dpa.NeighboringRelation.{relation},
-    value_discretization_interval={grid!r},
-)
-for event, count in events:
-    accountant.compose(event, count)
-epsilon = accountant.get_epsilon(delta)
-verdict = "the claim holds" if epsilon <= claim else "THE CLAIM DOES NOT HOLD"
-print(f"epsilon {{epsilon!r}}, claimed {{claim!r}}: {{verdict}}")
-"""
+_RECOMPUTE = Path(__file__).with_name("recompute.txt").read_text(encoding="utf-8")
 
 
 def render_html(
@@ -94,7 +67,8 @@ def render_html(
     True
     """
     view = read(certificate, results)
-    return _TEMPLATES.get_template("template.html").render(
+    return render(
+        Path(__file__).with_name("template.html"),
         title=clean(title or "Privacy report"),
         view=view,
         epsilon=exact(view.epsilon),
@@ -134,7 +108,12 @@ def _recompute(view: View) -> str:
     certificate. Where all noise is Gaussian the grid follows ε: it costs nothing
     there, and a fixed one would round a very small ε up past the claim.
     """
-    if any(getattr(item.event, "drift", ()) or item.kind in _NO_SOURCE for item in view.spent):
+    if any(
+        getattr(item.event, "drift", ())
+        or getattr(item.event, "rows", 1) > 1
+        or item.kind in _NO_SOURCE
+        for item in view.spent
+    ):
         return ""  # that library knows no sums whose other rows move as well, nor such steps
     gaussian = all(item.event.gaussian for item in view.spent)
     events = []

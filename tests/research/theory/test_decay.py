@@ -36,7 +36,7 @@ def test_the_bound_is_equation_1_and_k_the_best_of_all(d, speed):
         assert decay.best_k(coefficients, n, **BUDGET) == np.argmin(every) + 1
         best = decay.risk(coefficients, n, **BUDGET, distance=3.0)
         assert best.value == pytest.approx(min(every), rel=1e-12)
-        fresh = decay.population_risk(coefficients, n, **BUDGET, distance=3.0)
+        fresh = decay.risk(coefficients, n, **BUDGET, distance=3.0, population=True)
         assert fresh.value == pytest.approx(min(every) + 6 / math.sqrt(n), rel=1e-12)
 
 

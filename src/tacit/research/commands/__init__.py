@@ -5,10 +5,7 @@ from tacit.research.commands import median, price, reproduce, theory
 
 __all__: list[str] = []
 
-for name, module in (
-    ("price", price),
-    ("median", median),
-    ("theory", theory),
-    ("reproduce", reproduce),
-):
-    COMMANDS.add(name, module.attach)
+COMMANDS.add("price", price.price)
+COMMANDS.add("median", median.median)
+COMMANDS.add("theory", theory.theory)
+COMMANDS.add("reproduce", reproduce.reproduce)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tacit.cli.console import Json, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.options import Dataset, Force, LedgerPlace, PrivateTable, SchemaFile, Seed
 
-__all__ = ["attach"]
+__all__ = ["median"]
 
 NEIGHBORS = """What differing in one row means: replace_special unless given (a row blanked out), or
 replace_one (a row swapped for another)."""
@@ -63,8 +61,3 @@ def median(
     if book is not None:
         say(f"\nLedger: {left(book.remaining())}.")
     say(f"\nWrote {out / tasks.MEDIAN} and {out / CERTIFICATE}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(median)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.options import Delta
 
-__all__ = ["attach"]
+__all__ = ["price"]
 
 STAGES = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
@@ -67,8 +65,3 @@ def price(
     show_price(found, Console())
     if plot is not None:
         say(f"Drawn in {plot}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(price)

@@ -11,7 +11,7 @@ import typer
 from tacit.cli.console import Json, dump, flag, say, shown_progress
 from tacit.cli.options import Quiet
 
-__all__ = ["attach"]
+__all__ = ["reproduce"]
 
 NAMES = """Of claims; all of them if none is given. --list shows what there is."""
 JOBS = """Experiments at a time, each with one thread; one for every core if not given."""
@@ -90,8 +90,3 @@ def reproduce(
         dump({"out": str(out), "claims": [outcome.as_dict() for outcome in outcomes]})
     else:
         say(f"see {out / 'reproduction.html'}")
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(reproduce)

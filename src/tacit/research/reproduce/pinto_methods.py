@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit.research.reproduce.claim import Cell, Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.pinto_fits import ours, private
 from tacit.research.reproduce.work import Work
 
-__all__ = ["METHODS"]
+__all__ = ["methods"]
 
 EPSILONS = (0.1, 0.3, 0.7)
 FACTORS = [2.0, 1.0, 0.5]  # of the automatic learning rate
@@ -241,18 +241,3 @@ def _lead(found: Found, data: str, epsilon: float, method: str) -> tuple[str, fl
     ours, theirs = found[data, method, epsilon], found[data, rival, epsilon]
     error = (ours.spread**2 / ours.runs + theirs.spread**2 / theirs.runs) ** 0.5
     return rival, ours.mean - theirs.mean, float(error)
-
-
-METHODS = Claim(
-    name="pinto-methods",
-    source="Pinto et al. 2024, Table II",
-    title="PILLAR and other ways to learn with public rows, or without",
-    says="PILLAR is ahead of DP-SGD, DP-PCA, JL, GEP and AdaDPS at ε = 0.1, 0.3 and 0.7 on every "
-    "set; on CIFAR-100 at ε = 0.1 by a factor of two (28.3 to 13.7). JL gains less than a point on "
-    "DP-SGD. The gain is larger for smaller ε.",
-    test=methods,
-    data=tuple(SETS),
-    differs="Features of CIFAR and chest X-rays are from EfficientNet-Lite0 (1,280 columns), the "
-    "paper's from a ResNet-50 (2,048): compare differences between methods. Fashion-MNIST and w8a "
-    "are not in the paper. Rivals are Tacit's, on one engine and one account.",
-)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.research.reproduce.claim import Cell, Check, Claim, Figure, Finding, Measured, Table
-from tacit.research.reproduce.pinto_dimension import DIFFERS, FACTORS, SEARCH_NOTE, best
+from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
+from tacit.research.reproduce.pinto_dimension import FACTORS, SEARCH_NOTE, best
 from tacit.research.reproduce.pinto_fits import ours, private, xi
 from tacit.research.reproduce.work import Work
 
-__all__ = ["PUBLIC", "SHIFT", "XI"]
+__all__ = ["public_rows", "separable", "shift"]
 
 COMPONENTS = 40
 NAMES = {
@@ -260,40 +260,3 @@ def separable(work: Work) -> Finding:
         ],
         runs=len(pairs),
     )
-
-
-PUBLIC = Claim(
-    name="pinto-public",
-    source="Pinto et al. 2024, Table IV and Figure 7",
-    title="Fewer public rows, fewer private rows",
-    says="At ε = 0.1, a tenth of the public rows (1% instead of 10% of CIFAR-10) costs 1.3 points "
-    "or less. With a tenth of CIFAR-100's private rows at ε = 0.7, PILLAR raises accuracy from 7.5 "
-    "to 18.3.",
-    test=public_rows,
-    data=("cifar10", "cifar100"),
-    differs=DIFFERS + " GTSRB is not at hand; CIFAR-100 stands beside CIFAR-10.",
-)
-SHIFT = Claim(
-    name="pinto-shift",
-    source="Pinto et al. 2024, Table III",
-    title="Public rows from elsewhere",
-    says="At ε = 0.1, components of 2,000 images of CIFAR-10v1 serve CIFAR-10 (81.2 to 81.2) and "
-    "CIFAR-100 (28.3 to 28.2) as well as components of their own rows.",
-    test=shift,
-    data=("cifar10", "cifar100", "chest_xray", "fashion_mnist", "mnist"),
-    differs=DIFFERS + " CIFAR-10v1 is not at hand. For CIFAR-100, 2,000 rows of CIFAR-10 stand in; "
-    "for CIFAR-10 nothing that near is at hand, and rows of CIFAR-100, chest X-rays and MNIST show "
-    "what comes of rows that are farther: those checks are ours.",
-)
-XI = Claim(
-    name="pinto-xi",
-    source="Pinto et al. 2024, Figure 3",
-    title="Separators lie in few components",
-    says="Linear separators of two classes of CIFAR-10 or CIFAR-100 lie largely in the first "
-    "components of network features (small ξ for small k), less so in those of pixels.",
-    test=separable,
-    data=("cifar10", "cifar100", "fashion_mnist", "mnist"),
-    differs="Features are from EfficientNet-Lite0. CIFAR's pixels are not at hand: those of MNIST "
-    "and Fashion-MNIST stand in, which have 784 columns and are easier to separate, so that the "
-    "comparison with pixels is not the paper's.",
-)

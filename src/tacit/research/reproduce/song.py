@@ -22,7 +22,7 @@ from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import epsilon as spent
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.research.instances import clipping_bias, fingerprinting
-from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.work import Work
 from tacit.research.theory import lower
 from tacit.research.trainers import GammaSGD
@@ -30,7 +30,7 @@ from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
-__all__ = ["CLAIMS"]
+__all__ = ["clipping", "dimension", "lower_bound"]
 
 # song-dimension
 BATCH, EPOCHS, DELTA = 250, 10, 1e-5
@@ -367,38 +367,3 @@ def clipping(work: Work) -> Finding:
             )
         ],
     )
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        name="song-dimension",
-        source="Song et al. 2021, Figure 2",
-        title="Columns that say nothing cost nothing, if noise is Gaussian",
-        says="Cod-RNA padded with zeros from 9 to 50,000 columns, at ε of about 5 and δ = 1e-5: "
-        "accuracy stays where it is with Gaussian noise, and falls with gamma noise, which is as "
-        "private but not the same in every direction.",
-        test=dimension,
-        data=("cod_rna",),
-        differs="Batches are true Poisson samples, and ε counts that; the paper does not print "
-        "its learning rates, so both kinds of noise get one grid.",
-    ),
-    Claim(
-        name="song-lower-bound",
-        source="Song et al. 2021, Theorem 3.3",
-        title="Error must grow with the rank",
-        says="Every private algorithm errs by a constant times rank/(nε) on some rows of that "
-        "rank (for best weights of norm √rank), however many columns there are.",
-        test=lower_bound,
-        differs="The bound is Corollary B.4 with its constants, and with a condition on δ that is "
-        "missing there.",
-    ),
-    Claim(
-        name="song-clipping",
-        source="Song et al. 2021, Theorems D.4, 5.3 and D.5",
-        title="What clipping optimises",
-        says="With gradients clipped to B < 1/4, logistic regression ends at another minimum, at "
-        "2·log(1/B − 1) on the proof's rows, and loses Ω(log(1/B)); clipped softmax gradients are "
-        "the gradient of no function at all, whether clipped together or class by class.",
-        test=clipping,
-    ),
-)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 from tacit.diagnostics.base import require_positive
@@ -106,137 +108,75 @@ class Setting:
 
 
 class _Entry(NamedTuple):
-    needs: tuple[str, ...]
-    bound: Callable[[Any], Risk]  # of a Setting, in which what it needs is given
+    """A theorem: its function is given what it has parameters for."""
+
+    bound: Callable[..., Risk]
+    needs: tuple[str, ...] = ()
+    changes: Callable[[Any], dict[str, Any]] = lambda s: {}  # what is not as the setting names it
+
+    def of(self, setting: Setting) -> Risk:
+        given = {**vars(setting), **self.changes(setting)}
+        takes = signature(self.bound).parameters
+        return self.bound(**{name: given[name] for name in takes if name in given})
 
 
-def _shared(s: Setting) -> dict[str, Any]:
-    return {"epsilon": s.epsilon, "delta": s.delta}
+def _steep(s: Setting) -> dict[str, Any]:
+    return {"lipschitz": s.lipschitz * s.bound}
 
 
-def _descent(s: Setting) -> dict[str, Any]:
-    steep = {"norm": s.norm, "lipschitz": s.lipschitz * s.bound}
-    return {**_shared(s), **steep, "neighbors": s.neighbors}
+def _smooth(s: Any) -> dict[str, Any]:
+    return {**_steep(s), "smoothness": s.smoothness * s.bound**2}
 
 
-def _coefficients(s: Any) -> Any:
-    if s.d > MOST_DIMENSIONS:
-        raise InputError(f"more than {MOST_DIMENSIONS:,} columns: only the last bound is computed")
-    return decay.power_law(s.d, s.decay, s.lipschitz * s.bound)
+def _with_intercept(s: Any) -> dict[str, Any]:
+    return {"rank": min(s.rank + 1, s.n)}
 
 
-def _decaying(s: Setting) -> dict[str, Any]:
-    return {**_shared(s), "distance": s.norm}
+def _components(s: Setting) -> dict[str, Any]:
+    return {"k": s.components, "neighbors": "replace_one"}
 
 
 def _power_law(s: Setting) -> dict[str, Any]:
-    return {**_decaying(s), "first": s.lipschitz * s.bound}
+    return {"distance": s.norm, "first": s.lipschitz * s.bound}
 
 
-def _table(name: str) -> Callable[[Any], Risk]:
-    def found(s: Any) -> Risk:
-        given = {"epsilon": s.epsilon, "margin": s.margin, "d": s.d, "k": s.components or s.d}
-        return halfspaces.error_rates(s.n, **given)[name]
+def _coefficients(s: Any) -> dict[str, Any]:
+    if s.d > MOST_DIMENSIONS:
+        raise InputError(f"more than {MOST_DIMENSIONS:,} columns: only the last bound is computed")
+    values = decay.power_law(s.d, s.decay, s.lipschitz * s.bound)
+    return {"coefficients": values, "distance": s.norm}
+
+
+def _table(name: str) -> Callable[..., Risk]:
+    def found(n: int, epsilon: float, margin: float, d: int, components: int | None) -> Risk:
+        rates = halfspaces.error_rates(n, epsilon=epsilon, margin=margin, d=d, k=components or d)
+        return rates[name]
 
     return found
 
 
 BOUNDS: dict[str, _Entry] = {
-    "descent": _Entry((), lambda s: descent.risk(s.n, s.rank, **_descent(s))),
-    "descent, fresh rows": _Entry(
-        (), lambda s: descent.population_risk(s.n, s.rank, **_descent(s))
-    ),
-    "clipped descent": _Entry(
-        ("clip",),
-        lambda s: descent.clipped_risk(
-            s.n, s.rank, **_shared(s), clip=s.clip, norm=s.norm, neighbors=s.neighbors
-        ),
-    ),
-    "descent, not convex": _Entry(
-        ("smoothness",),
-        lambda s: flatness.risk(
-            s.n,
-            s.rank,
-            **_shared(s),
-            smoothness=s.smoothness * s.bound**2,
-            lipschitz=s.lipschitz * s.bound,
-            neighbors=s.neighbors,
-        ),
-    ),
-    "rows as they come, with intercept": _Entry(
-        (),
-        lambda s: centring.uncentred_risk(
-            s.n,
-            min(s.rank + 1, s.n),
-            **_shared(s),
-            norm=s.norm,
-            lipschitz=s.lipschitz,
-            bound=s.bound,
-            neighbors=s.neighbors,
-        ),
-    ),
-    "private mean first": _Entry(
-        ("diameter",),
-        lambda s: centring.centred_risk(
-            s.n,
-            min(s.rank + 1, s.n),
-            **_shared(s),
-            diameter=s.diameter,
-            norm=s.norm,
-            lipschitz=s.lipschitz,
-            bound=s.bound,
-        ),
-    ),
-    "decaying gradients": _Entry(
-        ("decay",), lambda s: decay.risk(_coefficients(s), s.n, **_decaying(s))
-    ),
+    "descent": _Entry(descent.risk, changes=_steep),
+    "descent, fresh rows": _Entry(descent.population_risk, changes=_steep),
+    "clipped descent": _Entry(descent.clipped_risk, ("clip",)),
+    "descent, not convex": _Entry(flatness.risk, ("smoothness",), _smooth),
+    "rows as they come, with intercept": _Entry(centring.uncentred_risk, changes=_with_intercept),
+    "private mean first": _Entry(centring.centred_risk, ("diameter",), _with_intercept),
+    "decaying gradients": _Entry(decay.risk, ("decay",), _coefficients),
     "decaying gradients, fresh rows": _Entry(
-        ("decay",), lambda s: decay.population_risk(_coefficients(s), s.n, **_decaying(s))
+        partial(decay.risk, population=True), ("decay",), _coefficients
     ),
-    "decaying gradients, any d": _Entry(
-        ("decay",), lambda s: decay.power_law_risk(s.n, s.decay, **_power_law(s))
-    ),
+    "decaying gradients, any d": _Entry(decay.power_law_risk, ("decay",), _power_law),
     "decaying gradients, any d, fresh rows": _Entry(
-        ("decay",), lambda s: decay.power_law_population_risk(s.n, s.decay, **_power_law(s))
+        partial(decay.power_law_risk, population=True), ("decay",), _power_law
     ),
-    "halfspace, all columns": _Entry(("margin",), _table("noisy descent")),
-    "halfspace, random projection": _Entry(("margin",), _table("random projection")),
-    "halfspace, public components": _Entry(
-        ("margin", "components"),
-        lambda s: halfspaces.risk(s.n, s.components, **_shared(s), margin=s.margin, xi=s.xi),
-    ),
-    "projected rows": _Entry(
-        ("components", "tail"),
-        lambda s: projection.risk(
-            s.n,
-            s.components,
-            **_shared(s),
-            tail=s.tail,
-            norm=s.norm,
-            lipschitz=s.lipschitz,
-            bound=s.bound,
-            inflation=s.inflation,
-        ),
-    ),
-    "nobody below": _Entry(
-        (),
-        lambda s: lower.risk(s.n, s.rank, **_descent(s)),
-    ),
-    "nobody below, fresh rows": _Entry(
-        (),
-        lambda s: lower.population_risk(s.n, s.rank, **_descent(s)),
-    ),
-    "nobody below, margin losses": _Entry(
-        ("diameter",),
-        lambda s: centring.lower_bound(
-            s.n,
-            s.rank,
-            epsilon=s.epsilon,
-            diameter=s.diameter,
-            norm=s.norm,
-            lipschitz=s.lipschitz,
-        ),
-    ),
+    "halfspace, all columns": _Entry(_table("noisy descent"), ("margin",)),
+    "halfspace, random projection": _Entry(_table("random projection"), ("margin",)),
+    "halfspace, public components": _Entry(halfspaces.risk, ("margin", "components"), _components),
+    "projected rows": _Entry(projection.risk, ("components", "tail"), _components),
+    "nobody below": _Entry(lower.risk, changes=_steep),
+    "nobody below, fresh rows": _Entry(lower.population_risk, changes=_steep),
+    "nobody below, margin losses": _Entry(centring.lower_bound, ("diameter",)),
 }
 
 
@@ -319,7 +259,7 @@ def compare(setting: Setting) -> Comparison:
             left_out[name] = f"needs {' and '.join(missing)}"
             continue
         try:
-            risk = entry.bound(setting)
+            risk = entry.of(setting)
         except InputError as error:
             left_out[name] = str(error)
             continue

@@ -33,9 +33,7 @@ from tacit.trainers.defaults import PLAIN_STEPS
 __all__ = [
     "Schedule",
     "best_k",
-    "population_risk",
     "power_law",
-    "power_law_population_risk",
     "power_law_risk",
     "risk",
     "schedule",
@@ -151,8 +149,11 @@ def risk(
     delta: float,
     distance: float = 1.0,
     k: int | None = None,
+    population: bool = False,
 ) -> Risk:
     """Order of the excess empirical risk, in units of the loss (Li et al. 2022, Theorem 3.3, (1)).
+
+    Over fresh rows (Theorem 3.5) it is G₀D/√n more.
 
     Parameters
     ----------
@@ -166,6 +167,8 @@ def risk(
         Number of rows.
     epsilon, delta : float
         The budget.
+    population : bool
+        Whether the risk is that over fresh rows.
 
     Returns
     -------
@@ -176,45 +179,23 @@ def risk(
     --------
     >>> round(risk(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5).value, 4)
     0.024
-    """
-    return _risk(coefficients, n, (epsilon, delta), distance, k, population=False)
-
-
-def population_risk(
-    coefficients: Sequence[float] | np.ndarray,
-    n: int,
-    *,
-    epsilon: float,
-    delta: float,
-    distance: float = 1.0,
-    k: int | None = None,
-) -> Risk:
-    """Order of the excess risk over fresh rows (Li et al. 2022, Theorem 3.5): G₀D/√n more.
-
-    Parameters
-    ----------
-    coefficients : sequence of float
-        G₀ ≥ G₁ ≥ … ≥ G_d, d + 1 of them.
-    n : int
-        Number of rows.
-    epsilon, delta : float
-        The budget.
-    distance : float
-        D, from the start to the best weights.
-    k : int, optional
-        Directions counted in full; the best number if not given.
-
-    Returns
-    -------
-    Risk
-        A bound: its value, and what it assumes.
-
-    Examples
-    --------
-    >>> round(population_risk(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5).value, 4)
+    >>> round(risk(power_law(50, 1.0), 1000, epsilon=1.0, delta=1e-5, population=True).value, 4)
     0.0556
     """
-    return _risk(coefficients, n, (epsilon, delta), distance, k, population=True)
+    values = _checked(coefficients)
+    require_positive(distance=distance)
+    every = _for_every_k(values, n, epsilon, delta)
+    if k is not None and not 1 <= k <= len(every):
+        raise InputError(f"k={k!r} must lie in 1..{len(every)}, the number of dimensions")
+    found = float(every.min() if k is None else every[k - 1])
+    fresh = float(values[0]) / math.sqrt(n) if population else 0.0
+    return Risk(
+        distance * (found + fresh),
+        kind="population" if population else "empirical",
+        constant="up to a constant",
+        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (1)'}",
+        assumes=ASSUMES,
+    )
 
 
 def power_law_risk(
@@ -225,10 +206,12 @@ def power_law_risk(
     delta: float,
     distance: float = 1.0,
     first: float = 1.0,
+    population: bool = False,
 ) -> Risk:
     """Order of the excess empirical risk if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.3, (2)).
 
-    G₀D·(√log(1/δ)/(nε))^(2c/(1 + 2c)), for any number of dimensions.
+    G₀D·(√log(1/δ)/(nε))^(2c/(1 + 2c)), for any number of dimensions; over fresh rows
+    (Theorem 3.5) G₀D/√n more.
 
     Parameters
     ----------
@@ -242,6 +225,8 @@ def power_law_risk(
         D, from the start to the best weights.
     first : float
         G₀, of every single row.
+    population : bool
+        Whether the risk is that over fresh rows.
 
     Returns
     -------
@@ -252,45 +237,28 @@ def power_law_risk(
     --------
     >>> round(power_law_risk(1000, 1.0, epsilon=1.0, delta=1e-5).value, 4)
     0.0226
-    """
-    return _power_law(n, decay, (epsilon, delta), first * distance, population=False)
-
-
-def power_law_population_risk(
-    n: int,
-    decay: float,
-    *,
-    epsilon: float,
-    delta: float,
-    distance: float = 1.0,
-    first: float = 1.0,
-) -> Risk:
-    """Order of the excess risk over fresh rows if G_k ≤ G₀k⁻ᶜ (Li et al. 2022, Theorem 3.5).
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    decay : float
-        c, the power by which coefficients fall; above 1/2.
-    epsilon, delta : float
-        The budget.
-    distance : float
-        D, from the start to the best weights.
-    first : float
-        G₀, of every single row.
-
-    Returns
-    -------
-    Risk
-        A bound: its value, and what it assumes.
-
-    Examples
-    --------
-    >>> round(power_law_population_risk(1000, 1.0, epsilon=1.0, delta=1e-5).value, 4)
+    >>> round(power_law_risk(1000, 1.0, epsilon=1.0, delta=1e-5, population=True).value, 4)
     0.0542
     """
-    return _power_law(n, decay, (epsilon, delta), first * distance, population=True)
+    scale = first * distance
+    _check_budget(n, epsilon, delta)
+    require_positive(decay=decay, scale=scale)
+    if decay <= 0.5:
+        raise InputError(
+            f"decay={decay:g} is too slow: it must exceed 1/2, or the sum grows with the "
+            "dimension; pass the coefficients themselves to `risk`"
+        )
+    small = math.sqrt(math.log(1 / delta)) / (epsilon * n)
+    if small > 1:
+        raise InputError(f"n={n} rows are too few: at least √log(1/δ)/ε")
+    fresh = 1 / math.sqrt(n) if population else 0.0
+    return Risk(
+        scale * (small ** (2 * decay / (1 + 2 * decay)) + fresh),
+        kind="population" if population else "empirical",
+        constant="up to a constant",
+        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (2)'}",
+        assumes=(*ASSUMES, "coefficients fall at least as fast as G₀·k⁻ᶜ, c above 1/2"),
+    )
 
 
 def schedule(
@@ -349,55 +317,6 @@ def schedule(
     rate = distance / (values[0] * math.sqrt(steps * spread))
     anchor = math.sqrt(_tails(values)[k - 1]) / distance
     return Schedule(steps, rate, anchor, k, float(values[0]))
-
-
-def _risk(
-    coefficients: Sequence[float] | np.ndarray,
-    n: int,
-    budget: tuple[float, float],
-    distance: float,
-    k: int | None,
-    *,
-    population: bool,
-) -> Risk:
-    values = _checked(coefficients)
-    require_positive(distance=distance)
-    every = _for_every_k(values, n, *budget)
-    if k is not None and not 1 <= k <= len(every):
-        raise InputError(f"k={k!r} must lie in 1..{len(every)}, the number of dimensions")
-    found = float(every.min() if k is None else every[k - 1])
-    fresh = float(values[0]) / math.sqrt(n) if population else 0.0
-    return Risk(
-        distance * (found + fresh),
-        kind="population" if population else "empirical",
-        constant="up to a constant",
-        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (1)'}",
-        assumes=ASSUMES,
-    )
-
-
-def _power_law(
-    n: int, decay: float, budget: tuple[float, float], scale: float, *, population: bool
-) -> Risk:
-    epsilon, delta = budget
-    _check_budget(n, epsilon, delta)
-    require_positive(decay=decay, scale=scale)
-    if decay <= 0.5:
-        raise InputError(
-            f"decay={decay:g} is too slow: it must exceed 1/2, or the sum grows with the "
-            "dimension; pass the coefficients themselves to `risk`"
-        )
-    small = math.sqrt(math.log(1 / delta)) / (epsilon * n)
-    if small > 1:
-        raise InputError(f"n={n} rows are too few: at least √log(1/δ)/ε")
-    fresh = 1 / math.sqrt(n) if population else 0.0
-    return Risk(
-        scale * (small ** (2 * decay / (1 + 2 * decay)) + fresh),
-        kind="population" if population else "empirical",
-        constant="up to a constant",
-        source=f"Li et al. 2022, Theorem {'3.5' if population else '3.3, (2)'}",
-        assumes=(*ASSUMES, "coefficients fall at least as fast as G₀·k⁻ᶜ, c above 1/2"),
-    )
 
 
 def _for_every_k(values: np.ndarray, n: int, epsilon: float, delta: float) -> np.ndarray:

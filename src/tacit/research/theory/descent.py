@@ -16,7 +16,7 @@ average of θ₀…θ_{T−1}, where the gradients are; the factor 1 + 1/T is th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.diagnostics.base import require_positive
@@ -221,12 +221,9 @@ def clipped_risk(
         neighbors=neighbors,
         steps=steps,
     )
-    return Risk(
-        found.value,
-        kind="empirical",
-        constant="exact",
+    return replace(
+        found,
         source="Song et al. 2021, Corollary 5.2",
-        neighbors=neighbors,
         unit="clipped loss",
         assumes=(
             CONVEX,
@@ -234,6 +231,7 @@ def clipped_risk(
             "norm of the weights that minimise that objective, not the loss",
             FROM_ZERO,
         ),
+        printed=None,
         correction=f"B where the corollary prints L; {NOISE}",
     )
 
