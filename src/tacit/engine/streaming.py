@@ -148,9 +148,8 @@ class Streamed:
         found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
         for span, chunk, blanked in self.tiles(rows, start, stop):
             found.take(span, chunk, self.rounding, blanked)
-        found.values[count:] = found.values[count - 1]
-        for norms in found.inverse_norms:
-            norms[count:] = norms[count - 1]
+        for kept in (found.values, found.peaks, *found.inverse_norms):
+            kept[count:] = kept[count - 1]
         return found
 
     def along(self, halves: np.ndarray) -> Residues:
@@ -179,7 +178,7 @@ class _Window:
         store = self._store
         if store.compiled:
             rows = self._hold(block)
-            return rows, rows.forward(rows.everyone, operand, work)[1]
+            return rows, rows.forward(slice(0, rows.n), operand, work)[1]
         start, stop, extra = self._place(block)
         values = store.values(self.rows, start, stop)
         if extra:  # padding repeats the last row
@@ -190,14 +189,14 @@ class _Window:
         np.matmul(operand, values.T, out=scores)
         return values, scores
 
-    def raw(self, block: Block, operand: Any, work: Workspace) -> tuple[Any, np.ndarray]:
-        """As `tacit.engine.kernels.compact.CompactStore.raw`."""
-        rows = self._hold(block)
-        return rows, rows.raw(rows.everyone, operand, work)[1]
-
-    def add(self, rows: Any, parts: np.ndarray, onto: np.ndarray, work: Workspace) -> None:
-        """As `tacit.engine.kernels.compact.CompactStore.add`."""
-        rows.add(rows.everyone, parts, onto, work)
+    def step(
+        self, fused: Any, index: np.ndarray | None, rows: range, targets: np.ndarray, onto: Any
+    ) -> None:
+        """As `tacit.engine.kernels.compact.CompactStore.step`, block by block."""
+        for start in rows:
+            span = slice(start, min(start + rows.step, rows.stop))
+            block = span if index is None else index[span]
+            self._hold(block).step(fused, None, range(span.stop - start), targets[block], onto)
 
     def _hold(self, block: Block) -> Any:
         rows = self._store.loaded(self.rows, *self._place(block))
@@ -211,7 +210,7 @@ class _Window:
     def backward(self, rows: Any, multipliers: Sequence[np.ndarray], work: Workspace) -> np.ndarray:
         """Sum over the block of row times multipliers, part by part: (d, S*K)."""
         if self._store.compiled:
-            return np.asarray(rows.backward(rows.everyone, multipliers, work))
+            return np.asarray(rows.backward((None, 0, rows.n), multipliers, work))
         return self._store._nothing.backward(rows, multipliers, work)
 
     def _place(self, block: Block) -> tuple[int, int, int]:
