@@ -51,7 +51,6 @@ def ours(rows: np.ndarray, labels: np.ndarray, classes: int, batch: int, arithme
         loss,
         intercept=1.0,
         arithmetic=arithmetic,  # type: ignore[arg-type]
-        size=n,
         threads=THREADS["each"],
     )
     facts = Facts(n, d, outputs, bound=1.0, mu=0.25)

@@ -13,7 +13,6 @@ import array_api_compat.numpy as xp
 import numpy as np
 import pytest
 
-from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.data.streams import Columns
 from tacit.engine import quantization as quantize
@@ -31,17 +30,11 @@ from tacit.engine.quantization import (
 from tacit.engine.storage import DenseStore, Rounding, with_norms
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import elementary, get_loss
-from tacit.trainers import DPGD
 
 LEVELS = compact.levels()
 WAYS = [*LEVELS.values(), None]
 compiled_only = pytest.mark.skipif(not LEVELS, reason="no compiler where this was installed")
 native = compact.native
-
-
-@pytest.fixture(autouse=True)
-def everything_is_large(monkeypatch):
-    monkeypatch.setattr(quantize, "COMPACT", 0)
 
 
 @pytest.fixture
@@ -59,9 +52,9 @@ def problem(name, outputs, *, n=333, d=21, settings=1, seed=0):
     return rows, loss.targets(given, outputs), loss, rng.normal(size=(settings, d + 1, outputs))
 
 
-def sums(given, *, clips=(0.4,), batch=None, per_class=False, size=1000, **options):
+def sums(given, *, clips=(0.4,), batch=None, per_class=False, **options):
     rows, targets, loss, weights = given
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss, intercept=0.5, size=size, **options)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, intercept=0.5, **options)
     found = engine.gradient_sums(weights, clips, batch=batch, per_class=per_class)
     return [s.values for s in found]
 
@@ -97,12 +90,12 @@ def test_sums_are_the_same_with_and_without_compiled_loops(way, name, outputs, a
 @compiled_only
 def test_large_tables_are_kept_for_the_compiled_loops(way):
     rows, targets, loss, _ = problem("softmax", 3)
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss, size=1000)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss)
     assert isinstance(engine._store, compact.CompactStore)
     assert engine._store.vectors.shape == (333, 32)
     assert engine._store.vectors.ctypes.data % 64 == 0
     way(None)
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss, size=1000)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss)
     assert type(engine._store) is DenseStore
 
 
@@ -130,51 +123,32 @@ def test_rows_that_are_read_again_and_arrays_elsewhere_give_the_same(way):
         (again,) = sums(given, memory=0)
         assert np.array_equal(kept, again)
         there = ArrayEngine(
-            as_rows(rows, bound=1.0), targets, loss, xp=xp, intercept=0.5, size=1000
+            as_rows(rows, bound=1.0), targets, loss, xp=xp, intercept=0.5
         )
         assert np.array_equal(kept, there.gradient_sum(weights, 0.4).values)
 
 
 @pytest.mark.parametrize("name", ["softmax", "squared"])
-def test_removing_a_row_removes_exactly_its_own_sum(way, name, monkeypatch):
-    """Although the table without it is a small one: the public size decides, not the rows."""
+def test_removing_a_row_removes_exactly_its_own_sum(way, name):
     outputs = 10 if name == "softmax" else 1
     rows, targets, *more = given = problem(name, outputs, n=61)
-    monkeypatch.setattr(quantize, "COMPACT", 61 * 22)
     for level in WAYS:
         way(level)
-        (whole,) = sums(given, size=61)
+        (whole,) = sums(given)
         for i in (0, 16, 60):
             rest = np.delete(np.arange(61), i)
-            (without,) = sums((rows[rest], targets[rest], *more), size=61)
-            (alone,) = sums(given, batch=np.array([i]), size=61)
+            (without,) = sums((rows[rest], targets[rest], *more))
+            (alone,) = sums(given, batch=np.array([i]))
             assert np.array_equal(whole - without, alone)
 
 
-def test_only_a_public_size_makes_a_table_large():
-    assert not quantize.compact(None, 1000, "exact")
-    assert not quantize.compact(10**9, 1000, "fast")
-    assert not quantize.compact(10**9, 1000, "rounded")
-    assert not quantize.compact(10**9, quantize.COMPACT_FEATURES - 1, "exact")
-    assert quantize.compact(1, 100, "strict")
-
-
-@pytest.mark.parametrize("size", [299, 300])
-def test_a_plan_goes_by_the_public_size_where_the_number_of_rows_is_private(monkeypatch, size):
-    monkeypatch.setattr(quantize, "COMPACT", 300 * 22)
-    rows, *_ = problem("logistic", 1)
-    labels = (rows[:, 0] > 0).astype(int)
-    seen, real = [], Engine.__init__
-
-    def spy(self, *given, **options):
-        real(self, *given, **options)
-        seen.append(self.compact)
-
-    monkeypatch.setattr(Engine, "__init__", spy)
-    plan = {"neighbors": "add_or_remove_one", "size": size, "trainer": DPGD(steps=2)}
-    for n in (299, 301):
-        DPLinearClassifier(8.0, 1e-4, **plan).fit(rows[:n], labels[:n])
-    assert seen == [size == 300] * 2
+def test_all_dense_tables_of_exact_sums_are_compact():
+    """Whatever their number of rows, which may be private."""
+    for arithmetic in ("exact", "strict"):
+        assert quantize.compact(arithmetic, sparse=False)
+        assert not quantize.compact(arithmetic, sparse=True)
+    for arithmetic in ("rounded", "fast"):
+        assert not quantize.compact(arithmetic, sparse=False)
 
 
 @pytest.mark.parametrize("per_class", [False, True])

@@ -71,7 +71,7 @@ class ArrayEngine:
         Where rows and products live, as ``xp.asarray`` takes it; by default wherever it puts them.
     arithmetic : {"exact", "fast"}
         Integers, or float32.
-    intercept, shift, split, size, progress
+    intercept, shift, split, progress
         As for an `Engine`.
 
     Examples
@@ -99,7 +99,6 @@ class ArrayEngine:
         arithmetic: Literal["exact", "fast"] = "exact",
         shift: np.ndarray | None = None,
         split: int | None = None,
-        size: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         require_device(xp, device, arithmetic)
@@ -113,7 +112,6 @@ class ArrayEngine:
             arithmetic=arithmetic,
             shift=shift,
             split=split,
-            size=size,
             threads=1,
         )
         self.n, self.d, self.split = rows.n, self._hollow.d, self._hollow.split

@@ -8,8 +8,8 @@ bound, with no slack for rounding (`tacit.engine.quantization` has the argument)
 split engine does the same for two parts of every row: one forward product, and for
 each part clipping, a lattice and a backward product of its own.
 
-Two things are assumed: the products come from a conventional BLAS (those of
-large tables from compiled loops of integers, `tacit.engine.kernels.compact`), and a
+Two things are assumed: the products come from a conventional BLAS (those of exact
+sums over dense rows from compiled loops of integers, `tacit.engine.kernels.compact`), and a
 loss computes the residual of a row in the same way wherever the row stands in
 an array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
@@ -158,9 +158,6 @@ class Engine:
     split : int, optional
         Columns before this one, and those from it on (the intercept's among them),
         are two parts of a row's gradient, clipped and summed by themselves.
-    size : int, optional
-        *Public* number of rows, of the whole table if these are a part of it. Large tables are
-        multiplied in 16 bits (`tacit.engine.quantization.compact`); without it, none is.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -198,7 +195,6 @@ class Engine:
         arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
         split: int | None = None,
-        size: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
         memory: int | None = None,
@@ -236,7 +232,7 @@ class Engine:
         self.arithmetic = arithmetic
         strict = arithmetic == "strict"
         self._kind = "exact" if strict else arithmetic
-        self.compact = small = not rows.sparse and compact(size, self.d, arithmetic)
+        self.compact = small = compact(arithmetic, sparse=rows.sparse)
         self._residual = (loss.portable() if strict or small else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, self._kind)

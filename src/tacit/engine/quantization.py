@@ -41,18 +41,18 @@ of a part, over its own columns, has terms of magnitude LATTICE_ROWS C_p / g_p <
 integer norm |x_p| is exact and at most |x|, so T is still large enough; the forward product is one
 and takes the whole row.
 
-**Large tables** (`compact`) are multiplied in integers of 16 bits that are added up in 32. Weights
+**Dense tables** (`compact`) are multiplied in integers of 16 bits that are added up in 32. Weights
 are rounded to a coarser grid, so that |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
 the promised bound implies; a row that is longer is shortened when it is read. So a score, and every
 partial sum of it, fits 32 bits. Lattice and multipliers are those of other tables. A multiplier is
-split in two, z = 2**13 h + l with |l| <= 2**12. Over sixteen rows and for one column sum |x h| <=
-16 |x| (|z| 2**-13 + 1/2) <= 16 (2**26 + 2**15) and sum |x l| <= 2**4 (2**15 - 1) 2**12, both at
-most 2**31 - 2**16, and 64-bit integers take in what sixteen rows add up to. (Where no product of a
-feature and a part exceeds p, as many rows may be added up as p goes into that.) Where h has more
-than 16 bits (a short row with a large residual), the block is summed in float64. All that differs
-is therefore the grid of the weights, which are public: scores are off by about 2**-16 |x| |w|,
-less than the noise in the weights by far. It must not depend on the rows, not even on their number
-where that is private: `compact` is asked for the public size.
+split in two, z = 2**13 h + l with |l| <= 2**12. Write m for the larger of |h| and |l| over all
+outputs of a row, and p for the largest magnitude of a feature in it. Products of features and parts
+are added up in 32 bits over as many rows as the sum of m p stays below 2**31, which at least two
+do; 64-bit integers take in the rest. Where h has more than 16 bits (a short row with a large
+residual), the row is added in 64 bits by itself. Magnitudes of rows so decide about the *order* of
+exact additions, and about nothing else. All that differs from other tables is the grid of the
+weights, which are public: scores are off by about 2**-16 |x| |w|, less than the noise in the
+weights by far. It does not depend on the rows, not even on their number.
 
 **Rows that move with their neighbours' rows** (after a noiseless stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
@@ -83,8 +83,6 @@ SHRINK = {"exact": 1.0 - 2.0**-40, "rounded": 1.0 - 2.0**-40, "fast": 1.0 - 2.0*
 TINY = {"exact": 2.0**-500, "rounded": 2.0**-500, "fast": 2.0**-100}
 #: What rows, scores and multipliers are computed in, where they are not exact integers.
 FLOAT = {"rounded": np.float64, "fast": np.float32}
-COMPACT = 1 << 24  # entries from which on a table is multiplied in 16 bits
-COMPACT_FEATURES = 16  # and columns; fewer do not fill a vector
 ROUNDED_BITS = 36  # float64 sums are rounded to multiples of about clip * 2**-36
 ROUNDED_ROWS = 1 << 26  # so that they fit 64-bit integers
 
@@ -114,11 +112,9 @@ def rounding_error(
     return 2 * (n * row + total + lattice)
 
 
-def compact(size: int | None, d: int, arithmetic: str) -> bool:
-    """Whether rows are multiplied in 16 bits, by their *public* number and their width."""
-    if size is None or arithmetic not in ("exact", "strict"):
-        return False
-    return d >= COMPACT_FEATURES and size * d >= COMPACT
+def compact(arithmetic: str, *, sparse: bool) -> bool:
+    """Whether rows are multiplied in 16 bits: dense ones, wherever sums are integers."""
+    return arithmetic in ("exact", "strict") and not sparse
 
 
 def ceil_log2(value: float) -> int:

@@ -547,8 +547,7 @@ class CalibratedPlan:
         if self._on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
-        make = partial(make, size=self.facts.size) if self.trainer.descends else Moments
-        return make(
+        return (make if self.trainer.descends else Moments)(
             prepared.rows,
             targets,
             plan.loss,
