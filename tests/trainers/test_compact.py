@@ -122,9 +122,7 @@ def test_rows_that_are_read_again_and_arrays_elsewhere_give_the_same(way):
         (kept,) = sums(given)
         (again,) = sums(given, memory=0)
         assert np.array_equal(kept, again)
-        there = ArrayEngine(
-            as_rows(rows, bound=1.0), targets, loss, xp=xp, intercept=0.5
-        )
+        there = ArrayEngine(as_rows(rows, bound=1.0), targets, loss, xp=xp, intercept=0.5)
         assert np.array_equal(kept, there.gradient_sum(weights, 0.4).values)
 
 
@@ -140,15 +138,6 @@ def test_removing_a_row_removes_exactly_its_own_sum(way, name):
             (without,) = sums((rows[rest], targets[rest], *more))
             (alone,) = sums(given, batch=np.array([i]))
             assert np.array_equal(whole - without, alone)
-
-
-def test_all_dense_tables_of_exact_sums_are_compact():
-    """Whatever their number of rows, which may be private."""
-    for arithmetic in ("exact", "strict"):
-        assert quantize.compact(arithmetic, sparse=False)
-        assert not quantize.compact(arithmetic, sparse=True)
-    for arithmetic in ("rounded", "fast"):
-        assert not quantize.compact(arithmetic, sparse=False)
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -178,7 +167,7 @@ def test_rows_beyond_their_bound_are_shortened_in_the_same_way(way):
     first, *others = both(way, (rows, *given[1:]))
     for other in others:
         assert np.array_equal(first[0], other[0])
-    scale = Scale.of(1.0, 22, None, 0.5, small=True)
+    scale = Scale.of(1.0, 22, None, 0.5)
     store = DenseStore(333, 22, "exact", (slice(0, 22),), scale.longest)
     kept = scale.integers(np.column_stack([rows, np.full(333, 0.5)]))
     store.fill(slice(0, 333), kept)
@@ -197,7 +186,7 @@ def test_promised_rows_are_not_shortened():
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         for bound in (1.0, 0.75, 1.0001):
             for intercept in (0.0, 0.3, 1.5):
-                scale = Scale.of(bound, d + 1, None, intercept, small=True)
+                scale = Scale.of(bound, d + 1, None, intercept)
                 constant = np.full((50, 1), intercept)
                 kept = scale.integers(np.hstack([rows * np.float32(bound), constant]))
                 assert np.linalg.norm(kept, axis=1).max() < scale.longest
@@ -209,7 +198,7 @@ def test_scores_fit_32_bits_and_weights_16():
     for d in (16, 57, 784, 20_000):
         for bound in (1.0, 0.51, 3.0):
             for intercept in (0.0, 1.0):
-                scale = Scale.of(bound, d, None, intercept, small=True)
+                scale = Scale.of(bound, d, None, intercept)
                 for power in (1, 9):
                     weights = rng.normal(size=(1, d, 1)) ** power * np.exp2(rng.integers(-30, 30))
                     grid = Weights.of(weights, scale, "exact")
@@ -504,7 +493,7 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
 def test_a_row_is_shortened_by_its_own_length_alone():
     """Beside a longer row, one just as long as rows may be stays as it is."""
     d = 22
-    scale = Scale.of(1.0, d, None, 0.0, small=True)
+    scale = Scale.of(1.0, d, None, 0.0)
     edge = np.zeros(d)
     edge[:2] = 32_767, np.floor(np.sqrt(scale.longest**2 - 32_767**2))
     for longest in (np.linalg.norm(edge), scale.longest):
@@ -540,7 +529,7 @@ def test_rows_are_rounded_alike_however_they_lie(dtype, tmp_path):
     values = (rng.normal(size=(301, d)) * np.exp2(rng.integers(-20, 3, (301, d)))).astype(dtype)
     values[7] = 0.0
     values.flags.writeable = False
-    scale = Scale.of(2.0, d + 1, None, 0.5, small=True)
+    scale = Scale.of(2.0, d + 1, None, 0.5)
     shift = rng.normal(size=d) * 0.01
     shift.flags.writeable = False
     for moved in (None, shift):
@@ -574,7 +563,7 @@ from tacit.data.streams import Columns
 from tacit.engine.kernels.compact import CompactStore
 from tacit.engine.quantization import Scale
 from tacit.engine.storage import Rounding
-scale = Scale.of(1.0, 300, None, 0.0, small=True)
+scale = Scale.of(1.0, 300, None, 0.0)
 cells = np.random.default_rng(0).normal(size=(300, 640)) / 30
 def fill(_):
     store = CompactStore(640, 300, "exact", (slice(0, 300),), scale.longest)

@@ -95,14 +95,8 @@ def test_a_row_counts_the_same_wherever_it_stands(name):
         order = np.random.default_rng(seed).permutation(3000)
         other = engine_of(rows[order], targets[order], loss, threads=1)
         assert (other.loss_sum(weights, 1.0) == whole).all()
-        # Sparse rows meet weights on a finer grid.
-        sparse = [
-            Engine(as_rows(sp.csr_array(some), bound=1.0), given, loss, intercept=0.1)
-            for some, given in ((rows, targets), (rows[order], targets[order]))
-        ]
-        found = [engine.loss_sum(weights, 1.0) for engine in sparse]
-        assert (found[0] == found[1]).all()
-        assert np.allclose(found[0], whole, rtol=0, atol=LOSS_UNIT)
+    sparse = Engine(as_rows(sp.csr_array(rows), bound=1.0), targets, loss, intercept=0.1)
+    assert (sparse.loss_sum(weights, 1.0) == whole).all()
     lone = [engine_of(rows, targets, loss).loss_sum(weights[s : s + 1], 1.0)[0] for s in range(3)]
     assert lone == whole.tolist()
     without = engine_of(rows[:-1], targets[:-1], loss).loss_sum(weights, 1.0)

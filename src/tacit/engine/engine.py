@@ -44,7 +44,6 @@ from tacit.engine.quantization import (
     Scale,
     Weights,
     check_range,
-    compact,
 )
 from tacit.engine.schedule import Block, groups_of, ordered_sum, padded
 from tacit.engine.selftest import tested
@@ -232,11 +231,11 @@ class Engine:
         self.arithmetic = arithmetic
         strict = arithmetic == "strict"
         self._kind = "exact" if strict else arithmetic
-        self.compact = small = compact(arithmetic, sparse=rows.sparse)
-        self._residual = (loss.portable() if strict or small else loss).residual
+        exact = self._kind == "exact"
+        self._residual = (loss.portable() if exact else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, self._kind)
-        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), small=small)
+        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
         self._store = make_store(
             rows,
@@ -251,6 +250,7 @@ class Engine:
         self._watch = Watch(self._store, self.n, self.d) if strict else None
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
+        self._clippings: dict[Any, Clipping] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._entered: list[ExitStack] = []
 
@@ -356,15 +356,16 @@ class Engine:
         count = self.n if index is None else index.size
         check = None if self._watch is None else self._watch.step(grid, whole=index is None)
         width = settings * outputs + (0 if check is None else check.extra)
-        # Sums of an output lie together, as compiled loops find them.
-        total = np.zeros((self.d, width), dtype=self._total_type, order="F")
-        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
         operand, fused = self._store.operand(grid), None
         if check is None and len(self.parts) == 1 and self._fuses:
             fused = Fused(self.loss, clippings[0], operand)
-            if not isinstance(self._store, Streamed):  # integers, so that any groups will do
-                groups = self._shares(count, operand[0].size)
         step = _Step(index, operand, clippings, outputs, check, fused, [])
+        if fused is not None and not isinstance(self._store, Streamed):
+            groups = self._shares(count, operand[0].size)  # of integers, so that any will do
+        else:
+            groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
+        # Sums of an output lie together, as compiled loops find them.
+        total = np.zeros((self.d, width), dtype=self._total_type, order="F")
         with self, reading(self._store, groups, index) as at:
             task = partial(self._group_sum if fused is None else self._fused_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
@@ -393,11 +394,18 @@ class Engine:
     def _clipping(
         self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
     ) -> Clipping:
-        try:
-            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
-        except ValueError:
-            raise InputError(f"clip must be one number or {settings}, one per setting") from None
-        return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
+        clips = np.asarray(clip, dtype=np.float64)
+        if clips.shape != (settings,):
+            try:
+                clips = np.broadcast_to(clips, (settings,))
+            except ValueError:
+                said = f"clip must be one number or {settings}, one per setting"
+                raise InputError(said) from None
+        key = (clips.tobytes(), outputs, per_class)
+        if key not in self._clippings:  # mostly those of the last step
+            made = Clipping.of(np.array(clips), outputs, self._scale, self._kind, per_class)
+            self._clippings = {key: made}
+        return self._clippings[key]
 
     def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
         """Sum over rows of the loss, each cut to [0, ceiling], in whole numbers.

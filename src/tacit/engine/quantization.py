@@ -25,11 +25,11 @@ coordinate is limited by itself to C / sqrt(K), with the allowance 1/2.
 
 **Every product is exact.** Terms and partial sums are integers below 2**53, so
 any order, blocking, fused multiply or number of threads gives the same values.
-Forward, Cauchy-Schwarz bounds the sum of magnitudes by |x| |w| <= 2**52 +
-2**e sqrt(d) / 2 < 2**53, where 2**e bounds |x| for every row that fits the
-integer type and w is rounded to units of 2**(e - 52) times its norm's power of
-two. Backward, over at most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <=
-LATTICE_ROWS C / g <= 2**52. Larger sums are taken in 64-bit integers, which
+Forward, Cauchy-Schwarz bounds the sum of magnitudes by |x| |w| <= 2**28 2**16,
+where d <= `MAX_FEATURES` bounds |x| for every row that fits the integer type,
+and w is rounded to a grid on which its norm is below 2**16. Backward, over at
+most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <= LATTICE_ROWS C / g <= 2**52.
+Larger sums are taken in 64-bit integers, which
 cannot wrap below 2**24 rows; beyond that a wrap would still be the reduction
 modulo 2**64 of the ideal sum, a function of the released value alone.
 
@@ -41,18 +41,18 @@ of a part, over its own columns, has terms of magnitude LATTICE_ROWS C_p / g_p <
 integer norm |x_p| is exact and at most |x|, so T is still large enough; the forward product is one
 and takes the whole row.
 
-**Dense tables** (`compact`) are multiplied in integers of 16 bits that are added up in 32. Weights
-are rounded to a coarser grid, so that |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
-the promised bound implies; a row that is longer is shortened when it is read. So a score, and every
-partial sum of it, fits 32 bits. Lattice and multipliers are those of other tables. A multiplier is
-split in two, z = 2**13 h + l with |l| <= 2**12. Write m for the larger of |h| and |l| over all
-outputs of a row, and p for the largest magnitude of a feature in it. Products of features and parts
-are added up in 32 bits over as many rows as the sum of m p stays below 2**31, which at least two
-do; 64-bit integers take in the rest. Where h has more than 16 bits (a short row with a large
-residual), the row is added in 64 bits by itself. Magnitudes of rows so decide about the *order* of
-exact additions, and about nothing else. All that differs from other tables is the grid of the
-weights, which are public: scores are off by about 2**-16 |x| |w|, less than the noise in the
-weights by far. It does not depend on the rows, not even on their number.
+**Sixteen bits.** Dense rows may be multiplied in integers of 16 bits that are added up in 32.
+Weights are rounded to a grid on which |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
+the promised bound implies; a dense row that is longer is shortened when it is read. So a score, and
+every partial sum of it, fits 32 bits; the float64 products of other rows have all the more room.
+The grid is that of public weights and does not depend on the rows, not even on their number: scores
+are off by about 2**-16 |x| |w|, less than the noise in the weights by far. A multiplier is split in
+two, z = 2**13 h + l with |l| <= 2**12. Write m for the larger of |h| and |l| over all outputs of a
+row, and p for the largest magnitude of a feature in it. Products of features and parts are added up
+in 32 bits over as many rows as the sum of m p stays below 2**31, which at least two do; 64-bit
+integers take in the rest. Where h has more than 16 bits (a short row with a large residual), the
+row is added in 64 bits by itself. Magnitudes of rows so decide about the *order* of exact
+additions, and about nothing else.
 
 **Rows that move with their neighbours' rows** (after a noiseless stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
@@ -70,7 +70,7 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import squared_norm
 
-__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "compact", "rounding_error"]
+__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "rounding_error"]
 
 LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
 FEATURE_BITS = 15  # int16 features
@@ -112,11 +112,6 @@ def rounding_error(
     return 2 * (n * row + total + lattice)
 
 
-def compact(arithmetic: str, *, sparse: bool) -> bool:
-    """Whether rows are multiplied in 16 bits: dense ones, wherever sums are integers."""
-    return arithmetic in ("exact", "strict") and not sparse
-
-
 def ceil_log2(value: float) -> int:
     """Least e with 2**e >= value > 0, without the rounding of a logarithm."""
     mantissa, exponent = math.frexp(value)
@@ -145,7 +140,7 @@ class Scale:
     span : float
         Norm that the integer weights of an output stay below.
     longest : float
-        Integer norm that rows are shortened to; infinite, unless they are `compact`.
+        Integer norm that dense rows are shortened to; infinite in floating point.
     """
 
     bound: float
@@ -162,9 +157,9 @@ class Scale:
         shift: np.ndarray | None,
         intercept: float,
         *,
-        small: bool = False,
+        exact: bool = True,
     ) -> Scale:
-        """Units for rows of d columns, the intercept's among them; ``small`` if `compact`."""
+        """Units for rows of d columns, the intercept's among them, as integers or as numbers."""
         if d > MAX_FEATURES:
             raise InputError(f"rows of {d} features are too wide; at most {MAX_FEATURES}")
         norm = 0.0 if shift is None else math.sqrt(squared_norm(shift))
@@ -175,8 +170,8 @@ class Scale:
         # adds at most half a unit per feature to it.
         moved = norm / unit * (1 + 2.0**-40) + math.sqrt(d)
         radius = ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved)
-        if not small:
-            return cls(bound, unit, radius, 2.0 ** (EXACT_BITS - radius))
+        if not exact:
+            return cls(bound, unit, radius, math.inf)
         # A promise holds up to rounding in whatever precision; so do features and weights.
         half = math.sqrt(d) / 2
         longest = math.hypot(promised / unit * (1 + 2.0**-10) + half, intercept / unit + 1)

@@ -8,7 +8,6 @@ What stays in memory is targets, a few bytes a row.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -69,11 +68,11 @@ def make_store(
     memory: int | None = None,
 ) -> Store:
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
-    rounding = Rounding(scale, arithmetic == "exact", intercept, shift)
-    small = scale.longest < math.inf
-    width = padded_width(parts[-1].stop) if small else parts[-1].stop
+    exact = arithmetic == "exact"
+    rounding = Rounding(scale, exact, intercept, shift)
+    width = padded_width(parts[-1].stop) if exact else parts[-1].stop
     if held(rows, width, arithmetic, memory):
-        kind = store_for(small)
+        kind = store_for(exact)
         how: dict[str, Any] = {"parts": parts, "progress": progress, "dense_store": kind}
         return ingest(rows, rounding, arithmetic, **how)
     return Streamed(rows, rounding, arithmetic, parts=parts)
@@ -109,7 +108,7 @@ class Streamed:
         self.d = parts[-1].stop
         self.rounding, self.arithmetic = rounding, arithmetic
         self._type = FLOAT.get(arithmetic, np.float64)
-        self._kind = store_for(rounding.scale.longest < math.inf)
+        self._kind = store_for(self.exact)
         self._nothing = self._kind(0, self.d, arithmetic, parts)
         self.compiled = self._kind.compiled
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, cast
 
@@ -650,7 +650,7 @@ class CalibratedPlan:
             warnings=tuple(cautions),
             numerical_delta=self.numerical_delta,
             plan=self.to_dict(fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
-            versions=_versions(),
+            versions=dict(_versions()),
             created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
         )
 
@@ -911,6 +911,7 @@ def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:
     return rows
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     found = {"tacit": __version__}  # of the code that runs, whatever was last installed
     for name in ("numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):

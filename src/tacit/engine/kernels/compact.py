@@ -67,9 +67,9 @@ def padded_width(d: int) -> int:
     return -(-d // COLUMNS) * COLUMNS
 
 
-def store_for(small: bool) -> type[DenseStore]:
-    """What dense rows are kept in; ``small`` if they are `tacit.engine.quantization.compact`."""
-    return CompactStore if small and level() is not None else DenseStore
+def store_for(exact: bool) -> type[DenseStore]:
+    """What dense rows are kept in."""
+    return CompactStore if exact and level() is not None else DenseStore
 
 
 class CompactStore(DenseStore):
@@ -185,9 +185,8 @@ def _try(found: int) -> None:
     MachineError
         If a product is not exact, or a residual another one.
     """
-    rng = np.random.default_rng(0)  # public
     for n, width, lines in ((37, 16, 1), (64, 48, 2), (83, 80, 7), (50, 112, 19)):
-        signs = rng.choice([-1, 1], (n, width))
+        signs = 1 - 2 * (np.arange(n * width).reshape(n, width) * 2654435761 >> 9 & 1)
         peaks = np.where(np.arange(width) == np.arange(n)[:, None] % width, FEATURE_MAX, 1)
         flat = np.full((n, width), int(FEATURE_MAX / width**0.5))
         for rows in (signs * peaks, signs * flat, flat):
@@ -222,7 +221,7 @@ def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool) -
     n, d, settings = 53, 16, 3
     spread = np.arange(n * d, dtype=np.float64).reshape(n, d)
     rows = np.rint(np.sin(spread * 12.9898) * 8191 * np.exp2(-(spread[:, :1] // d % 5)))
-    scale = Scale.of(1.0, d, None, 0.0, small=True)
+    scale = Scale.of(1.0, d, None, 0.0)
     weights = np.sin(np.arange(settings * d * outputs) * 78.233).reshape(settings, d, outputs)
     grid = Weights.of(weights * np.exp2([[[-9]], [[0]], [[7]]]), scale, "exact")
     clips = clip * np.array([1.0, 0.25, 3.0])
