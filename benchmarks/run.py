@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +91,25 @@ def step() -> list[str]:
         ),
         "",
         "`docs/speed.md` says what that depends on.",
+    ]
+
+
+def fits() -> list[str]:
+    cores = run("bench_fit.py")["fits"] if idle() else []
+    alone = run("bench_fit.py", "--threads", "1")
+    body = []
+    for i, row in enumerate(alone["fits"]):
+        shape = f"{row['rows']:,} × {row['columns']}, {row['classes']}"
+        all_cores = f"{cores[i]['ratio']:.1f}" if cores else "–"
+        body.append((shape, f"{row['ratio']:.1f}", all_cores))
+    return [
+        "A default fit relative to LogisticRegression on the same standardised rows: processor time",
+        "of one thread, and the clock on the wall with all cores, if nothing else ran.",
+        "",
+        *table(("rows × columns, classes", "one thread", "all cores"), *body),
+        "",
+        f"The first fit of a process took {alone['first']:.2f} s, the second {alone['second']:.2f} s",
+        "(10,000 × 20).",
     ]
 
 
@@ -357,7 +375,6 @@ def arrays() -> list[str]:
     return [
         "Exact sums of clipped gradients in other array libraries, relative to NumPy's engine on",
         "the same rows (60,000 × 784, 10 classes): processor time of one thread, shortest of five.",
-        f"NumPy's engine {'with' if find_spec('numba') else 'without'} Numba.",
         "",
         *table(
             ("rows in", *kinds.values()),
@@ -642,6 +659,7 @@ def insert(name: str, lines: list[str]) -> None:
 
 SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
+    "fits": ("Time of a default fit", fits),
     "rivals": ("Time beside others", rivals),
     "growth": ("Time as data grow", growth),
     "calibration": ("Time of calibration", calibration),

@@ -144,7 +144,7 @@ class Streamed:
     def loaded(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
         """Some rows, kept for compiled loops, the last one so many times more."""
         count, scale = stop - start, self.rounding.scale
-        found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
+        found: Any = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
         for span, chunk, blanked in self.tiles(rows, start, stop):
             found.take(span, chunk, self.rounding, blanked)
         for kept in (found.values, found.peaks, *found.inverse_norms):
