@@ -6,13 +6,27 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-long test-torch lint bench reproduce compat fuzz clean
+.PHONY: demo test sanitize test-long test-torch lint bench reproduce compat fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# The compiled loops under the sanitizers of addresses and of undefined behaviour (GCC, Linux).
+SANITIZED := build/sanitized
+KERNELS := src/tacit/engine/kernels
+sanitize: $(VENV)/.dev
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src tests $(SANITIZED)
+	$(CC) -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+	  -ffp-contract=off -fno-math-errno -Wno-psabi -DPy_LIMITED_API=0x030B0000 \
+	  -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+	  -shared -fPIC $(KERNELS)/native.c -o $(SANITIZED)/$(KERNELS)/native.abi3.so
+	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
+	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
+	  tests/trainers/test_compact.py
 
 # The sampler over a hundred million draws, and whatever else takes minutes.
 test-long: $(VENV)/.dev
@@ -47,11 +61,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tacit needs Python 3.11 or later: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+NATIVE := setup.py $(wildcard src/tacit/engine/kernels/*.[ch])
+
+$(VENV)/.installed: pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(VENV)/.installed
 

@@ -51,11 +51,9 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     loss = get_loss("softmax" if k > 1 else "logistic")
     made = loss.targets(rng.integers(0, max(k, 2), n), k), loss
     rows, weights = as_rows(values, bound=1.0), rng.normal(size=(1, d, k))
-    engines: dict[str, Any] = {"NumPy": Engine(rows, *made, size=rows.n, threads=1)}
-    engines["NumPy, strict"] = Engine(rows, *made, size=rows.n, threads=1, arithmetic="strict")
-    engines |= {
-        name: ArrayEngine(rows, *made, size=rows.n, **place) for name, place in places().items()
-    }
+    engines: dict[str, Any] = {"NumPy": Engine(rows, *made, threads=1)}
+    engines["NumPy, strict"] = Engine(rows, *made, threads=1, arithmetic="strict")
+    engines |= {name: ArrayEngine(rows, *made, **place) for name, place in places().items()}
     batch = np.flatnonzero(rng.random(n) < options.batch / n)
     best: dict[str, dict[str, float]] = {name: {} for name in engines}
     known = engines["NumPy, strict"].gradient_sum(weights, 0.1).values

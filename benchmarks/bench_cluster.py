@@ -36,7 +36,7 @@ def measure(options: argparse.Namespace, client: Client) -> dict[str, float]:
     loss = get_loss("softmax" if outputs > 1 else "logistic")
     rng = np.random.default_rng(0)
     targets = loss.targets(rng.integers(0, max(outputs, 2), n), outputs)
-    engine = ClusterEngine(rows, rows.source.alike(targets), loss, intercept=1.0, size=rows.n)
+    engine = ClusterEngine(rows, rows.source.alike(targets), loss, intercept=1.0)
     weights = rng.normal(size=(1, d + 1, outputs))
     steps, slowest = [], []
     for _ in range(options.steps):

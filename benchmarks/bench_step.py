@@ -88,7 +88,6 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             loss,
             intercept=1.0,
             arithmetic=arithmetic,
-            size=n,
             threads=options.threads,
         )
         for arithmetic in ("exact", "strict", "fast")

@@ -66,7 +66,7 @@ def measure(folder: Path, rounds: int, threads: int | None) -> dict[str, float]:
     loss = get_loss("logistic")
     _, index = data.labels([0, 1])
     rows = as_rows(data, bound=16.0)
-    engine = Engine(rows, loss.targets(index, 1), loss, size=rows.n, threads=threads)
+    engine = Engine(rows, loss.targets(index, 1), loss, threads=threads)
     weights = np.zeros((1, data.d, 1))
     paths = [stamp.path for stamp in data.stamps]
 
@@ -97,7 +97,7 @@ def together(rows: Any, index: np.ndarray, threads: int | None) -> dict[str, flo
         loss = get_loss("logistic" if classes == 2 else "softmax")
         outputs = loss.outputs(classes)
         targets = loss.targets((index + np.arange(index.size)) % classes, outputs)
-        engine = Engine(rows, targets, loss, size=rows.n, threads=threads)
+        engine = Engine(rows, targets, loss, threads=threads)
         for settings in (1, 16):
             weights = np.zeros((settings, rows.d, outputs))
 

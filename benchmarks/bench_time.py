@@ -1,7 +1,7 @@
 """Time of whole epochs and whole fits, beside Opacus, diffprivlib, scikit-learn and bare products.
 
     python -m venv .venv-rivals
-    .venv-rivals/bin/pip install -e ".[speed]" opacus==1.6.0 diffprivlib==0.6.6 "scikit-learn<1.8"
+    .venv-rivals/bin/pip install -e . opacus==1.6.0 diffprivlib==0.6.6 "scikit-learn<1.8"
     .venv-rivals/bin/python benchmarks/bench_time.py
 
 Who is not installed is left out. Everybody has the same rows and as many threads, and takes turns;
@@ -53,7 +53,6 @@ def ours(rows: np.ndarray, labels: np.ndarray, classes: int, batch: int, arithme
         loss,
         intercept=1.0,
         arithmetic=arithmetic,  # type: ignore[arg-type]
-        size=n,
         threads=THREADS["each"],
     )
     facts = PublicFacts(n, d, outputs, bound=1.0, mu=0.25)

@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from growth_picture import picture
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 LIMITS = {"exact full": 1.8, "fast full": 1.2, "exact batch": 2.2, "fast batch": 1.7}
-FIELD = HERE.parent / "docs" / "comparison.md"
+FIELD = HERE.parent / "docs" / "field.md"
 CACHE = HERE / ".cache"
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"  # bench_time.py says what is in it
 VERDICTS = ("ahead", "level", "behind", "not judged")
@@ -92,6 +91,25 @@ def step() -> list[str]:
         ),
         "",
         "`docs/speed.md` says what that depends on.",
+    ]
+
+
+def fits() -> list[str]:
+    cores = run("bench_fit.py")["fits"] if idle() else []
+    alone = run("bench_fit.py", "--threads", "1")
+    body = []
+    for i, row in enumerate(alone["fits"]):
+        shape = f"{row['rows']:,} × {row['columns']}, {row['classes']}"
+        all_cores = f"{cores[i]['ratio']:.1f}" if cores else "–"
+        body.append((shape, f"{row['ratio']:.1f}", all_cores))
+    return [
+        "A default fit relative to LogisticRegression on the same standardised rows: processor",
+        "time of one thread, and the clock on the wall with all cores, if nothing else ran.",
+        "",
+        *table(("rows × columns, classes", "one thread", "all cores"), *body),
+        "",
+        f"First fit of a process: {alone['first']:.2f} s, second: {alone['second']:.2f} s",
+        "(10,000 × 20).",
     ]
 
 
@@ -357,7 +375,6 @@ def arrays() -> list[str]:
     return [
         "Exact sums of clipped gradients in other array libraries, relative to NumPy's engine on",
         "the same rows (60,000 × 784, 10 classes): processor time of one thread, shortest of five.",
-        f"NumPy's engine {'with' if find_spec('numba') else 'without'} Numba.",
         "",
         *table(
             ("rows in", *kinds.values()),
@@ -640,58 +657,9 @@ def insert(name: str, lines: list[str]) -> None:
     FIELD.write_text("\n".join([f"{head}{start}", *lines, f"{end}{tail}"]), encoding="utf-8")
 
 
-def audits() -> list[str]:
-    found = run("bench_audit.py")
-    accounts = {"gaussian-dp": "Gaussian", "pld": "loss distribution", "rdp": "Rényi"}
-    rows = [
-        (
-            f"`{row['recipe']}`",
-            row["neighbors"],
-            accounts[row["account"]],
-            f"{row['runs']:,}",
-            f"{row['held']} of {row['repetitions']}",
-            f"{row['least']:.2f} to {row['largest']:.2f}",
-            f"{row['median']:.2f} ({row['median'] / row['claimed']:.0%})",
-        )
-        for row in found["recipes"]
-    ]
-    return [
-        "Lower bounds on ε by twenty audits of every recipe with new noise, all twenty together at",
-        "95% confidence; δ = 1e-5, ε = 4 claimed.",
-        "",
-        *table(
-            ("recipe", "relation", "account", "runs", "below the claim", "lower bounds", "median"),
-            *rows,
-        ),
-        "",
-        "Plans that no recipe has, one audit of 600 runs each, at 95% by itself.",
-        "",
-        *table(
-            ("", "relation", "account", "separation, of the account's", "lower bound"),
-            *(
-                (
-                    row["plan"],
-                    row["neighbors"],
-                    accounts[row["account"]],
-                    "" if row["separation"] is None else f"{row['separation']:.0%}",
-                    f"{row['lower']:.2f} ({row['lower'] / row['claimed']:.0%})",
-                )
-                for row in found["others"]
-            ),
-        ),
-        "",
-        "Pipelines that ignore their preprocessing, with the same claim, one audit of 800 runs at",
-        "95% each.",
-        "",
-        *table(
-            ("pipeline", "lower bound"),
-            *((f"`{row['pipeline']}`", f"{row['lower']:.2f}") for row in found["naive"]),
-        ),
-    ]
-
-
 SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
+    "fits": ("Time of a default fit", fits),
     "rivals": ("Time beside others", rivals),
     "growth": ("Time as data grow", growth),
     "calibration": ("Time of calibration", calibration),
@@ -710,7 +678,6 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "tuning": ("Private tuning", tuning),
     "oracle": ("The rule beside an oracle", oracle),
     "diagnostics": ("Diagnoses", diagnostics),
-    "audits": ("Audits", audits),
 }
 
 

@@ -120,7 +120,6 @@ class Columns:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self._columns = [np.ascontiguousarray(column, dtype=self.dtype) for column in columns]
         self._gaps = gaps
-        self._begin = np.array([column.ctypes.data for column in self._columns], dtype=np.intp)
         self.rows = slice(0, len(self._columns[0]))
 
     @property
@@ -128,9 +127,9 @@ class Columns:
         return self.rows.stop - self.rows.start, len(self._columns)
 
     @property
-    def addresses(self) -> np.ndarray:
-        """Where each column begins."""
-        return self._begin + self.rows.start * self.dtype.itemsize
+    def columns(self) -> list[np.ndarray]:
+        """The columns one by one; nothing is copied."""
+        return [column[self.rows] for column in self._columns]
 
     def slice(self, start: int, stop: int) -> Columns:
         """Some of the rows; nothing is copied."""
@@ -140,8 +139,8 @@ class Columns:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         found = np.empty(self.shape, self.dtype, order="F")
-        for j, column in enumerate(self._columns):
-            found[:, j] = column[self.rows]
+        for j, column in enumerate(self.columns):
+            found[:, j] = column
         require_finite(found, gaps=self._gaps)
         return found if dtype is None else found.astype(dtype, copy=False)
 

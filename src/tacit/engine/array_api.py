@@ -71,7 +71,7 @@ class ArrayEngine:
         Where rows and products live, as ``xp.asarray`` takes it; by default wherever it puts them.
     arithmetic : {"exact", "fast"}
         Integers, or float32.
-    intercept, shift, split, size, progress
+    intercept, shift, split, progress
         As for an `Engine`.
 
     Examples
@@ -99,7 +99,6 @@ class ArrayEngine:
         arithmetic: Literal["exact", "fast"] = "exact",
         shift: np.ndarray | None = None,
         split: int | None = None,
-        size: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         require_device(xp, device, arithmetic)
@@ -113,7 +112,6 @@ class ArrayEngine:
             arithmetic=arithmetic,
             shift=shift,
             split=split,
-            size=size,
             threads=1,
         )
         self.n, self.d, self.split = rows.n, self._hollow.d, self._hollow.split
@@ -124,8 +122,8 @@ class ArrayEngine:
         self._latest_class = int(targets.max(initial=0)) if targets.ndim == 1 else 0
         self._host_targets = targets
         self._targets = self._put(targets if targets.ndim == 1 else targets.T)
-        small = self._hollow.compact
-        self._scale = Scale.of(float(rows.bound or 0), self.d, shift, float(intercept), small=small)
+        how = (float(rows.bound or 0), self.d, shift, float(intercept))
+        self._scale = Scale.of(*how, exact=self._exact)
         self._read(rows, float(intercept), shift, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
@@ -281,7 +279,7 @@ class ArrayEngine:
         if self._residual is not None:
             return self._residual(self._by, cube, block.targets)
         host = np.array(to_numpy(cube))  # a copy
-        loss = self.loss.portable() if self._hollow.compact else self.loss
+        loss = self.loss.portable() if self._exact else self.loss
         for setting in host:
             loss.residual(setting.T, self._host_targets[block.which], out=setting.T)
         return self._put(host)

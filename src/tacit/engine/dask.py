@@ -48,7 +48,7 @@ class ClusterEngine:
         Targets of every partition, as made by ``loss.targets``.
     loss : Loss
     **settings
-        As for `Engine`: ``intercept, arithmetic, shift, split, size``.
+        As for `Engine`: ``intercept, arithmetic, shift, split``.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ bound, with no slack for rounding (`tacit.engine.quantization` has the argument)
 split engine does the same for two parts of every row: one forward product, and for
 each part clipping, a lattice and a backward product of its own.
 
-Two things are assumed: the products come from a conventional BLAS (those of
-large tables from compiled loops of integers, `tacit.engine.kernels.compact`), and a
+Two things are assumed: the products come from a conventional BLAS (those of exact
+sums over dense rows from compiled loops of integers, `tacit.engine.kernels.compact`), and a
 loss computes the residual of a row in the same way wherever the row stands in
 an array. Blocks are padded to a multiple of 16 rows, so vector code has no
 remainder in which it might differ, and a sum over outputs always runs in the
@@ -36,7 +36,7 @@ from threadpoolctl import ThreadpoolController
 
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
-from tacit.engine.kernels.compact import FUSED, Fused, concluded, nothing
+from tacit.engine.kernels.compact import FUSED, Fused
 from tacit.engine.quantization import (
     LIMIT,
     ROUNDED_ROWS,
@@ -44,12 +44,11 @@ from tacit.engine.quantization import (
     Scale,
     Weights,
     check_range,
-    compact,
 )
 from tacit.engine.schedule import Block, groups_of, ordered_sum, padded
 from tacit.engine.selftest import tested
 from tacit.engine.storage import Workspace, checked_batch, checked_targets
-from tacit.engine.streaming import make_store, reading
+from tacit.engine.streaming import Streamed, make_store, reading
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.mechanisms.release import BoundedSum
@@ -58,6 +57,7 @@ from tacit.progress import Progress, silent
 __all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum", "one_thread"]
 
 Number: TypeAlias = float  # `LatticeSum.float` has taken the name
+SHARED = 1 << 21  # products of 16-bit integers from which on threads share a step
 LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses
 
 
@@ -157,9 +157,6 @@ class Engine:
     split : int, optional
         Columns before this one, and those from it on (the intercept's among them),
         are two parts of a row's gradient, clipped and summed by themselves.
-    size : int, optional
-        *Public* number of rows, of the whole table if these are a part of it. Large tables are
-        multiplied in 16 bits (`tacit.engine.quantization.compact`); without it, none is.
     threads : int, optional
         Workers; by default one per available core.
     progress : Progress, optional
@@ -197,7 +194,6 @@ class Engine:
         arithmetic: Literal["exact", "strict", "rounded", "fast"] = "exact",
         shift: np.ndarray | None = None,
         split: int | None = None,
-        size: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
         memory: int | None = None,
@@ -235,11 +231,11 @@ class Engine:
         self.arithmetic = arithmetic
         strict = arithmetic == "strict"
         self._kind = "exact" if strict else arithmetic
-        self.compact = small = not rows.sparse and compact(size, self.d, arithmetic)
-        self._residual = (loss.portable() if strict or small else loss).residual
+        exact = self._kind == "exact"
+        self._residual = (loss.portable() if exact else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self._targets = checked_targets(targets, rows.n, self._kind)
-        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), small=small)
+        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
         self._store = make_store(
             rows,
@@ -254,6 +250,7 @@ class Engine:
         self._watch = Watch(self._store, self.n, self.d) if strict else None
         self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
+        self._clippings: dict[Any, Clipping] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._entered: list[ExitStack] = []
 
@@ -268,6 +265,15 @@ class Engine:
         `tacit.engine.kernels.compact`.
         """
         return self._store.compiled and type(self.loss) in FUSED
+
+    def _shares(self, count: int, values: int) -> list[range]:
+        """Rows for every call of compiled loops: all of them, unless several threads are worth it.
+
+        ``values`` are those of the weights, each of which meets every row.
+        """
+        shares = 1 if self.threads == 1 or count * values < SHARED else 4 * self.threads
+        size = max(1, -(-count // shares))
+        return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
     @property
     def _total_type(self) -> type[np.int64] | type[np.float64]:
@@ -350,18 +356,21 @@ class Engine:
         count = self.n if index is None else index.size
         check = None if self._watch is None else self._watch.step(grid, whole=index is None)
         width = settings * outputs + (0 if check is None else check.extra)
+        operand, fused = self._store.operand(grid), None
+        if check is None and len(self.parts) == 1 and self._fuses:
+            fused = Fused(self.loss, clippings[0], operand)
+        step = _Step(index, operand, clippings, outputs, check, fused, [])
+        if fused is not None and not isinstance(self._store, Streamed):
+            groups = self._shares(count, operand[0].size)  # of integers, so that any will do
+        else:
+            groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
         # Sums of an output lie together, as compiled loops find them.
         total = np.zeros((self.d, width), dtype=self._total_type, order="F")
-        groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
-        fused = None
-        if check is None and len(self.parts) == 1 and self._fuses:
-            fused = Fused(self.loss, clippings[0])
-        step = _Step(index, self._store.operand(grid), clippings, outputs, check, fused, [])
         with self, reading(self._store, groups, index) as at:
-            task = partial(self._group_sum, step, at)
+            task = partial(self._group_sum if fused is None else self._fused_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
-        for found in step.sums:  # integers, so that any order will do
-            total += concluded(found, width, self.d)
+        for found in step.sums:
+            total += found[:, : self.d].T
         if check is not None:
             total = check.conclude(total)
         cube = total.T.reshape(settings, outputs, self.d).transpose(0, 2, 1)
@@ -385,11 +394,18 @@ class Engine:
     def _clipping(
         self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
     ) -> Clipping:
-        try:
-            clips = np.broadcast_to(np.asarray(clip, dtype=np.float64), (settings,))
-        except ValueError:
-            raise InputError(f"clip must be one number or {settings}, one per setting") from None
-        return Clipping.of(clips, outputs, self._scale, self._kind, per_class)
+        clips = np.asarray(clip, dtype=np.float64)
+        if clips.shape != (settings,):
+            try:
+                clips = np.broadcast_to(clips, (settings,))
+            except ValueError:
+                said = f"clip must be one number or {settings}, one per setting"
+                raise InputError(said) from None
+        key = (clips.tobytes(), outputs, per_class)
+        if key not in self._clippings:  # mostly those of the last step
+            made = Clipping.of(np.array(clips), outputs, self._scale, self._kind, per_class)
+            self._clippings = {key: made}
+        return self._clippings[key]
 
     def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
         """Sum over rows of the loss, each cut to [0, ceiling], in whole numbers.
@@ -470,40 +486,37 @@ class Engine:
     def _group_sum(
         self, step: _Step, at: Callable[[range], Any], group: range
     ) -> np.ndarray | None:
-        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact.
-
-        What compiled loops sum goes to the step's own sums; None if that is all.
-        """
+        """Sum over a group of blocks; at most ``LATTICE_ROWS`` rows, so float64 is exact."""
         try:
             work = self._idle.pop()
         except IndexError:
             work = Workspace()
         total: np.ndarray | None = None
-        outputs, sums = step.outputs * len(step.clippings[0].lattice), None
-        if step.fused is not None:
-            try:
-                sums = step.sums.pop()
-            except IndexError:
-                sums = nothing(outputs, self.d)
         store = at(group)
         with np.errstate(all="ignore"):
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                how = (step, block, stop - start, store, work)
-                if sums is not None and self._fused(*how, sums=sums):
-                    continue
-                part = self._block_sum(*how)
+                part = self._block_sum(step, block, stop - start, store, work)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
                     total += part
             if total is not None:
                 total = total.astype(self._total_type, copy=False)
-        if sums is not None:
-            step.sums.append(sums)
         self._idle.append(work)
         return total
+
+    def _fused_sum(self, step: _Step, at: Callable[[range], Any], group: range) -> None:
+        """The same in compiled loops, added to the step's own sums."""
+        assert step.fused is not None
+        columns, _ = step.fused.weights
+        try:
+            onto = step.sums.pop()
+        except IndexError:
+            onto = np.zeros(columns.shape, dtype=np.int64)
+        at(group).step(step.fused, step.index, group, self._targets, onto)
+        step.sums.append(onto)
 
     def _block_sum(
         self, step: _Step, block: Block, count: int, store: Any, work: Workspace
@@ -511,27 +524,6 @@ class Engine:
         rows, scores = store.forward(block, step.operand, work)
         multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
         return np.asarray(store.backward(rows, multipliers, work))
-
-    def _fused(
-        self,
-        step: _Step,
-        block: Block,
-        count: int,
-        store: Any,
-        work: Workspace,
-        *,
-        sums: np.ndarray,
-    ) -> bool:
-        """The same in compiled loops, added to sums; False if their range is too small."""
-        assert step.fused is not None
-        rows, raw = store.raw(block, step.operand, work)
-        _, unit = step.operand
-        (inverse,) = store.norms(block)
-        targets = self._targets[block]
-        parts = step.fused(raw, unit[:, 0], targets, inverse, count=count, work=work)
-        if parts is not None:
-            store.add(rows, parts, sums, work)
-        return parts is not None
 
     def _multipliers(
         self,

@@ -25,11 +25,11 @@ coordinate is limited by itself to C / sqrt(K), with the allowance 1/2.
 
 **Every product is exact.** Terms and partial sums are integers below 2**53, so
 any order, blocking, fused multiply or number of threads gives the same values.
-Forward, Cauchy-Schwarz bounds the sum of magnitudes by |x| |w| <= 2**52 +
-2**e sqrt(d) / 2 < 2**53, where 2**e bounds |x| for every row that fits the
-integer type and w is rounded to units of 2**(e - 52) times its norm's power of
-two. Backward, over at most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <=
-LATTICE_ROWS C / g <= 2**52. Larger sums are taken in 64-bit integers, which
+Forward, Cauchy-Schwarz bounds the sum of magnitudes by |x| |w| <= 2**28 2**16,
+where d <= `MAX_FEATURES` bounds |x| for every row that fits the integer type,
+and w is rounded to a grid on which its norm is below 2**16. Backward, over at
+most `LATTICE_ROWS` rows, by sum |x_i| |z_i| <= LATTICE_ROWS C / g <= 2**52.
+Larger sums are taken in 64-bit integers, which
 cannot wrap below 2**24 rows; beyond that a wrap would still be the reduction
 modulo 2**64 of the ideal sum, a function of the released value alone.
 
@@ -41,18 +41,18 @@ of a part, over its own columns, has terms of magnitude LATTICE_ROWS C_p / g_p <
 integer norm |x_p| is exact and at most |x|, so T is still large enough; the forward product is one
 and takes the whole row.
 
-**Large tables** (`compact`) are multiplied in integers of 16 bits that are added up in 32. Weights
-are rounded to a coarser grid, so that |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
-the promised bound implies; a row that is longer is shortened when it is read. So a score, and every
-partial sum of it, fits 32 bits. Lattice and multipliers are those of other tables. A multiplier is
-split in two, z = 2**13 h + l with |l| <= 2**12. Over sixteen rows and for one column sum |x h| <=
-16 |x| (|z| 2**-13 + 1/2) <= 16 (2**26 + 2**15) and sum |x l| <= 2**4 (2**15 - 1) 2**12, both at
-most 2**31 - 2**16, and 64-bit integers take in what sixteen rows add up to. (Where no product of a
-feature and a part exceeds p, as many rows may be added up as p goes into that.) Where h has more
-than 16 bits (a short row with a large residual), the block is summed in float64. All that differs
-is therefore the grid of the weights, which are public: scores are off by about 2**-16 |x| |w|,
-less than the noise in the weights by far. It must not depend on the rows, not even on their number
-where that is private: `compact` is asked for the public size.
+**Sixteen bits.** Dense rows may be multiplied in integers of 16 bits that are added up in 32.
+Weights are rounded to a grid on which |x| |w| < 2**31 where |x| is at most `Scale.longest`, which
+the promised bound implies; a dense row that is longer is shortened when it is read. So a score, and
+every partial sum of it, fits 32 bits; the float64 products of other rows have all the more room.
+The grid is that of public weights and does not depend on the rows, not even on their number: scores
+are off by about 2**-16 |x| |w|, less than the noise in the weights by far. A multiplier is split in
+two, z = 2**13 h + l with |l| <= 2**12. Write m for the larger of |h| and |l| over all outputs of a
+row, and p for the largest magnitude of a feature in it. Products of features and parts are added up
+in 32 bits over as many rows as the sum of m p stays below 2**31, which at least two do; 64-bit
+integers take in the rest. Where h has more than 16 bits (a short row with a large residual), the
+row is added in 64 bits by itself. Magnitudes of rows so decide about the *order* of exact
+additions, and about nothing else.
 
 **Rows that move with their neighbours' rows** (after a noiseless stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
@@ -70,7 +70,7 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import squared_norm
 
-__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "compact", "rounding_error"]
+__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "rounding_error"]
 
 LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
 FEATURE_BITS = 15  # int16 features
@@ -83,8 +83,6 @@ SHRINK = {"exact": 1.0 - 2.0**-40, "rounded": 1.0 - 2.0**-40, "fast": 1.0 - 2.0*
 TINY = {"exact": 2.0**-500, "rounded": 2.0**-500, "fast": 2.0**-100}
 #: What rows, scores and multipliers are computed in, where they are not exact integers.
 FLOAT = {"rounded": np.float64, "fast": np.float32}
-COMPACT = 1 << 24  # entries from which on a table is multiplied in 16 bits
-COMPACT_FEATURES = 16  # and columns; fewer do not fill a vector
 ROUNDED_BITS = 36  # float64 sums are rounded to multiples of about clip * 2**-36
 ROUNDED_ROWS = 1 << 26  # so that they fit 64-bit integers
 
@@ -112,13 +110,6 @@ def rounding_error(
     total = (LATTICE_ROWS + n / LATTICE_ROWS + 64) * unit * n * clip
     lattice = math.sqrt(d * outputs) * clip * 2.0 ** -(ROUNDED_BITS - 1) / 2
     return 2 * (n * row + total + lattice)
-
-
-def compact(size: int | None, d: int, arithmetic: str) -> bool:
-    """Whether rows are multiplied in 16 bits, by their *public* number and their width."""
-    if size is None or arithmetic not in ("exact", "strict"):
-        return False
-    return d >= COMPACT_FEATURES and size * d >= COMPACT
 
 
 def ceil_log2(value: float) -> int:
@@ -149,7 +140,7 @@ class Scale:
     span : float
         Norm that the integer weights of an output stay below.
     longest : float
-        Integer norm that rows are shortened to; infinite, unless they are `compact`.
+        Integer norm that dense rows are shortened to; infinite in floating point.
     """
 
     bound: float
@@ -166,9 +157,9 @@ class Scale:
         shift: np.ndarray | None,
         intercept: float,
         *,
-        small: bool = False,
+        exact: bool = True,
     ) -> Scale:
-        """Units for rows of d columns, the intercept's among them; ``small`` if `compact`."""
+        """Units for rows of d columns, the intercept's among them, as integers or as numbers."""
         if d > MAX_FEATURES:
             raise InputError(f"rows of {d} features are too wide; at most {MAX_FEATURES}")
         norm = 0.0 if shift is None else math.sqrt(squared_norm(shift))
@@ -179,8 +170,8 @@ class Scale:
         # adds at most half a unit per feature to it.
         moved = norm / unit * (1 + 2.0**-40) + math.sqrt(d)
         radius = ceil_log2(math.sqrt(d) * 2.0**FEATURE_BITS + moved)
-        if not small:
-            return cls(bound, unit, radius, 2.0 ** (EXACT_BITS - radius))
+        if not exact:
+            return cls(bound, unit, radius, math.inf)
         # A promise holds up to rounding in whatever precision; so do features and weights.
         half = math.sqrt(d) / 2
         longest = math.hypot(promised / unit * (1 + 2.0**-10) + half, intercept / unit + 1)

@@ -61,6 +61,11 @@ def ordered_sum(
     The calling thread works as well, so nothing waits for a busy machine to
     start the others.
     """
+    if len(groups) == 1:
+        part = task(groups[0])
+        if part is not None:
+            np.add(total, part.astype(total.dtype, copy=False), out=total)
+        return
     todo = deque(enumerate(groups))
     lock = threading.Lock()
     waiting: dict[int, np.ndarray | None] = {}

@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.data.rows import Rows
-from tacit.engine.kernels.single import FEW_COLUMNS, suited
 from tacit.engine.quantization import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.engine.schedule import Block
 from tacit.exceptions import InputError, of_rows
@@ -45,8 +44,8 @@ class DenseStore:
     """int16 (exact), float64 (rounded) or float32 (fast) rows.
 
     Integers are widened to float64 in cache: int16 costs a quarter of the memory
-    traffic, which pays for the conversion. In float32, with few columns of weights,
-    compiled products (`tacit.engine.kernels.single`), if any, take less time.
+    traffic, which pays for the conversion. Compiled loops, if any, do without
+    (`tacit.engine.kernels.compact`).
 
     Rows longer than ``longest`` are shortened (`tacit.engine.quantization.Scale`).
     """
@@ -65,7 +64,6 @@ class DenseStore:
         self.parts, self.longest = parts, longest
         self.inverse_norms = [np.empty(n, dtype=FLOAT.get(arithmetic, np.float64)) for _ in parts]
         self.exact = exact
-        self.kernels = suited(n, d, arithmetic)
 
     def allocate(self, n: int, d: int, dtype: Any) -> np.ndarray:
         """Room for the rows."""
@@ -94,11 +92,6 @@ class DenseStore:
 
     def forward(self, block: Block, operand: np.ndarray, work: Workspace) -> Any:
         """Rows of the block, and their scores as (S*K, b)."""
-        if self.kernels is not None and len(operand) <= FEW_COLUMNS:
-            index = indices(block)
-            scores = work.array("scores", (len(operand), index.size), operand.dtype)
-            self.kernels.scores(self.values, index, operand, scores)
-            return index, scores
         if isinstance(block, slice):
             rows = self.values[block]
         else:  # indices are checked before: "clip" avoids a buffered copy
@@ -116,15 +109,7 @@ class DenseStore:
         self, rows: np.ndarray, multipliers: Sequence[np.ndarray], work: Workspace
     ) -> np.ndarray:
         """Sum over the block of row times multipliers, part by part: (d, S*K)."""
-        outputs = len(multipliers[0])
-        if rows.ndim == 1:  # where they lie, in `values`
-            assert self.kernels is not None
-            sums = []
-            for columns, some in zip(self.parts, multipliers, strict=True):
-                sums.append(np.zeros((outputs, columns.stop - columns.start), some.dtype))
-                self.kernels.sums(self.values, rows, some, columns.start, sums[-1])
-            return sums[0].T if len(sums) == 1 else np.concatenate(sums, axis=1).T
-        total = work.array("sum", (rows.shape[1], outputs), rows.dtype)
+        total = work.array("sum", (rows.shape[1], len(multipliers[0])), rows.dtype)
         for columns, some in zip(self.parts, multipliers, strict=True):
             np.matmul(rows[:, columns].T, some.T, out=total[columns])
         return total

@@ -8,7 +8,6 @@ What stays in memory is targets, a few bytes a row.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -69,11 +68,11 @@ def make_store(
     memory: int | None = None,
 ) -> Store:
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
-    rounding = Rounding(scale, arithmetic == "exact", intercept, shift)
-    small = scale.longest < math.inf
-    width = padded_width(parts[-1].stop) if small else parts[-1].stop
+    exact = arithmetic == "exact"
+    rounding = Rounding(scale, exact, intercept, shift)
+    width = padded_width(parts[-1].stop) if exact else parts[-1].stop
     if held(rows, width, arithmetic, memory):
-        kind = store_for(small)
+        kind = store_for(exact)
         how: dict[str, Any] = {"parts": parts, "progress": progress, "dense_store": kind}
         return ingest(rows, rounding, arithmetic, **how)
     return Streamed(rows, rounding, arithmetic, parts=parts)
@@ -109,7 +108,7 @@ class Streamed:
         self.d = parts[-1].stop
         self.rounding, self.arithmetic = rounding, arithmetic
         self._type = FLOAT.get(arithmetic, np.float64)
-        self._kind = store_for(rounding.scale.longest < math.inf)
+        self._kind = store_for(self.exact)
         self._nothing = self._kind(0, self.d, arithmetic, parts)
         self.compiled = self._kind.compiled
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows
@@ -145,12 +144,11 @@ class Streamed:
     def loaded(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
         """Some rows, kept for compiled loops, the last one so many times more."""
         count, scale = stop - start, self.rounding.scale
-        found = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
+        found: Any = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
         for span, chunk, blanked in self.tiles(rows, start, stop):
             found.take(span, chunk, self.rounding, blanked)
-        found.values[count:] = found.values[count - 1]
-        for norms in found.inverse_norms:
-            norms[count:] = norms[count - 1]
+        for kept in (found.values, found.peaks, *found.inverse_norms):
+            kept[count:] = kept[count - 1]
         return found
 
     def along(self, halves: np.ndarray) -> Residues:
@@ -179,7 +177,7 @@ class _Window:
         store = self._store
         if store.compiled:
             rows = self._hold(block)
-            return rows, rows.forward(rows.everyone, operand, work)[1]
+            return rows, rows.forward(slice(0, rows.n), operand, work)[1]
         start, stop, extra = self._place(block)
         values = store.values(self.rows, start, stop)
         if extra:  # padding repeats the last row
@@ -190,14 +188,14 @@ class _Window:
         np.matmul(operand, values.T, out=scores)
         return values, scores
 
-    def raw(self, block: Block, operand: Any, work: Workspace) -> tuple[Any, np.ndarray]:
-        """As `tacit.engine.kernels.compact.CompactStore.raw`."""
-        rows = self._hold(block)
-        return rows, rows.raw(rows.everyone, operand, work)[1]
-
-    def add(self, rows: Any, parts: np.ndarray, onto: np.ndarray, work: Workspace) -> None:
-        """As `tacit.engine.kernels.compact.CompactStore.add`."""
-        rows.add(rows.everyone, parts, onto, work)
+    def step(
+        self, fused: Any, index: np.ndarray | None, rows: range, targets: np.ndarray, onto: Any
+    ) -> None:
+        """As `tacit.engine.kernels.compact.CompactStore.step`, block by block."""
+        for start in rows:
+            span = slice(start, min(start + rows.step, rows.stop))
+            block = span if index is None else index[span]
+            self._hold(block).step(fused, None, range(span.stop - start), targets[block], onto)
 
     def _hold(self, block: Block) -> Any:
         rows = self._store.loaded(self.rows, *self._place(block))
@@ -211,7 +209,7 @@ class _Window:
     def backward(self, rows: Any, multipliers: Sequence[np.ndarray], work: Workspace) -> np.ndarray:
         """Sum over the block of row times multipliers, part by part: (d, S*K)."""
         if self._store.compiled:
-            return np.asarray(rows.backward(rows.everyone, multipliers, work))
+            return np.asarray(rows.backward((None, 0, rows.n), multipliers, work))
         return self._store._nothing.backward(rows, multipliers, work)
 
     def _place(self, block: Block) -> tuple[int, int, int]:

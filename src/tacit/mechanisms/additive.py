@@ -32,6 +32,7 @@ __all__ = [
     "squared_norm",
 ]
 
+SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 
 
@@ -88,6 +89,11 @@ def _tamed(chunk: Chunk) -> tuple[Chunk, np.ndarray, np.ndarray]:
     sparse = sp.issparse(chunk)
     if not sparse:
         chunk = np.ascontiguousarray(chunk)
+        with np.errstate(all="ignore"):
+            total = np.add.reduce(chunk * chunk, axis=1)
+            ordinary = (total > SMALL) & (total < LARGE)
+        if ordinary.all():  # mostly: no number of theirs has to be looked at
+            return chunk, np.sqrt(total), np.zeros(len(chunk), dtype=np.intc)
     if sparse:
         largest = abs(chunk).max(axis=1).toarray().reshape(-1)
     else:

@@ -197,7 +197,10 @@ class _Budget:
 
     def take(self, share: float) -> None:
         with self._lock:
-            used = self.used + Fraction(share) if 0 < share < math.inf else math.inf
+            used: Any = math.inf
+            if 0 < share < math.inf:
+                used = self.used + (1 if share == 1 else Fraction(share))
+                used = used.numerator if used.denominator == 1 else used  # compared in less time
             if not used <= self.units * (1 + SLACK):
                 raise ReleaseError(
                     f"{self.name} asks for a release that was not counted: {float(self.used):g} of "

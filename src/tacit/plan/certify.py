@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ def certify(
         numerical_delta=plan.numerical_delta,
         sampler_delta=sampler_delta(plan.draws, plan.spent, budget),
         plan=describe(plan, fitted) | ({} if entry is None else {"ledger": entry.to_dict()}),
-        versions=_versions(),
+        versions=dict(_versions()),
         created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
     )
 
@@ -130,6 +131,7 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
     }
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     found = {"tacit": __version__}  # of the code that runs, whatever was last installed
     for name in ("numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):

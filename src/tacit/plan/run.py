@@ -400,8 +400,7 @@ class CalibratedPlan:
         if self.on_arrays(prepared.rows):
             xp, device = prepared.rows.source.namespace
             make = partial(ArrayEngine, xp=xp, device=device)
-        make = self.trainer.source or partial(make, size=self.facts.size)
-        return make(
+        return (self.trainer.source or make)(
             prepared.rows,
             targets,
             plan.loss,

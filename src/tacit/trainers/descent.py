@@ -71,6 +71,7 @@ def train_together(
     momentum = _column([trainer.momentum for trainer in trainers])
     alpha = _column([trainer.alpha for trainer in trainers])
     anchor = _column([trainer.anchor for trainer in trainers])
+    pulled = alpha.any() or anchor.any()
     rates = np.stack([trainer.rates() for trainer in trainers], axis=1)[..., None, None]
     normaliser = first.normaliser(facts)
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
@@ -107,11 +108,13 @@ def train_together(
                     paid = token if share == 1 else token.part(share)
                     released[s] = trainer.noisy(bounded, paid, step, rows)
                 noisy.append(released)
-            mean = np.concatenate(noisy, axis=1) / normaliser
+            mean = (noisy[0] if len(noisy) == 1 else np.concatenate(noisy, axis=1)) / normaliser
             if on_gradient is not None:
                 on_gradient(mean)
-            # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
-            gradient = mean + alpha * weights + anchor * (weights - begin)
+            gradient = mean
+            if pulled:
+                # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
+                gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
             weights = _project(weights - rates[step] * velocity, trainers)
             entries = [total.values[0].size for total in sums]
@@ -141,6 +144,8 @@ def rehearsal(
 
 
 def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    if all(t.radius is None for t in trainers):
+        return weights
     radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
     norms = _norms(weights)
     return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]

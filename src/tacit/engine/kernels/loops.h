@@ -1,0 +1,489 @@
+/* The loops of native.c, which includes this file once for every level of instructions.
+
+   Rows are 16-bit integers, a multiple of 16 of them, the last ones zero. A vector VEC holds COLS
+   of them, and MADD multiplies two vectors and adds neighbours into 32-bit sums. Everything else
+   here is the same at every level; so are the results, to the bit. Nothing is read or written
+   beyond what native.c has checked. */
+
+#if LEVEL == 2 /* AVX-512 with VNNI */
+#define N(name) name##_avx512
+#define COLS 32
+#define VL 8   /* numbers of 64 bits in a vector */
+#define FEW 5  /* lines of weights that four rows meet at once */
+#define MANY 8 /* lines of multipliers that two rows meet at once */
+#define VEC __m512i
+#define SUM __m512i
+#define NONE() _mm512_setzero_si512()
+#define LOAD(p) _mm512_loadu_si512(p)
+#define HALF(p) _mm512_maskz_loadu_epi16(0xffff, p)
+#define MADD(sum, a, b) dpwssd(sum, a, b)
+#define LOW(a, b) _mm512_unpacklo_epi16(a, b)
+#define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
+#define PAIR(p) _mm512_set1_epi32(pair_at(p))
+#define FOLD(s) _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1))
+#define VMAX(a, b) ((N(VD))_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define VMIN(a, b) ((N(VD))_mm512_min_pd((__m512d)(a), (__m512d)(b)))
+#define VSQRT(a) ((N(VD))_mm512_sqrt_pd((__m512d)(a)))
+#define ABOVE(a, b) ((int)_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_GT_OQ))
+#elif LEVEL == 1 /* AVX2 */
+#define N(name) name##_avx2
+#define COLS 16
+#define VL 4
+#define FEW 2
+#define MANY 4
+#define VEC __m256i
+#define SUM __m256i
+#define NONE() _mm256_setzero_si256()
+#define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+#define MADD(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define LOW(a, b) _mm256_unpacklo_epi16(a, b)
+#define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
+#define PAIR(p) _mm256_set1_epi32(pair_at(p))
+#define FOLD(s) (s)
+#define VMAX(a, b) ((N(VD))_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define VMIN(a, b) ((N(VD))_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define VSQRT(a) ((N(VD))_mm256_sqrt_pd((__m256d)(a)))
+#define ABOVE(a, b) _mm256_movemask_pd((__m256d)((a) > (b)))
+#else /* any processor */
+#define N(name) name##_portable
+#define COLS 8
+#define VL 2
+#define FEW 2
+#define MANY 4
+#define VEC shorts
+#define SUM words
+#define NONE() ((words){0})
+#define LOAD(p) load_shorts(p)
+#define MADD(sum, a, b) madd(sum, a, b)
+#define LOW(a, b) beside(a, b, 0)
+#define HIGH(a, b) beside(a, b, 4)
+#define PAIR(p) ((shorts){(p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1]})
+#define VMAX(a, b) N(choose)((a) > (b), a, b)
+#define VMIN(a, b) N(choose)((a) < (b), a, b)
+#define VSQRT(a) ((N(VD)){sqrt((a)[0]), sqrt((a)[1])})
+#define ABOVE(a, b) (((a)[0] > (b)[0]) | ((a)[1] > (b)[1]) << 1)
+#endif
+
+typedef double N(VD) __attribute__((vector_size(8 * VL)));
+typedef int64_t N(VQ) __attribute__((vector_size(8 * VL)));
+typedef int32_t N(VI) __attribute__((vector_size(4 * VL)));
+typedef int16_t N(VH) __attribute__((vector_size(2 * VL)));
+#define VD N(VD)
+#define VQ N(VQ)
+#define VI N(VI)
+#define VH N(VH)
+
+INLINE VD N(choose)(VQ which, VD a, VD b) { return (VD)((which & (VQ)a) | (~which & (VQ)b)); }
+
+INLINE VD N(all)(double value) { return value - (VD){0}; }
+
+INLINE VD N(get)(const double *from)
+{
+    VD found;
+    memcpy(&found, from, sizeof found);
+    return found;
+}
+
+/* The nearest integer, ties to even, of numbers below 2**51 in magnitude. */
+INLINE VD N(rint)(VD x) { return (x + N(all)(ROUND)) - N(all)(ROUND); }
+
+/* e**x for x <= 0: operation for operation tacit.losses.elementary.exp. */
+INLINE VD N(exp)(VD x)
+{
+    VD r = VMAX(x, N(all)(LOWEST));
+    VD shifted = r * LOG2E + N(all)(ROUND); /* its lowest bits are those of the integer k */
+    VD k = shifted - N(all)(ROUND);
+    r -= k * LN2_HIGH;
+    r -= k * LN2_LOW;
+    r *= 0x1p-4;
+    VD y = N(all)(EXP[0]);
+    UNROLL for (int i = 1; i < 8; i++)
+        y = y * r + EXP[i];
+    UNROLL for (int i = 0; i < 4; i++)
+        y *= y;
+    return y * (VD)(((VQ)shifted + 1023) << 52);
+}
+
+/* --- Scores ---------------------------------------------------------------------------------- */
+
+INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t stride,
+                    int64_t j, int lines, int half)
+{
+    VEC a[4];
+    UNROLL for (int r = 0; r < 4; r++)
+#if LEVEL == 2
+        a[r] = half ? HALF(x[r] + j) : LOAD(x[r] + j);
+#else
+        a[r] = LOAD(x[r] + j);
+#endif
+    UNROLL for (int l = 0; l < lines; l++) {
+#if LEVEL == 2
+        VEC b = half ? HALF(w + l * stride + j) : LOAD(w + l * stride + j);
+#else
+        VEC b = LOAD(w + l * stride + j);
+#endif
+        UNROLL for (int r = 0; r < 4; r++)
+            sums[r][l] = MADD(sums[r][l], a[r], b);
+    }
+}
+
+/* Four rows times some lines of weights; `soon` are rows that will be read next, or NULL. */
+INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int lines,
+                    int32_t *out, int64_t length, const int16_t *const *soon)
+{
+    SUM sums[4][FEW];
+    UNROLL for (int r = 0; r < 4; r++)
+        UNROLL for (int l = 0; l < lines; l++)
+            sums[r][l] = NONE();
+    int64_t j = 0;
+    for (; j + COLS <= stride; j += COLS) {
+        if (soon)
+            UNROLL for (int r = 0; r < 4; r++)
+                __builtin_prefetch(soon[r] + j);
+        N(meet)(sums, x, w, stride, j, lines, 0);
+    }
+    if (j < stride)
+        N(meet)(sums, x, w, stride, j, lines, 1);
+    UNROLL for (int l = 0; l < lines; l++) {
+#if LEVEL
+        __m256i ab = _mm256_hadd_epi32(FOLD(sums[0][l]), FOLD(sums[1][l]));
+        __m256i cd = _mm256_hadd_epi32(FOLD(sums[2][l]), FOLD(sums[3][l]));
+        __m256i abcd = _mm256_hadd_epi32(ab, cd);
+        __m128i four = _mm_add_epi32(_mm256_castsi256_si128(abcd), _mm256_extracti128_si256(abcd, 1));
+        _mm_storeu_si128((__m128i *)(out + l * length), four);
+#else
+        UNROLL for (int r = 0; r < 4; r++) {
+            SUM s = sums[r][l];
+            out[l * length + r] = (int32_t)(s[0] + s[1] + s[2] + s[3]);
+        }
+#endif
+    }
+}
+
+static void N(scores)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t lines = job->lines, stride = job->stride, length = work->length;
+    for (int64_t k = 0; k < lines; k += FEW) {
+        int some = (int)(lines - k < FEW ? lines - k : FEW);
+        for (int64_t i = 0; i < count; i += 4) {
+            const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
+            const int16_t *w = job->weights + k * stride;
+            const int16_t *const *soon = k || !job->index ? NULL : next;
+            int32_t *out = work->raw + k * length + i;
+            switch (some) {
+            case 1: N(dots)(x, w, stride, 1, out, length, soon); break;
+#if FEW > 2
+            case 2: N(dots)(x, w, stride, 2, out, length, soon); break;
+            case 3: N(dots)(x, w, stride, 3, out, length, soon); break;
+            case 4: N(dots)(x, w, stride, 4, out, length, soon); break;
+#endif
+            default: N(dots)(x, w, stride, FEW, out, length, soon);
+            }
+        }
+    }
+}
+
+/* --- Multipliers ------------------------------------------------------------------------------ */
+
+/* Integers z = 2**13 h + l, of VL rows from `i` on, as 16-bit h and l; where they do not fit, the
+   row is added to the sums at once, and its parts are 0. `most` takes in the magnitudes. */
+INLINE void N(split)(const Job *job, Scratch *work, int64_t first, int64_t i, int64_t line, VD z,
+                     VD *most)
+{
+    VD h = N(rint)(z * 0x1p-13), size = VMAX(h, -h);
+    int far = ABOVE(size, N(all)(32767.0));
+    if (far) {
+        for (int lane = 0; lane < VL; lane++)
+            if (far >> lane & 1) {
+                add_alone(job, first + i + lane, line, z[lane]);
+                z[lane] = h[lane] = 0.0;
+            }
+        size = VMAX(h, -h);
+    }
+    VD l = z - h * 0x1p13;
+    *most = VMAX(*most, VMAX(size, VMAX(l, -l)));
+    VH upper = __builtin_convertvector(__builtin_convertvector(h, VI), VH);
+    VH lower = __builtin_convertvector(__builtin_convertvector(l, VI), VH);
+    int16_t *to = work->parts + 2 * line * work->length + i;
+    memcpy(to, &upper, sizeof upper);
+    memcpy(to + work->length, &lower, sizeof lower);
+}
+
+/* What one product of a feature and a part may be, of VL rows: below 2**15 times 2**15. */
+INLINE void N(bound)(Scratch *work, int64_t i, VD most)
+{
+    VI peaks, size = __builtin_convertvector(most, VI);
+    memcpy(&peaks, work->peaks + i, sizeof peaks);
+    size *= peaks;
+    memcpy(work->most + i, &size, sizeof size);
+}
+
+/* Residuals of VL rows, clipped and rounded as tacit.engine.quantization.Clipping.apply does. */
+INLINE void N(clip)(const Job *job, Scratch *work, int64_t first, int64_t i, int64_t s, VD *r,
+                    VD *most)
+{
+    const Terms *t = &job->terms;
+    VD limit = N(all)(t->ceiling[s]) * N(get)(work->inverse + i) - t->allowance;
+    limit = VMAX(limit, N(all)(0.0)) * t->shrink;
+    VD factor = N(all)(t->multiplier[s]);
+    if (!t->separate) {
+        VD total = r[0] * r[0];
+        for (int64_t k = 1; k < t->outputs; k++)
+            total += r[k] * r[k];
+        factor = VMIN(limit / VMAX(VSQRT(total), N(all)(TINY)), factor);
+    }
+    for (int64_t k = 0; k < t->outputs; k++) {
+        VD z = r[k] * factor;
+        if (t->separate)
+            z = VMIN(VMAX(z, -limit), limit);
+        N(split)(job, work, first, i, s * t->outputs + k, N(rint)(z), most);
+    }
+}
+
+INLINE VD N(score)(const Job *job, const Scratch *work, int64_t line, int64_t i)
+{
+    VI raw;
+    memcpy(&raw, work->raw + line * work->length + i, sizeof raw);
+    return __builtin_convertvector(raw, VD) * job->terms.unit[line];
+}
+
+/* From scores to parts of multipliers, for all rows of a block. */
+static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t count)
+{
+    int64_t outputs = job->terms.outputs, length = work->length;
+    VD *r = (VD *)work->residuals;
+    for (int64_t i = 0; i < count; i += VL) {
+        VD most = N(all)(0.0);
+        for (int64_t s = 0; s < job->terms.settings; s++) {
+            for (int64_t k = 0; k < outputs; k++)
+                r[k] = N(score)(job, work, s * outputs + k, i);
+            if (job->terms.loss == LOGISTIC) {
+                for (int64_t k = 0; k < outputs; k++) {
+                    VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
+                    VD small = N(exp)(VMIN(u, -u));
+                    VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
+                    r[k] = -(top / (small + 1.0)) * y;
+                }
+            } else if (job->terms.loss == SOFTMAX) {
+                VD top = r[0];
+                for (int64_t k = 1; k < outputs; k++)
+                    top = VMAX(top, r[k]);
+                r[0] = N(exp)(r[0] - top);
+                VD total = r[0];
+                for (int64_t k = 1; k < outputs; k++) {
+                    r[k] = N(exp)(r[k] - top);
+                    total += r[k];
+                }
+                VD each = 1.0 / total, own = N(get)(work->targets + i);
+                for (int64_t k = 0; k < outputs; k++)
+                    r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
+            } else { /* SQUARED */
+                for (int64_t k = 0; k < outputs; k++)
+                    r[k] -= N(get)(work->targets + k * length + i);
+            }
+            N(clip)(job, work, first, i, s, r, &most);
+        }
+        N(bound)(work, i, most);
+    }
+}
+
+/* Multipliers that are given, in parts. */
+static void N(given)(const Job *job, Scratch *work, int64_t first, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VL) {
+        VD most = N(all)(0.0);
+        for (int64_t k = 0; k < job->lines; k++) {
+            VD z = N(all)(0.0);
+            const double *from = job->given + k * job->count + first + i;
+            if (first + i + VL <= job->count)
+                z = N(get)(from);
+            else
+                for (int lane = 0; first + i + lane < job->count; lane++)
+                    z[lane] = from[lane];
+            N(split)(job, work, first, i, k, z, &most);
+        }
+        N(bound)(work, i, most);
+    }
+}
+
+/* --- Sums ------------------------------------------------------------------------------------- */
+
+INLINE void N(take_in)(int64_t *onto, SUM upper, SUM lower)
+{
+#if LEVEL == 2
+    for (int half = 0; half < 2; half++, onto += 8) {
+        __m256i u = half ? _mm512_extracti64x4_epi64(upper, 1) : _mm512_castsi512_si256(upper);
+        __m256i l = half ? _mm512_extracti64x4_epi64(lower, 1) : _mm512_castsi512_si256(lower);
+        __m512i both = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(u), LIMB),
+                                        _mm512_cvtepi32_epi64(l));
+        _mm512_storeu_si512(onto, _mm512_add_epi64(_mm512_loadu_si512(onto), both));
+    }
+#elif LEVEL == 1
+    for (int half = 0; half < 2; half++, onto += 4) {
+        __m128i u = half ? _mm256_extracti128_si256(upper, 1) : _mm256_castsi256_si128(upper);
+        __m128i l = half ? _mm256_extracti128_si256(lower, 1) : _mm256_castsi256_si128(lower);
+        __m256i both = _mm256_add_epi64(_mm256_slli_epi64(_mm256_cvtepi32_epi64(u), LIMB),
+                                        _mm256_cvtepi32_epi64(l));
+        _mm256_storeu_si256((__m256i *)onto, _mm256_add_epi64(LOAD(onto), both));
+    }
+#else
+    for (int e = 0; e < 4; e++)
+        onto[e] += (int64_t)(int32_t)upper[e] * (1 << LIMB) + (int32_t)lower[e];
+#endif
+}
+
+/* Add pairs of rows, times some lines of multipliers, to sums of COLS columns. Pairs come
+   interleaved from `pairs`, or, if that is NULL, from the rows themselves. */
+INLINE void N(tile)(const VEC *pairs, const int16_t *const *x, int64_t j, int half, int64_t steps,
+                    const int16_t *z, int64_t length, int lines, int64_t *onto, int64_t wide)
+{
+    SUM sums[MANY][2];
+    UNROLL for (int l = 0; l < lines; l++)
+        sums[l][0] = sums[l][1] = NONE();
+    for (int64_t step = 0; step < steps; step++) {
+        VEC low, high;
+        if (pairs) {
+            low = pairs[2 * step];
+            high = pairs[2 * step + 1];
+        } else {
+#if LEVEL == 2
+            VEC a = half ? HALF(x[2 * step] + j) : LOAD(x[2 * step] + j);
+            VEC b = half ? HALF(x[2 * step + 1] + j) : LOAD(x[2 * step + 1] + j);
+#else
+            VEC a = LOAD(x[2 * step] + j), b = LOAD(x[2 * step + 1] + j);
+#endif
+            low = LOW(a, b);
+            high = HIGH(a, b);
+        }
+        UNROLL for (int l = 0; l < lines; l++) {
+            VEC by = PAIR(z + l * length + 2 * step);
+            sums[l][0] = MADD(sums[l][0], low, by);
+            sums[l][1] = MADD(sums[l][1], high, by);
+        }
+    }
+    UNROLL for (int l = 0; l < lines; l += 2)
+        UNROLL for (int h = 0; h < 2; h++)
+            N(take_in)(onto + l / 2 * wide + h * COLS / 2, sums[l][h], sums[l + 1][h]);
+}
+
+/* Rows of a block times the parts of their multipliers, added to work->sums. */
+static void N(sums)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t parts = 2 * job->lines, length = work->length, stride = job->stride;
+    int few = parts <= 4;
+    VEC *pairs = (VEC *)work->pairs;
+    for (int64_t j = 0; j < stride; j += COLS) {
+        int half = j + COLS > stride;
+        if (!few)
+            for (int64_t i = 0; i < count; i += 2) {
+#if LEVEL == 2
+                VEC a = half ? HALF(work->at[i] + j) : LOAD(work->at[i] + j);
+                VEC b = half ? HALF(work->at[i + 1] + j) : LOAD(work->at[i + 1] + j);
+#else
+                VEC a = LOAD(work->at[i] + j), b = LOAD(work->at[i + 1] + j);
+#endif
+                pairs[i] = LOW(a, b);
+                pairs[i + 1] = HIGH(a, b);
+            }
+        for (int64_t k = 0; k < parts; k += few ? parts : MANY) {
+            int64_t *onto = work->sums + k / 2 * work->wide + j;
+            for (int64_t c = 0; c < work->chunks; c++) {
+                int64_t from = work->cuts[c], steps = (work->cuts[c + 1] - from) / 2;
+                const int16_t *z = work->parts + k * length + from;
+                const int16_t *const *x = work->at + from;
+                if (few && parts == 2 && half)
+                    N(tile)(NULL, x, j, 1, steps, z, length, 2, onto, work->wide);
+                else if (few && parts == 2)
+                    N(tile)(NULL, x, j, 0, steps, z, length, 2, onto, work->wide);
+                else if (few)
+                    N(tile)(NULL, x, j, half, steps, z, length, 4, onto, work->wide);
+                else if (parts - k >= MANY)
+                    N(tile)(pairs + from, NULL, 0, 0, steps, z, length, MANY, onto, work->wide);
+                else { /* the rest, by fours and twos */
+                    int64_t l = 0;
+                    for (; l + 4 <= parts - k; l += 4)
+                        N(tile)(pairs + from, NULL, 0, 0, steps, z + l * length, length, 4,
+                                onto + l / 2 * work->wide, work->wide);
+                    if (l < parts - k)
+                        N(tile)(pairs + from, NULL, 0, 0, steps, z + l * length, length, 2,
+                                onto + l / 2 * work->wide, work->wide);
+                }
+            }
+        }
+    }
+}
+
+/* Sums in the order in which columns were interleaved, added to those of the caller. */
+static void N(conclude)(const Job *job, Scratch *work)
+{
+    for (int64_t k = 0; k < job->lines; k++)
+        for (int64_t j = 0; j < job->stride; j += 4) { /* columns j to j + 3 stay together */
+            int64_t in = j % COLS, half = in / 4 % 2;
+            const int64_t *from = work->sums + k * work->wide + j - in + half * (COLS / 2) + in / 8 * 4;
+            for (int t = 0; t < 4; t++)
+                job->onto[k * job->stride + j + t] += (uint64_t)from[t];
+        }
+}
+
+/* --- Rounding --------------------------------------------------------------------------------- */
+
+/* As tacit.engine.quantization.Scale.integers: some numbers less a shift, clamped, to the nearest
+   integer. Whether one of them is not finite. */
+#define ROUNDED(name, kind)                                                                       \
+    static int N(name)   (const kind *from, const double *shift, int64_t each, double per_unit,   \
+                          int64_t count, int16_t *to)                                             \
+    {                                                                                             \
+        int wrong = 0;                                                                            \
+        for (int64_t j = 0; j < count; j++) {                                                     \
+            double x = (double)from[j] - shift[j * each];                                         \
+            wrong |= !(x - x == 0.0);                                                             \
+            x *= per_unit;                                                                        \
+            x = x > -32767.0 ? x : -32767.0;                                                      \
+            x = x < 32767.0 ? x : 32767.0;                                                        \
+            to[j] = (int16_t)(int32_t)((x + ROUND) - ROUND);                                      \
+        }                                                                                         \
+        return wrong;                                                                             \
+    }
+ROUNDED(round_doubles, double)
+ROUNDED(round_singles, float)
+#undef ROUNDED
+
+static void N(measure)(const int16_t *row, int64_t stride, double *square, uint16_t *peak)
+{
+    int64_t total = 0;
+    int most = 0;
+    for (int64_t j = 0; j < stride; j++) {
+        int x = row[j], size = x < 0 ? -x : x;
+        total += (int64_t)(x * x);
+        most = most > size ? most : size;
+    }
+    *square = (double)total;
+    *peak = (uint16_t)most;
+}
+
+static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
+                               N(conclude), N(round_doubles), N(round_singles), N(measure)};
+
+#undef N
+#undef COLS
+#undef VL
+#undef FEW
+#undef MANY
+#undef VEC
+#undef SUM
+#undef NONE
+#undef LOAD
+#undef HALF
+#undef MADD
+#undef LOW
+#undef HIGH
+#undef PAIR
+#undef FOLD
+#undef VMAX
+#undef VMIN
+#undef VSQRT
+#undef ABOVE
+#undef VD
+#undef VQ
+#undef VI
+#undef VH

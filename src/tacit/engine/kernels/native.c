@@ -1,0 +1,732 @@
+/* Products of tables of 16-bit integers with weights and multipliers, and whole steps of training.
+
+   tacit.engine.quantization has the argument for every bound that is used here. Numbers are exact
+   integers, or the results of correctly rounded operations in a fixed order, so that every level
+   of instructions, and NumPy (tacit.engine.kernels.compact), finds the same bits. That takes
+   strict IEEE arithmetic: no contraction, no -ffast-math.
+
+   A row is `stride` integers, a multiple of 16. What else belongs to a row (the inverse of its
+   norm, its largest magnitude, its target) lies in arrays beside the table, at the same index.
+
+   Buffers are checked on entry; then the interpreter is let go, and Python's threads may run
+   several calls at once. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if !defined(__GNUC__) || FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
+#error "needs the vectors of GCC or Clang, and IEEE arithmetic in double precision"
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define LEVELS 3
+#else
+#define LEVELS 1
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8") /* so that sums stay in registers */
+
+enum { LOGISTIC, SOFTMAX, SQUARED };
+enum { AHEAD = 8, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16 }; /* rows to fetch ahead; bits of l; rows of a block */
+
+/* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
+#define ROUND 0x1.8p52
+#define TINY 0x1p-500
+#define LOWEST (-0x1.62p9) /* -708 */
+#define LOG2E 0x1.71547652b82fep+0
+#define LN2_HIGH 0x1.62e42fefa3800p-1
+#define LN2_LOW 0x1.ef35793c76730p-45
+static const double EXP[8] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
+
+/* From scores to multipliers: public numbers of a step, and what belongs to rows. */
+typedef struct {
+    int loss, separate;
+    int64_t settings, outputs;
+    const double *unit, *ceiling, *multiplier; /* of every line; of every setting */
+    double allowance, shrink;
+    const double *inverse; /* 1 / |x| of every row */
+    const void *targets;   /* of every row: doubles (n, outputs), or 64-bit classes (n) */
+} Terms;
+
+typedef struct {
+    const int16_t *rows;
+    int64_t n, stride;
+    const int64_t *index;  /* which rows; NULL for all from `start` on */
+    int64_t start, count;
+    const uint16_t *peaks; /* magnitude that no number of a row exceeds */
+    const int16_t *weights;
+    int64_t lines;         /* of weights, or of multipliers: settings times outputs */
+    Terms terms;
+    const double *given;   /* multipliers (lines, count) */
+    uint64_t *onto;        /* sums (lines, stride), modulo 2**64 */
+} Job;
+
+typedef enum { SCORES, SUMS, STEP } Kind;
+
+/* Memory for one block of rows at a time. */
+typedef struct {
+    int64_t length, wide;  /* rows of a block; columns of `sums` */
+    const int16_t **at;    /* where rows lie, and AHEAD more */
+    int32_t *raw;          /* scores (lines, length) */
+    int16_t *parts;        /* of multipliers (2 lines, length) */
+    int32_t *peaks, *most; /* largest magnitude in a row, and that times one of its parts */
+    double *inverse, *targets, *residuals;
+    int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
+    void *pairs;
+    int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
+} Scratch;
+
+typedef struct {
+    void (*scores)(const Job *, Scratch *, int64_t count);
+    void (*multipliers)(const Job *, Scratch *, int64_t first, int64_t count);
+    void (*given)(const Job *, Scratch *, int64_t first, int64_t count);
+    void (*sums)(const Job *, Scratch *, int64_t count);
+    void (*conclude)(const Job *, Scratch *);
+    int (*round_doubles)(const double *, const double *, int64_t, double, int64_t, int16_t *);
+    int (*round_singles)(const float *, const double *, int64_t, double, int64_t, int16_t *);
+    void (*measure)(const int16_t *, int64_t, double *, uint16_t *);
+} Loops;
+
+/* Number of the row in place i; the last one again beyond the end. */
+INLINE int64_t number_at(const Job *job, int64_t i)
+{
+    i = i < job->count ? i : job->count - 1;
+    return job->index ? job->index[job->start + i] : job->start + i;
+}
+
+INLINE int32_t pair_at(const int16_t *p)
+{
+    int32_t both;
+    memcpy(&both, p, sizeof both);
+    return both;
+}
+
+/* One row times a multiplier that does not fit two parts. */
+static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64_t line, double z)
+{
+    int64_t number = number_at(job, i);
+    if (i >= job->count || !job->peaks[number] || !(fabs(z) < 0x1p62))
+        return;
+    const int16_t *row = job->rows + number * job->stride;
+    uint64_t *onto = job->onto + line * job->stride, by = (uint64_t)(int64_t)z;
+    for (int64_t j = 0; j < job->stride; j++)
+        onto[j] += (uint64_t)(int64_t)row[j] * by;
+}
+
+/* --- Vectors of any processor ----------------------------------------------------------------- */
+
+typedef int16_t shorts __attribute__((vector_size(16)));
+typedef uint32_t words __attribute__((vector_size(16)));
+
+INLINE shorts load_shorts(const int16_t *p)
+{
+    shorts found;
+    memcpy(&found, p, sizeof found);
+    return found;
+}
+
+INLINE words madd(words sum, shorts a, shorts b)
+{
+    for (int t = 0; t < 4; t++)
+        sum[t] += (uint32_t)(a[2 * t] * b[2 * t]) + (uint32_t)(a[2 * t + 1] * b[2 * t + 1]);
+    return sum;
+}
+
+INLINE shorts beside(shorts a, shorts b, int from)
+{
+    return (shorts){a[from],     b[from],     a[from + 1], b[from + 1],
+                    a[from + 2], b[from + 2], a[from + 3], b[from + 3]};
+}
+
+#define LEVEL 0
+#include "loops.h"
+#undef LEVEL
+
+#if LEVELS > 1
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define LEVEL 1
+#include "loops.h"
+#undef LEVEL
+#ifdef __clang__
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,prefer-vector-width=512")
+#endif
+/* As such, since GCC moves every sum around for the intrinsic function. */
+INLINE __m512i dpwssd(__m512i sum, __m512i a, __m512i b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+#define LEVEL 2
+#include "loops.h"
+#undef LEVEL
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+/* The loops of a level, or NULL where the processor lacks its instructions. */
+static const Loops *loops_of(Py_ssize_t level)
+{
+    if (level == 0)
+        return &loops_portable;
+#if LEVELS > 1
+    __builtin_cpu_init();
+    if (level == 1 && __builtin_cpu_supports("avx2"))
+        return &loops_avx2;
+    if (level == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vnni"))
+        return &loops_avx512;
+#endif
+    return NULL;
+}
+
+/* --- A block after the other -------------------------------------------------------------------- */
+
+static int64_t block_rows(int64_t stride)
+{
+    int64_t rows = BLOCK_VALUES / stride; /* so that they stay in the cache */
+    rows = rows < 32 ? 32 : rows > 1024 ? 1024 : rows;
+    return rows & ~(int64_t)(LANES - 1);
+}
+
+static int64_t padded(int64_t count) { return (count + LANES - 1) & ~(int64_t)(LANES - 1); }
+
+/* All arrays of a Scratch in one piece of memory; NULL if there is none. */
+static void *scratch_for(const Job *job, Scratch *work)
+{
+    int64_t length = block_rows(job->stride), lines = job->lines, outputs = job->terms.outputs;
+    if (length > padded(job->count))
+        length = padded(job->count);
+    work->length = length;
+    work->wide = (job->stride + 31) & ~(int64_t)31;
+    size_t sizes[] = {
+        sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
+        sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
+        sizeof(*work->peaks) * (size_t)length,
+        sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
+        64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
+        sizeof(*work->sums) * (size_t)(lines * work->wide)};
+    enum { PIECES = sizeof sizes / sizeof *sizes };
+    size_t total = 64;
+    for (int i = 0; i < PIECES; i++)
+        total += (sizes[i] + 63) & ~(size_t)63;
+    char *memory = malloc(total), *pieces[PIECES];
+    if (!memory)
+        return NULL;
+    char *at = memory + (64 - (uintptr_t)memory % 64);
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = at;
+        at += (sizes[i] + 63) & ~(size_t)63;
+    }
+    work->at = (void *)pieces[0];
+    work->raw = (void *)pieces[1];
+    work->parts = (void *)pieces[2];
+    work->most = (void *)pieces[3];
+    work->peaks = (void *)pieces[4];
+    work->inverse = (void *)pieces[5];
+    work->targets = (void *)pieces[6];
+    work->residuals = (void *)pieces[7];
+    work->cuts = (void *)pieces[8];
+    work->pairs = (void *)pieces[9];
+    work->sums = memset(pieces[10], 0, sizes[10]);
+    return memory;
+}
+
+/* Where the rows of a block lie, and what belongs to them; padding, which repeats the last row,
+   counts nothing. */
+static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, int64_t whole,
+                   Kind kind)
+{
+    const Terms *t = &job->terms;
+    int64_t length = work->length, outputs = t->outputs, start = job->start + first;
+    const double *numbers = t->targets;
+    const int64_t *classes = t->targets;
+#define EACH(place, value)                                                                        \
+    if (job->index)                                                                               \
+        for (int64_t i = 0; i < count; i++) {                                                     \
+            int64_t row = job->index[start + i];                                                  \
+            place = value;                                                                        \
+        }                                                                                         \
+    else                                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                     \
+            int64_t row = start + i;                                                              \
+            place = value;                                                                        \
+        }
+    EACH(work->at[i], job->rows + row * job->stride)
+    for (int64_t i = count; i < whole + AHEAD; i++)
+        work->at[i] = job->rows + number_at(job, first + i) * job->stride;
+    if (kind == SCORES)
+        return;
+    EACH(work->peaks[i], job->peaks[row])
+    for (int64_t i = count; i < whole; i++)
+        work->peaks[i] = 0;
+    if (kind == SUMS)
+        return;
+    EACH(work->inverse[i], t->inverse[row])
+    for (int64_t i = count; i < whole; i++)
+        work->inverse[i] = 0.0;
+    if (t->loss == SOFTMAX) {
+        EACH(work->targets[i], (double)classes[row])
+    } else
+        for (int64_t k = 0; k < outputs; k++)
+            EACH(work->targets[k * length + i], numbers[row * outputs + k])
+    for (int64_t k = 0; k < (t->loss == SOFTMAX ? 1 : outputs); k++)
+        for (int64_t i = count; i < whole; i++)
+            work->targets[k * length + i] = 0.0;
+#undef EACH
+}
+
+/* Cut a block where products of features and parts might add up to 2**31 otherwise. */
+static void cut(Scratch *work, int64_t count)
+{
+    int64_t chunks = 0, total = 0;
+    work->cuts[0] = 0;
+    for (int64_t i = 0; i < count; i += 2) {
+        int64_t both = (int64_t)work->most[i] + work->most[i + 1];
+        if (total + both > INT32_MAX && i) {
+            work->cuts[++chunks] = i;
+            total = 0;
+        }
+        total += both;
+    }
+    work->cuts[++chunks] = count;
+    work->chunks = chunks;
+}
+
+static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, int32_t *scores)
+{
+    for (int64_t first = 0; first < job->count; first += work->length) {
+        int64_t left = job->count - first, count = left < work->length ? left : work->length;
+        int64_t whole = padded(count);
+        gather(job, work, first, count, whole, kind);
+        if (kind != SUMS)
+            loops->scores(job, work, whole);
+        if (kind == SCORES) {
+            for (int64_t k = 0; k < job->lines; k++)
+                memcpy(scores + k * job->count + first, work->raw + k * work->length,
+                       sizeof(*scores) * (size_t)count);
+            continue;
+        }
+        (kind == STEP ? loops->multipliers : loops->given)(job, work, first, whole);
+        cut(work, whole);
+        loops->sums(job, work, whole);
+    }
+    if (kind != SCORES)
+        loops->conclude(job, work);
+}
+
+/* --- Arguments ------------------------------------------------------------------------------------ */
+
+enum { MOST_BUFFERS = 10 }; /* of any call */
+typedef struct {
+    Py_buffer views[MOST_BUFFERS];
+    int count;
+} Buffers;
+
+static void release(Buffers *held)
+{
+    while (held->count)
+        PyBuffer_Release(&held->views[--held->count]);
+}
+
+/* A C-contiguous array of numbers: h int16, H uint16, i int32, q int64, f float, d double. */
+static Py_buffer *array(Buffers *held, PyObject *given, const char *name, char kind, int ndim,
+                        int writable)
+{
+    Py_buffer *view = &held->views[held->count];
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(given, view, flags) < 0)
+        return NULL;
+    held->count++;
+    char found = view->format && view->format[0] && !view->format[1] ? view->format[0] : '?';
+    if (found == 'l' && view->itemsize == 8)
+        found = 'q';
+    if (found != kind || view->ndim != ndim) {
+        PyErr_Format(PyExc_TypeError, "%s must be a %d-dimensional array of kind %c, not %d of %s",
+                     name, ndim, kind, view->ndim, view->format ? view->format : "bytes");
+        return NULL;
+    }
+    if ((uintptr_t)view->buf % (size_t)view->itemsize) {
+        PyErr_Format(PyExc_ValueError, "%s is not aligned", name);
+        return NULL;
+    }
+    return view;
+}
+
+static int refuse(const char *why)
+{
+    PyErr_SetString(PyExc_ValueError, why);
+    return 0;
+}
+
+static const Loops *chosen(Py_ssize_t level)
+{
+    const Loops *loops = loops_of(level);
+    if (!loops)
+        refuse("this processor has no instructions of that level");
+    return loops;
+}
+
+/* Rows (n, stride) and which of them: from `start` to `stop`, or of an index. */
+static int take_rows(Buffers *held, Job *job, PyObject *rows, PyObject *index, Py_ssize_t start,
+                     Py_ssize_t stop)
+{
+    Py_buffer *view = array(held, rows, "rows", 'h', 2, 0);
+    if (!view)
+        return 0;
+    job->rows = view->buf;
+    job->n = view->shape[0];
+    job->stride = view->shape[1];
+    if (job->stride % 16 || !job->stride || job->stride > 1 << 23)
+        return refuse("rows must have a multiple of 16 columns, at most 2**23");
+    int64_t most = job->n;
+    if (index != Py_None) {
+        if (!(view = array(held, index, "index", 'q', 1, 0)))
+            return 0;
+        job->index = view->buf;
+        most = view->shape[0];
+    }
+    if (start < 0 || start > stop || stop > most)
+        return refuse("start and stop must lie within the rows, or their index");
+    job->start = start;
+    job->count = stop - start;
+    for (int64_t i = 0; job->index && i < job->count; i++)
+        if (job->index[start + i] < 0 || job->index[start + i] >= job->n)
+            return refuse("an index is no row");
+    return 1;
+}
+
+static int take_weights(Buffers *held, Job *job, PyObject *given)
+{
+    Py_buffer *view = array(held, given, "weights", 'h', 2, 0);
+    if (!view)
+        return 0;
+    job->weights = view->buf;
+    job->lines = view->shape[0];
+    return view->shape[1] == job->stride || refuse("weights must have as many columns as rows");
+}
+
+static int take_peaks(Buffers *held, Job *job, PyObject *given)
+{
+    Py_buffer *view = array(held, given, "peaks", 'H', 1, 0);
+    if (!view)
+        return 0;
+    job->peaks = view->buf;
+    return view->shape[0] == job->n || refuse("there must be a peak for every row");
+}
+
+static int take_onto(Buffers *held, Job *job, PyObject *given)
+{
+    Py_buffer *view = array(held, given, "onto", 'q', 2, 1);
+    if (!view)
+        return 0;
+    job->onto = view->buf;
+    return (view->shape[0] == job->lines && view->shape[1] == job->stride) ||
+           refuse("onto must have a line for every line of weights, as wide as rows");
+}
+
+static PyObject *done(Buffers *held, const Loops *loops, Job *job, Kind kind, int32_t *scores)
+{
+    Scratch work;
+    void *memory = NULL;
+    int found = 1;
+    if (job->lines && job->count) {
+        if (job->lines > 1 << 24)
+            found = refuse("there are too many lines");
+        else if (!(memory = scratch_for(job, &work))) {
+            PyErr_NoMemory();
+            found = 0;
+        }
+    }
+    if (memory) {
+        Py_BEGIN_ALLOW_THREADS
+        run(loops, job, &work, kind, scores);
+        Py_END_ALLOW_THREADS
+        free(memory);
+    }
+    release(held);
+    if (!found)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *failed(Buffers *held)
+{
+    release(held);
+    return NULL;
+}
+
+PyDoc_STRVAR(scores_doc,
+             "scores(level, rows, index, start, stop, weights, out)\n--\n\n"
+             "Rows times lines of weights (K, stride): 32-bit integers (K, count).");
+
+static PyObject *py_scores(PyObject *module, PyObject *args)
+{
+    Py_ssize_t level, start, stop;
+    PyObject *rows, *index, *weights, *out;
+    Buffers held = {.count = 0};
+    Job job = {0};
+    const Loops *loops;
+    Py_buffer *view;
+    if (!PyArg_ParseTuple(args, "nOOnnOO", &level, &rows, &index, &start, &stop, &weights, &out))
+        return NULL;
+    if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
+        !take_weights(&held, &job, weights) || !(view = array(&held, out, "out", 'i', 2, 1)))
+        return failed(&held);
+    if (view->shape[0] != job.lines || view->shape[1] != job.count) {
+        refuse("out must have a line for every line of weights, and a place for every row");
+        return failed(&held);
+    }
+    return done(&held, loops, &job, SCORES, view->buf);
+}
+
+PyDoc_STRVAR(sums_doc,
+             "sums(level, rows, index, start, stop, peaks, multipliers, onto)\n--\n\n"
+             "Add rows times multipliers (K, count), integers below 2**47, to sums (K, stride).");
+
+static PyObject *py_sums(PyObject *module, PyObject *args)
+{
+    Py_ssize_t level, start, stop;
+    PyObject *rows, *index, *peaks, *given, *onto;
+    Buffers held = {.count = 0};
+    Job job = {0};
+    const Loops *loops;
+    Py_buffer *view;
+    if (!PyArg_ParseTuple(args, "nOOnnOOO", &level, &rows, &index, &start, &stop, &peaks, &given,
+                          &onto))
+        return NULL;
+    if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
+        !take_peaks(&held, &job, peaks) ||
+        !(view = array(&held, given, "multipliers", 'd', 2, 0)))
+        return failed(&held);
+    job.given = view->buf;
+    job.lines = view->shape[0];
+    if (view->shape[1] != job.count) {
+        refuse("there must be a multiplier for every row");
+        return failed(&held);
+    }
+    for (int64_t i = 0; i < job.lines * job.count; i++)
+        if (!(fabs(job.given[i]) < 0x1p47)) {
+            refuse("a multiplier is 2**47 or more, or not a number");
+            return failed(&held);
+        }
+    if (!take_onto(&held, &job, onto))
+        return failed(&held);
+    return done(&held, loops, &job, SUMS, NULL);
+}
+
+PyDoc_STRVAR(step_doc,
+             "step(level, loss, rows, index, start, stop, peaks, weights, unit, targets, inverse,\n"
+             "     ceiling, multiplier, allowance, shrink, separate, onto)\n--\n\n"
+             "Scores, residuals, clipping and rounding, and sums that are added to `onto`.");
+
+static PyObject *py_step(PyObject *module, PyObject *args)
+{
+    Py_ssize_t level, start, stop;
+    PyObject *rows, *index, *peaks, *weights, *unit, *targets, *inverse, *ceiling, *multiplier, *onto;
+    Buffers held = {.count = 0};
+    Job job = {0};
+    Terms *t = &job.terms;
+    const Loops *loops;
+    Py_buffer *view;
+    if (!PyArg_ParseTuple(args, "niOOnnOOOOOOOddpO", &level, &t->loss, &rows, &index, &start, &stop,
+                          &peaks, &weights, &unit, &targets, &inverse, &ceiling, &multiplier,
+                          &t->allowance, &t->shrink, &t->separate, &onto))
+        return NULL;
+    if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
+        !take_peaks(&held, &job, peaks) || !take_weights(&held, &job, weights) ||
+        !take_onto(&held, &job, onto) || !(view = array(&held, unit, "unit", 'd', 1, 0)))
+        return failed(&held);
+    t->unit = view->buf;
+    int fits = view->shape[0] == job.lines;
+    if (!(view = array(&held, ceiling, "ceiling", 'd', 1, 0)))
+        return failed(&held);
+    t->ceiling = view->buf;
+    t->settings = view->shape[0];
+    if (!(view = array(&held, multiplier, "multiplier", 'd', 1, 0)))
+        return failed(&held);
+    t->multiplier = view->buf;
+    fits &= view->shape[0] == t->settings && t->settings > 0 && job.lines % t->settings == 0;
+    if (!fits) {
+        refuse("unit, ceiling and multiplier do not suit the weights");
+        return failed(&held);
+    }
+    t->outputs = job.lines / t->settings;
+    if (!(view = array(&held, inverse, "inverse", 'd', 1, 0)))
+        return failed(&held);
+    t->inverse = view->buf;
+    fits = view->shape[0] == job.n && t->loss >= LOGISTIC && t->loss <= SQUARED;
+    int classes = t->loss == SOFTMAX;
+    if (!(view = array(&held, targets, "targets", classes ? 'q' : 'd', classes ? 1 : 2, 0)))
+        return failed(&held);
+    t->targets = view->buf;
+    fits &= view->shape[0] == job.n && (classes || view->shape[1] == t->outputs);
+    if (!fits || !(t->allowance > 0)) {
+        refuse("loss, targets, norms or allowance do not suit the rows");
+        return failed(&held);
+    }
+    /* So that multipliers stay below 2**47, whatever the rows. */
+    for (int64_t s = 0; s < t->settings; s++)
+        if (!(t->ceiling[s] < 0x1p47) || !(t->shrink <= 1.0)) {
+            refuse("a ceiling is 2**47 or more");
+            return failed(&held);
+        }
+    return done(&held, loops, &job, STEP, NULL);
+}
+
+PyDoc_STRVAR(round_doc,
+             "rounded(level, values, shift, per_unit, constant, out, squares, peaks)\n--\n\n"
+             "Rows of numbers, or a sequence of columns, less a shift and in units, clamped and\n"
+             "rounded to integers beside a constant (or None), with their squared norms and largest\n"
+             "magnitudes. False, and nothing to rely on, if a number is not finite.");
+
+enum { TILE = 128 }; /* rows that are put together from columns at once */
+
+static int round_some(const Loops *loops, const void *from, int single, const double *shift,
+                      int64_t each, double per_unit, int64_t count, int16_t *to)
+{
+    return single ? loops->round_singles(from, shift, each, per_unit, count, to)
+                  : loops->round_doubles(from, shift, each, per_unit, count, to);
+}
+
+static PyObject *py_rounded(PyObject *module, PyObject *args)
+{
+    Py_ssize_t level;
+    PyObject *values, *shift, *constant, *out, *squares, *peaks, *columns = NULL;
+    double per_unit;
+    Buffers held = {.count = 0};
+    const Loops *loops;
+    Py_buffer *table, *moved, *square, *peak, *view, *views = NULL;
+    if (!PyArg_ParseTuple(args, "nOOdOOOO", &level, &values, &shift, &per_unit, &constant, &out,
+                          &squares, &peaks))
+        return NULL;
+    if (!(loops = chosen(level)) || !(table = array(&held, out, "out", 'h', 2, 1)) ||
+        !(moved = array(&held, shift, "shift", 'd', 1, 0)) ||
+        !(square = array(&held, squares, "squares", 'd', 1, 1)) ||
+        !(peak = array(&held, peaks, "peaks", 'H', 1, 1)))
+        return failed(&held);
+    int64_t n = table->shape[0], stride = table->shape[1], d = moved->shape[0], got = 0, single = 0;
+    int fine = 1, wrong = 0;
+    long last = constant == Py_None ? 0 : PyLong_AsLong(constant);
+    if (last == -1 && PyErr_Occurred())
+        return failed(&held);
+    int64_t width = d + (constant != Py_None);
+    if (square->shape[0] != n || peak->shape[0] != n || width > stride || last < -32767 ||
+        last > 32767) {
+        refuse("out, shift, squares and peaks do not suit each other");
+        return failed(&held);
+    }
+    const char *rows = NULL;
+    if (PyObject_CheckBuffer(values)) {
+        view = &held.views[held.count];
+        if (PyObject_GetBuffer(values, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
+            return failed(&held);
+        held.count++;
+        single = view->itemsize == 4;
+        fine = view->ndim == 2 && view->shape[0] == n && view->shape[1] == d && view->format &&
+               !strcmp(view->format, single ? "f" : "d") &&
+               (uintptr_t)view->buf % (size_t)view->itemsize == 0;
+        rows = view->buf;
+    } else {
+        if (!(columns = PySequence_Tuple(values)))
+            return failed(&held);
+        fine = PyTuple_Size(columns) == d && (views = calloc((size_t)d + 1, sizeof *views));
+        for (; fine && got < d; got++) {
+            view = &views[got];
+            PyObject *column = PyTuple_GetItem(columns, got);
+            if (PyObject_GetBuffer(column, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
+                break;
+            single = view->itemsize == 4;
+            fine = view->ndim == 1 && view->shape[0] == n && view->format &&
+                   !strcmp(view->format, single ? "f" : "d") &&
+                   view->itemsize == views[0].itemsize &&
+                   (uintptr_t)view->buf % (size_t)view->itemsize == 0;
+        }
+    }
+    if (!fine && !PyErr_Occurred())
+        refuse("values must be aligned float32 or float64, as many rows and columns as out and shift");
+    if (!PyErr_Occurred()) {
+        int16_t *to = table->buf;
+        const double *by = moved->buf;
+        int64_t size = single ? 4 : 8;
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t first = 0; first < n; first += TILE) {
+            int64_t count = n - first < TILE ? n - first : TILE;
+            int16_t *block = to + first * stride, line[TILE];
+            for (int64_t j = 0; !rows && j < d; j++) {
+                const char *from = (const char *)views[j].buf + first * size;
+                wrong |= round_some(loops, from, (int)single, by + j, 0, per_unit, count, line);
+                for (int64_t i = 0; i < count; i++)
+                    block[i * stride + j] = line[i];
+            }
+            for (int64_t i = 0; i < count; i++) {
+                int16_t *row = block + i * stride;
+                if (rows)
+                    wrong |= round_some(loops, rows + (first + i) * d * size, (int)single, by, 1,
+                                        per_unit, d, row);
+                if (width > d)
+                    row[d] = (int16_t)last;
+                memset(row + width, 0, sizeof(*row) * (size_t)(stride - width));
+                loops->measure(row, stride, (double *)square->buf + first + i,
+                               (uint16_t *)peak->buf + first + i);
+            }
+        }
+        Py_END_ALLOW_THREADS
+    }
+    while (got)
+        PyBuffer_Release(&views[--got]);
+    free(views);
+    Py_XDECREF(columns);
+    release(&held);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(!wrong);
+}
+
+PyDoc_STRVAR(levels_doc, "levels()\n--\n\nLevels of instructions that this processor has, by name.");
+
+static PyObject *py_levels(PyObject *module, PyObject *args)
+{
+    const char *names[] = {"portable", "avx2", "avx512"};
+    PyObject *found = PyDict_New();
+    for (int level = 0; found && level < LEVELS; level++) {
+        if (!loops_of(level))
+            continue;
+        PyObject *number = PyLong_FromLong(level);
+        if (!number || PyDict_SetItemString(found, names[level], number) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(number);
+    }
+    return found;
+}
+
+static PyMethodDef functions[] = {{"scores", py_scores, METH_VARARGS, scores_doc},
+                                  {"sums", py_sums, METH_VARARGS, sums_doc},
+                                  {"step", py_step, METH_VARARGS, step_doc},
+                                  {"rounded", py_rounded, METH_VARARGS, round_doc},
+                                  {"levels", py_levels, METH_NOARGS, levels_doc},
+                                  {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        .m_name = "native",
+                                        .m_doc = "Loops over rows of 16-bit integers.",
+                                        .m_methods = functions};
+
+PyMODINIT_FUNC PyInit_native(void) { return PyModuleDef_Init(&definition); }
