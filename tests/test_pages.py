@@ -82,7 +82,9 @@ def test_a_command_that_a_page_shows_is_there_with_its_options(page, line):
 # Words
 
 #: What the field calls otherwise: integers, noiseless stages, authors and year.
-DIALECT = re.compile(r"integer|plain(?:\*\*|\*)? stage|[Pp]aper 00\d|\b00[0-4], (?:[A-Z]|section)")
+DIALECT = re.compile(
+    r"whole number|plain(?:\*\*|\*)? stage|[Pp]aper 00\d|\b00[0-4], (?:[A-Z]|section)"
+)
 
 
 @pytest.mark.parametrize(
