@@ -288,5 +288,5 @@ def test_commands_list_and_fetch(server, w8a):
         assert failed.exit_code == 2 and "error: " in failed.output
 
 
-def test_labels_are_whole_numbers(w8a):
+def test_labels_are_integers(w8a):
     assert load_w8a()[1].dtype == np.int64

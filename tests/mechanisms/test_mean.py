@@ -53,7 +53,7 @@ def mean_of(rows, z=3.0, *, bound=1e6, seed=0, size=None, counted=True):
 
 
 @pytest.mark.parametrize("width", [1, 2, 8, 64])
-def test_the_rotation_is_a_hadamard_matrix_in_whole_numbers(width):
+def test_the_rotation_is_a_hadamard_matrix_in_integers(width):
     rows = np.random.default_rng(0).integers(-(2**40), 2**40, size=(9, width))
     turned = rows.copy()
     hadamard(turned)

@@ -375,7 +375,7 @@ def test_constants_are_positive_numbers(name, value):
 
 @pytest.mark.parametrize("name", ["rows_with_gaps", "trim"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
-def test_counts_are_whole_numbers(name, value):
+def test_counts_are_integers(name, value):
     with pytest.raises(InputError, match="at least 1"):
         NoiselessImpute(**{name: value})
 

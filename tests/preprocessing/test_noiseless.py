@@ -292,7 +292,7 @@ def test_a_share_is_part_of_the_budget(share):
 
 
 @pytest.mark.parametrize("k", [0, -2, 1.5, True])
-def test_components_are_a_whole_number(k):
+def test_components_are_an_integer(k):
     with pytest.raises(InputError, match="at least 1"):
         NoiselessPCA(k, gap=0.1)
 

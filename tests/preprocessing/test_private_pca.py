@@ -169,7 +169,7 @@ def test_with_much_noise_they_say_nothing_about_the_rows():
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, None])
-def test_components_are_a_whole_number(k):
+def test_components_are_an_integer(k):
     with pytest.raises(InputError, match="at least 1"):
         PrivatePCA(k)
 

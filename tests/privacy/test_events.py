@@ -63,7 +63,7 @@ def test_noise_must_be_positive_and_finite(kind, noise):
 
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, False, "3"])
-def test_count_must_be_a_whole_number_from_one(kind, count):
+def test_count_must_be_an_integer_from_one(kind, count):
     with pytest.raises(InputError, match="count must be an integer of at least 1"):
         EVENTS[kind](1.0, count=count)
 

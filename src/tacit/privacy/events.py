@@ -117,10 +117,10 @@ class Event(Documented):
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            kinds = {"count": "integer of at least 1", "failure": "number from 0 to 1"}
-            kinds |= {"shape": "number above -1", "probability": "number from 0 to 1"}
-            kind = kinds.get(name, "positive number")
-            raise InputError(f"{name} must be a {kind}, not {value!r:.80}") from None
+            kinds = {"count": "an integer of at least 1", "failure": "a number from 0 to 1"}
+            kinds |= {"shape": "a number above -1", "probability": "a number from 0 to 1"}
+            kind = kinds.get(name, "a positive number")
+            raise InputError(f"{name} must be {kind}, not {value!r:.80}") from None
         object.__setattr__(self, name, number)
         return number
 
