@@ -34,7 +34,6 @@ __all__ = [
     "compose",
     "group_privacy",
     "overall_rdp",
-    "post_process",
     "rdp_to_dp",
     "subsample",
     "theorem2",
@@ -121,12 +120,6 @@ class Mechanism:
     def largest_order(self, tau: float) -> float:
         """The greatest α for which both curves hold."""
         return math.inf
-
-    def priced(self, alpha: float, tau: float | None = None) -> Priced:
-        """A point of the curve for neighbours or, given ``tau``, of the smooth one."""
-        fits = 1 < alpha <= self.largest_order(tau or 0.0)
-        value = self.rdp(alpha) if tau is None else self.srdp(alpha, tau)
-        return Priced(value if fits else math.inf, self.formula, self.sound, self.note)
 
     def _check(self, *names: str) -> None:
         for name in names:
@@ -350,20 +343,6 @@ def compose(*mechanisms: Mechanism) -> Composed:
     if not mechanisms:
         raise InputError("compose() needs at least one mechanism")
     return Composed(mechanisms)
-
-
-def post_process(mechanism: Mechanism) -> Mechanism:
-    """Whatever is computed from the output alone has the same curves (Lemma 1, (6)).
-
-    A fitted preprocessor is not computed from the output: folding it into the model afterwards,
-    as in Aₖθ, is *not* post-processing.
-
-    Examples
-    --------
-    >>> post_process(LaplaceMechanism(1.0)).rdp(2.0)
-    1.0
-    """
-    return mechanism
 
 
 def subsample(mechanism: Mechanism, alpha: float, tau: float, *, n: int, batch: int = 1) -> Priced:
