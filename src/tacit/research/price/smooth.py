@@ -127,7 +127,19 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class GaussianMechanism(Mechanism):
+class _OnOutputs(Mechanism):
+    """Noise on f(S), f ``lipschitz`` with global ``sensitivity`` Δ."""
+
+    epsilon: float
+    lipschitz: float = 1.0
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check("epsilon", "lipschitz", "sensitivity")
+
+
+@dataclass(frozen=True)
+class GaussianMechanism(_OnOutputs):
     """f(S) + N(0, Δ²/ε²), f ``lipschitz`` with global ``sensitivity`` Δ (Theorem 10).
 
     Examples
@@ -136,13 +148,7 @@ class GaussianMechanism(Mechanism):
     (1.0, 4.0)
     """
 
-    epsilon: float
-    lipschitz: float = 1.0
-    sensitivity: float = 1.0
     formula: ClassVar[str] = "Table 1, Gaussian mechanism; Theorem 10"
-
-    def __post_init__(self) -> None:
-        self._check("epsilon", "lipschitz", "sensitivity")
 
     def rdp(self, alpha: float) -> float:
         return alpha * self.epsilon**2 / 2
@@ -152,7 +158,7 @@ class GaussianMechanism(Mechanism):
 
 
 @dataclass(frozen=True)
-class LaplaceMechanism(Mechanism):
+class LaplaceMechanism(_OnOutputs):
     """f(S) + Lap(Δ/ε), the same for every order (Theorem 11).
 
     Examples
@@ -161,13 +167,7 @@ class LaplaceMechanism(Mechanism):
     (0.5, 1.5)
     """
 
-    epsilon: float
-    lipschitz: float = 1.0
-    sensitivity: float = 1.0
     formula: ClassVar[str] = "Table 1, Laplace mechanism; Theorem 11"
-
-    def __post_init__(self) -> None:
-        self._check("epsilon", "lipschitz", "sensitivity")
 
     def rdp(self, alpha: float) -> float:
         return self.epsilon
