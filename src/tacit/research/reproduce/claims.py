@@ -47,7 +47,7 @@ TESTS: dict[str, Callable[[Work], Finding]] = {
 
 
 def _claim(name: str, facts: dict[str, Any], shared: dict[str, str]) -> Claim:
-    needs = {key: tuple(facts.pop(key, ())) for key in ("data", "modules")}
+    needs: dict[str, Any] = {key: tuple(facts.pop(key, ())) for key in ("data", "modules")}
     differs = facts.pop("differs", "").format(**shared)
     return Claim(name, test=TESTS[name], differs=differs, **needs, **facts)
 
