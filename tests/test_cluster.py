@@ -24,7 +24,7 @@ from tacit.exceptions import ClusterError, InputError, MachineError, MissingBoun
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
-from tacit.model_selection.search import _right
+from tacit.model_selection.calibrated import _right
 from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,

@@ -25,7 +25,7 @@ from tacit.audit.leaky_pipelines import LEAKY_PIPELINES
 from tacit.cli.main import app
 from tacit.diagnostics import power_law_fit
 from tacit.losses import get_loss
-from tacit.model_selection.search import SCORE_SHARE
+from tacit.model_selection.calibrated import SCORE_SHARE
 from tacit.plan import Plan
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import Normalize, PrivateCenter

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 
+import tacit.model_selection.calibrated
 import tacit.model_selection.search
 from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledger, load, save
 from tacit.engine.engine import LOSS_UNIT
@@ -18,7 +19,8 @@ from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
-from tacit.model_selection.search import SCORE_SHARE, Search, Trials
+from tacit.model_selection.calibrated import SCORE_SHARE
+from tacit.model_selection.search import Search, Trials
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Gaussian, PoissonGaussian, Repeated
 from tacit.privacy.accounting.accountants import epsilon, total_mu
@@ -127,14 +129,16 @@ def test_regression_and_many_classes():
 def test_scores_count_from_minus_one_to_one_for_a_row():
     scores = np.array([[0.5], [-0.5], [0.5], [np.nan]])
     signs = np.array([[1.0], [1.0], [-1.0], [1.0]])
-    assert tacit.model_selection.search._right(scores, signs).tolist() == [1, -1, -1, -1]
+    assert tacit.model_selection.calibrated._right(scores, signs).tolist() == [1, -1, -1, -1]
     wide = np.array([[0.1, 0.9], [0.9, 0.1]])
-    assert tacit.model_selection.search._right(wide, np.array([1, 1])).tolist() == [1, -1]
-    assert tacit.model_selection.search._right(wide, np.array([[-1.0, 1], [-1, 1]])).tolist() == [
+    assert tacit.model_selection.calibrated._right(wide, np.array([1, 1])).tolist() == [1, -1]
+    assert tacit.model_selection.calibrated._right(
+        wide, np.array([[-1.0, 1], [-1, 1]])
+    ).tolist() == [
         1,
         -1,
     ]
-    near = tacit.model_selection.search._near(
+    near = tacit.model_selection.calibrated._near(
         np.array([[0.0], [3.0], [np.inf], [0.5]]), np.zeros((4, 1))
     )
     assert near.tolist() == [1, -1, -1, 0.5]
@@ -199,14 +203,14 @@ def test_a_search_that_forgets_its_score_is_found_out(monkeypatch):
         bare = tuple(trial[:-1] for trial in made.event.trial)
         event = Repeated(trial=bare, shape=made.event.shape, rate=made.event.rate)
         spent = (*made.spent[:-1], ("Search", event))
-        return tacit.model_selection.search.replace(made, spent=spent, event=event)
+        return tacit.model_selection.calibrated.replace(made, spent=spent, event=event)
 
     monkeypatch.setattr(Search, "_calibrated", forgetful)
     with pytest.raises(InputError, match="not what its account lists"):
         search().plan(size=600, columns=4)
     # Without that check nothing is drawn either, and what is spent tells it too.
     monkeypatch.setattr(
-        tacit.model_selection.search.CalibratedSearch, "__post_init__", lambda self: None
+        tacit.model_selection.calibrated.CalibratedSearch, "__post_init__", lambda self: None
     )
     with pytest.raises(ReleaseError, match="makes a trial that was not counted"):
         search({"trainer__clip": [0.02, 0.1]}).fit(X, Y)
@@ -249,13 +253,13 @@ def _twice(real):
 )
 def test_trials_are_independent_whether_trained_together_or_alone(trainer, monkeypatch):
     monkeypatch.setattr(Draws, "trials", lambda self, event, stream: 6)
-    weights, real = [], tacit.model_selection.search.CalibratedSearch._scores
+    weights, real = [], tacit.model_selection.calibrated.CalibratedSearch._scores
 
     def watched(self, engine, found, *rest):
         weights.extend(found.copy())
         return real(self, engine, found, *rest)
 
-    monkeypatch.setattr(tacit.model_selection.search.CalibratedSearch, "_scores", watched)
+    monkeypatch.setattr(tacit.model_selection.calibrated.CalibratedSearch, "_scores", watched)
     search({"trainer": [trainer]}, distribution="logarithmic").fit(X, Y)
     assert len({each.tobytes() for each in weights}) == len(weights) == 6
 
@@ -347,7 +351,7 @@ def test_a_crash_in_the_middle_of_trials_counts_as_spent(ledger, monkeypatch):
     def crash(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(tacit.model_selection.search, "_train", crash)
+    monkeypatch.setattr(tacit.model_selection.calibrated, "_train", crash)
     base = DPLinearClassifier(trainer=DPGD(steps=5), ledger=ledger)
     with pytest.raises(RuntimeError, match="power cut"):
         search(estimator=base, epsilon=1.0).fit(X, Y)

@@ -12,6 +12,7 @@ from tacit.audit.canaries import one_run
 from tacit.audit.distinguish import Observe, Subject, distinguish, processes, separation, worst
 from tacit.audit.leaky_pipelines import leaky_pipeline
 from tacit.audit.neighbouring_tables import Pair, pairs, shape
+from tacit.diagnostics.base import require_fraction
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.plan import CalibratedPlan, Plan
@@ -234,8 +235,7 @@ def audit(
         raise InputError(f"method={method!r} must be one of {', '.join(METHODS)}")
     if observe not in OBSERVE:
         raise InputError(f"observe={observe!r} must be one of {', '.join(OBSERVE)}")
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
+    require_fraction(confidence=confidence)
     least = 40 if method == "many-runs" else 2
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < least:
         raise InputError(f"runs={runs!r} must be an integer of at least {least}")

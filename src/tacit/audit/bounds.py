@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
+from tacit.diagnostics.base import require_fraction
 from tacit.exceptions import InputError
 from tacit.privacy.accounting.accountants import (
     COARSE_GRID,
@@ -46,8 +47,7 @@ def highest_rate(count: int, trials: int, confidence: float) -> float:
     """
     if not 0 <= count <= trials or trials < 1:
         raise InputError(f"{count} of {trials} is not a rate")
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
+    require_fraction(confidence=confidence)
     return 1.0 if count == trials else float(beta.ppf(confidence, count + 1, trials - count))
 
 

@@ -17,17 +17,7 @@ __all__ = ["draw_audits", "plot_audits"]
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 230, 640, 78, 40
 LONGEST_NAME = 28  # letters of a name
-STYLE = """
-svg { background: var(--bg); font: 14px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
-  --bg: #ffffff; --ink: #1a1f26; --muted: #545d68; --line: #d3d9e0; --good: #0b5cad;
-  --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { svg { --bg: #12161b; --ink: #e6eaef; --muted: #a3adb8;
-  --line: #343c46; --good: #6cb0f5; --bad: #ff8a80; } }
-text { fill: var(--ink); } .title { font-size: 17px; font-weight: 600; }
-.muted { fill: var(--muted); } .grid { stroke: var(--line); }
-.good { fill: var(--good); } .bad { fill: var(--bad); }
-.claim { stroke: var(--ink); stroke-width: 3; }
-"""
+STYLE = "\n" + Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 
 
 def plot_audits(audits: Sequence[Audit], path: str | os.PathLike[str]) -> Path:

@@ -14,7 +14,15 @@ from tacit.data.rows import Rows, as_rows
 from tacit.exceptions import InputError
 from tacit.registry import Registry
 
-__all__ = ["DIAGNOSES", "NOTICE", "Diagnosis", "NotReleasable", "require_positive", "require_rows"]
+__all__ = [
+    "DIAGNOSES",
+    "NOTICE",
+    "Diagnosis",
+    "NotReleasable",
+    "require_fraction",
+    "require_positive",
+    "require_rows",
+]
 
 NOTICE = "NOT RELEASABLE: read off the private rows without noise. Keep it as private as they are."
 MOST_COLUMNS = 8192  # whose second moment takes half a gigabyte
@@ -126,3 +134,10 @@ def require_positive(*, zero: bool = False, **values: float | None) -> None:
         if not (number and math.isfinite(value) and (value >= 0 if zero else value > 0)):
             least = "zero or a positive number" if zero else "a positive number"
             raise InputError(f"{name}={value!r} must be {least}")
+
+
+def require_fraction(**values: float) -> None:
+    """Refuse what does not lie strictly between 0 and 1."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise InputError(f"{name}={value!r} must lie between 0 and 1")

@@ -16,7 +16,8 @@ from tacit.data.rows import Rows
 from tacit.data.schema import did_you_mean
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
-from tacit.model_selection.search import MOST_SETTINGS, CalibratedSearch, Search, Trials
+from tacit.model_selection.calibrated import CalibratedSearch
+from tacit.model_selection.search import MOST_SETTINGS, Search, Trials
 from tacit.params import ShowsBudget
 from tacit.privacy.budget import Budget
 

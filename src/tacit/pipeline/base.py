@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.params import ShowsBudget
@@ -225,13 +225,14 @@ class Privatized(ShowsBudget, BaseEstimator):
         whole = isinstance(gaps, Integral) and not isinstance(gaps, bool)
         if gaps is not None and not (whole and gaps >= 1):
             raise InputError(f"rows_with_gaps={gaps!r} must be an integer of at least 1")
+        require_positive(median_change=self.median_change, gap=self.gap)
         return Given(
             bound_stage(self.bounds, names),
             public,
             self.target_bounds,
             None if gaps is None else int(gaps),
-            _positive("median_change", self.median_change),
-            _positive("gap", self.gap),
+            self.median_change,
+            self.gap,
         )
 
     def _read(self, given: Given) -> tuple[tuple[Part, ...], Last]:
@@ -256,10 +257,3 @@ class Privatized(ShowsBudget, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _positive(name: str, value: Any) -> float | None:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if value is not None and not (number and 0 < float(value) < math.inf):
-        raise InputError(f"{name}={value!r} must be a positive number")
-    return None if value is None else float(value)

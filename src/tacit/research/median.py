@@ -27,6 +27,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Gaussian, sensitivity
+from tacit.trainers.base import is_number, is_positive, is_whole
 
 __all__ = ["DPGeometricMedian"]
 
@@ -224,17 +225,15 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
             raise MissingBound(
                 "DPGeometricMedian", "radius=, a norm that rows have as a rule, known in advance"
             )
-        if not (_number(self.radius) and 1e-100 <= self.radius <= 1e100):
+        if not (is_number(self.radius) and 1e-100 <= self.radius <= 1e100):
             raise InputError(
                 f"radius={self.radius!r} must be a positive number, from 1e-100 to 1e100"
             )
-        if not (_number(self.steps) and self.steps >= 1 and int(self.steps) == self.steps):
+        if not (is_whole(self.steps) and self.steps >= 1):
             raise InputError(f"steps={self.steps!r} must be an integer from 1")
-        if self.learning_rate is not None and not (
-            _number(self.learning_rate) and 0 < self.learning_rate < math.inf
-        ):
+        if self.learning_rate is not None and not is_positive(self.learning_rate):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
-        if not (_number(self.anchor) and 0 <= self.anchor < math.inf):
+        if not (is_number(self.anchor) and self.anchor >= 0):
             raise InputError(f"anchor={self.anchor!r} must be 0 or a positive number")
         if self.ledger is not None:
             require_ledger(self.ledger, seeded=self.random_state is not None)
@@ -312,7 +311,3 @@ def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarra
     last = ends[np.argmax(spare[ends])]
     kept: np.ndarray = weights >= weights[order][last]
     return kept
-
-
-def _number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float | np.number)

@@ -14,8 +14,8 @@ from tacit.data.tables import Table
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.losses import get_loss
+from tacit.model_selection.calibrated import CalibratedSearch
 from tacit.model_selection.dp_search import planned
-from tacit.model_selection.search import CalibratedSearch
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import Encode
 from tacit.privacy import Expense

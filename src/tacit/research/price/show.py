@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.diagnostics.picture import draw_curves, standing_alone
-from tacit.exceptions import FileError, InputError
-from tacit.files import write_bytes
+from tacit.exceptions import InputError
+from tacit.files import svg_file, write_bytes
 from tacit.report.show import clean, number, setting
 from tacit.research.price.price import Price
 
@@ -91,9 +91,7 @@ def plot_price(prices: Sequence[Price], path: str | os.PathLike[str]) -> Path:
     Traceback (most recent call last):
     tacit.exceptions.FileError: one.png: a price is drawn as SVG; the name must end in .svg
     """
-    target = Path(path)
-    if target.suffix.lower() != ".svg":
-        raise FileError(f"{target}: a price is drawn as SVG; the name must end in .svg")
+    target = svg_file(path, "a price")
     write_bytes(target, draw_price(prices).encode())
     return target
 

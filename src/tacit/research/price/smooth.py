@@ -34,7 +34,6 @@ __all__ = [
     "compose",
     "group_privacy",
     "overall_rdp",
-    "post_process",
     "rdp_to_dp",
     "subsample",
     "theorem2",
@@ -122,19 +121,25 @@ class Mechanism:
         """The greatest α for which both curves hold."""
         return math.inf
 
-    def priced(self, alpha: float, tau: float | None = None) -> Priced:
-        """A point of the curve for neighbours or, given ``tau``, of the smooth one."""
-        fits = 1 < alpha <= self.largest_order(tau or 0.0)
-        value = self.rdp(alpha) if tau is None else self.srdp(alpha, tau)
-        return Priced(value if fits else math.inf, self.formula, self.sound, self.note)
-
     def _check(self, *names: str) -> None:
         for name in names:
             object.__setattr__(self, name, number(name, getattr(self, name)))
 
 
 @dataclass(frozen=True)
-class GaussianMechanism(Mechanism):
+class _OnOutputs(Mechanism):
+    """Noise on f(S), f ``lipschitz`` with global ``sensitivity`` Δ."""
+
+    epsilon: float
+    lipschitz: float = 1.0
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check("epsilon", "lipschitz", "sensitivity")
+
+
+@dataclass(frozen=True)
+class GaussianMechanism(_OnOutputs):
     """f(S) + N(0, Δ²/ε²), f ``lipschitz`` with global ``sensitivity`` Δ (Theorem 10).
 
     Examples
@@ -143,13 +148,7 @@ class GaussianMechanism(Mechanism):
     (1.0, 4.0)
     """
 
-    epsilon: float
-    lipschitz: float = 1.0
-    sensitivity: float = 1.0
     formula: ClassVar[str] = "Table 1, Gaussian mechanism; Theorem 10"
-
-    def __post_init__(self) -> None:
-        self._check("epsilon", "lipschitz", "sensitivity")
 
     def rdp(self, alpha: float) -> float:
         return alpha * self.epsilon**2 / 2
@@ -159,7 +158,7 @@ class GaussianMechanism(Mechanism):
 
 
 @dataclass(frozen=True)
-class LaplaceMechanism(Mechanism):
+class LaplaceMechanism(_OnOutputs):
     """f(S) + Lap(Δ/ε), the same for every order (Theorem 11).
 
     Examples
@@ -168,13 +167,7 @@ class LaplaceMechanism(Mechanism):
     (0.5, 1.5)
     """
 
-    epsilon: float
-    lipschitz: float = 1.0
-    sensitivity: float = 1.0
     formula: ClassVar[str] = "Table 1, Laplace mechanism; Theorem 11"
-
-    def __post_init__(self) -> None:
-        self._check("epsilon", "lipschitz", "sensitivity")
 
     def rdp(self, alpha: float) -> float:
         return self.epsilon
@@ -350,20 +343,6 @@ def compose(*mechanisms: Mechanism) -> Composed:
     if not mechanisms:
         raise InputError("compose() needs at least one mechanism")
     return Composed(mechanisms)
-
-
-def post_process(mechanism: Mechanism) -> Mechanism:
-    """Whatever is computed from the output alone has the same curves (Lemma 1, (6)).
-
-    A fitted preprocessor is not computed from the output: folding it into the model afterwards,
-    as in Aₖθ, is *not* post-processing.
-
-    Examples
-    --------
-    >>> post_process(LaplaceMechanism(1.0)).rdp(2.0)
-    1.0
-    """
-    return mechanism
 
 
 def subsample(mechanism: Mechanism, alpha: float, tau: float, *, n: int, batch: int = 1) -> Priced:

@@ -7,12 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tacit.diagnostics.picture import STYLE
+from tacit.diagnostics.picture import STYLE, draw_curves
 from tacit.report.show import clean, number
 from tacit.report.templates import render
-from tacit.research.reproduce.pictures import draw
 
-__all__ = ["picture_names", "render_html", "render_markdown", "show_cell"]
+__all__ = ["draw", "picture_names", "render_html", "render_markdown", "show_cell"]
 
 INTRODUCTION = (
     "Each claim is a table, figure or theorem of one of the five papers, tested with Tacit's own "
@@ -38,6 +37,17 @@ def show_cell(cell: Any) -> str:
         spread = f" ± {cell['spread']:.{cell['digits']}f}" if cell["runs"] > 1 else ""
         return shown + spread
     return clean(cell) if isinstance(cell, str) else number(cell)
+
+
+def draw(figure: Mapping[str, Any]) -> str:
+    """The curves of a figure as it stands in a record."""
+    return draw_curves(
+        figure["title"],
+        {name: (x, y) for name, (x, y) in figure["curves"].items()},
+        across=figure["across"],
+        log=figure["log"],
+        from_zero=False,
+    )
 
 
 def picture_names(record: Mapping[str, Any]) -> list[str]:

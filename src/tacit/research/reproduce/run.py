@@ -17,8 +17,7 @@ from tacit.files import parse_json, read_text, require_writable, write_bytes
 from tacit.progress import Progress, silent
 from tacit.research.reproduce.claim import Claim, Finding
 from tacit.research.reproduce.claims import CLAIMS
-from tacit.research.reproduce.page import picture_names, render_html, render_markdown
-from tacit.research.reproduce.pictures import draw
+from tacit.research.reproduce.page import draw, picture_names, render_html, render_markdown
 from tacit.research.reproduce.work import Work
 
 __all__ = ["Outcome", "reproduce"]

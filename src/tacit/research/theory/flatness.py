@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.diagnostics.base import require_positive
-from tacit.exceptions import InputError
+from tacit.diagnostics.base import require_fraction, require_positive
 from tacit.privacy.events import sensitivity
 from tacit.research.theory.descent import Schedule
 from tacit.research.theory.risk import Risk, noise_of
@@ -157,8 +156,7 @@ def risk(
     >>> round(risk(10_000, 50, epsilon=1.0, delta=1e-6, smoothness=0.25).value, 4)
     0.0897
     """
-    if not 0 < failure < 1:
-        raise InputError(f"failure={failure!r} must lie between 0 and 1")
+    require_fraction(failure=failure)
     plan = schedule(
         n,
         rank,

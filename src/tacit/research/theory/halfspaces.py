@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit.diagnostics.base import require_positive
+from tacit.diagnostics.base import require_fraction, require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.research.theory.risk import Risk
@@ -86,7 +86,7 @@ def projected_margin(
         raise InputError(f"margin={margin!r} must lie above 0 and at most at 1")
     if not 0 <= xi < 1:
         raise InputError(f"xi={xi!r} must lie in [0, 1)")
-    _check_failure(failure)
+    require_fraction(failure=failure)
     require_positive(gap=gap, public=public)
     require_positive(zero=True, shift=shift)
     if gap is None and (public is not None or shift):
@@ -232,7 +232,7 @@ def sizes(
     >>> sizes(0.1, 10, epsilon=1.0, margin=0.5, gap=0.1).public
     3558812
     """
-    _check_error(error)
+    require_fraction(error=error)
     require_positive(k=k, epsilon=epsilon, gap=gap)
     left = projected_margin(margin, xi, gap=gap, shift=shift, failure=failure)
     if left <= 0:
@@ -359,7 +359,7 @@ def mixture_risk(
     """
     Budget(epsilon, delta)
     require_positive(n=n)
-    _check_failure(failure)
+    require_fraction(failure=failure)
     gamma, radius = mixture.margin(n, failure), mixture.radius(n, failure)
     value = radius / (n * epsilon * gamma) + 1 / n if gamma > 0 else math.inf
     moved = 4 * math.sqrt(mixture.d) + 2 * math.sqrt(math.log(2 * n / delta))
@@ -504,7 +504,7 @@ def sample_sizes(
     >>> round(sample_sizes(0.1, epsilon=1.0, margin=0.2, d=300, k=10)["random projection"], 0)
     250.0
     """
-    _check_error(error)
+    require_fraction(error=error)
     given = {"epsilon": epsilon, "margin": margin, "xi": xi, "residual": residual}
     at_one = error_rates(1, d=d, k=k, **given)
     floor = {"restricted Lipschitz descent": math.sqrt(tail * d / k)}
@@ -513,13 +513,3 @@ def sample_sizes(
         name: found.value / left[name] if left[name] > 0 else math.inf
         for name, found in at_one.items()
     }
-
-
-def _check_error(error: float) -> None:
-    if not 0 < error < 1:
-        raise InputError(f"error={error!r} must lie between 0 and 1")
-
-
-def _check_failure(failure: float) -> None:
-    if not 0 < failure < 1:
-        raise InputError(f"failure={failure!r} must lie between 0 and 1")
