@@ -103,12 +103,12 @@ def fits() -> list[str]:
         all_cores = f"{cores[i]['ratio']:.1f}" if cores else "–"
         body.append((shape, f"{row['ratio']:.1f}", all_cores))
     return [
-        "A default fit relative to LogisticRegression on the same standardised rows: processor time",
-        "of one thread, and the clock on the wall with all cores, if nothing else ran.",
+        "A default fit relative to LogisticRegression on the same standardised rows: processor",
+        "time of one thread, and the clock on the wall with all cores, if nothing else ran.",
         "",
         *table(("rows × columns, classes", "one thread", "all cores"), *body),
         "",
-        f"The first fit of a process took {alone['first']:.2f} s, the second {alone['second']:.2f} s",
+        f"First fit of a process: {alone['first']:.2f} s, second: {alone['second']:.2f} s",
         "(10,000 × 20).",
     ]
 
