@@ -168,7 +168,7 @@ static void N(scores)(const Job *job, Scratch *work, int64_t count)
         for (int64_t i = 0; i < count; i += 4) {
             const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
             const int16_t *w = job->weights + k * stride;
-            const int16_t *const *soon = k || !job->index ? NULL : next;
+            const int16_t *const *soon = k ? NULL : next;
             int32_t *out = work->raw + k * length + i;
             switch (some) {
             case 1: N(dots)(x, w, stride, 1, out, length, soon); break;

@@ -33,7 +33,7 @@
 #define UNROLL _Pragma("GCC unroll 8") /* so that sums stay in registers */
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { AHEAD = 8, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16 }; /* rows to fetch ahead; bits of l; rows of a block */
+enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16 }; /* rows to fetch ahead; bits of l; rows of a block */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
 #define ROUND 0x1.8p52
