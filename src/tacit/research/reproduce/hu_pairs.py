@@ -10,6 +10,7 @@ L = μ = 1 for descent. A bound with τ promises a shift of width + τ at most.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,23 @@ def imputed(n: int, missing: int, width: float) -> dict[str, Any]:
 # --- near-duplicates --------------------------------------------------------------------------
 
 
-def _quantise(rows: np.ndarray, eta: float) -> np.ndarray:
-    """Rows of a good cluster become its centre (section 4.1); two are equal or disjoint."""
+def _good_clusters(rows: np.ndarray, eta: float) -> Iterator[tuple[int, np.ndarray]]:
+    """Centres of good clusters and who is in them (section 4.1); two are equal or disjoint."""
     apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     near, around = apart <= eta, apart <= 3 * eta
-    moved, taken = rows.copy(), np.zeros(len(rows), dtype=bool)
+    taken = np.zeros(len(rows), dtype=bool)
     for centre in np.flatnonzero(near.sum(axis=1) == around.sum(axis=1)):
         members = near[centre]
         if not taken[members].any():
             taken |= members
-            moved[members] = rows[centre]
+            yield int(centre), members
+
+
+def _quantise(rows: np.ndarray, eta: float) -> np.ndarray:
+    """Rows of a good cluster become its centre."""
+    moved = rows.copy()
+    for centre, members in _good_clusters(rows, eta):
+        moved[members] = rows[centre]
     return moved
 
 
@@ -148,14 +156,10 @@ def thinned(columns: int, size: int) -> dict[str, Any]:
 
 
 def _kept(rows: np.ndarray, eta: float) -> np.ndarray:
-    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)
-    near, around = apart <= eta, apart <= 3 * eta
-    kept, taken = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
-    for centre in np.flatnonzero(near.sum(axis=1) == around.sum(axis=1)):
-        members = near[centre]
-        if not taken[members].any():
-            taken |= members
-            kept[members] = np.flatnonzero(members) == centre
+    """Which rows stay: of a good cluster, its centre."""
+    kept = np.ones(len(rows), dtype=bool)
+    for centre, members in _good_clusters(rows, eta):
+        kept[members] = np.flatnonzero(members) == centre
     return kept
 
 
