@@ -110,9 +110,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ----------
         X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files, of shape (n, d)
             A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
-            see ``docs/accelerators.md``.
+            see ``docs/gpu.md``.
             A Dask array or data frame is fitted on the cluster of the current client: see
-            ``docs/cluster.md``. Of features from `tacit.features.load_features` the certificate
+            ``docs/dask.md``. Of features from `tacit.features.load_features` the certificate
             names the network.
         y : sequence of n labels
             May be left out if X is a scan that names its target, or features with labels.

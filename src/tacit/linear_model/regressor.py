@@ -114,8 +114,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         ----------
         X : array, sparse matrix, table, memory map, or `tacit.data.scan` of files, of shape (n, d)
             A tensor of PyTorch, or another array that is not NumPy's, is trained on where it is:
-            see ``docs/accelerators.md``. A Dask array or data frame is fitted on the cluster of the
-            current client: see ``docs/cluster.md``.
+            see ``docs/gpu.md``. A Dask array or data frame is fitted on the cluster of the
+            current client: see ``docs/dask.md``.
         y : sequence of n numbers
             May be left out if X is a scan that names its target, or features with targets.
 
