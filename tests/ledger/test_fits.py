@@ -27,6 +27,7 @@ from tacit import (
 )
 from tacit.data.rows import as_rows
 from tacit.diagnostics import inspect_privately
+from tacit.engine.kernels.compact import CompactStore
 from tacit.engine.storage import DenseStore
 from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, PrivateTestError
 from tacit.ledger import Reservation
@@ -318,15 +319,16 @@ def test_a_fitted_estimator_keeps_its_account_through_pickling(ledger):
 
 def test_a_machine_that_computes_wrongly_has_spent_all_the_same(ledger, monkeypatch):
     """Steps before the wrong one were drawn: nobody has seen them, and nobody can be sure of it."""
-    real, calls = DenseStore.backward, []
+    calls = []
+    for store in (DenseStore, CompactStore):  # without compiled loops, and with them
 
-    def wrong(self, rows, multipliers, work):
-        found = real(self, rows, multipliers, work)
-        calls.append(1)
-        found[0, 0] += len(calls) > 3
-        return found
+        def wrong(*given, real=store.backward):
+            found = real(*given)
+            calls.append(1)
+            found[0, 0] += len(calls) > 3
+            return found
 
-    monkeypatch.setattr(DenseStore, "backward", wrong)
+        monkeypatch.setattr(store, "backward", wrong)
     model = classifier(ledger, arithmetic="strict", trainer=DPGD(steps=6))
     with pytest.raises(MachineError, match="came out wrong"):
         model.fit(X, Y)

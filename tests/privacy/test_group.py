@@ -473,7 +473,7 @@ def test_for_one_row_it_is_the_epsilon_of_the_accountant():
 def test_what_the_drawing_of_noise_has_is_told_apart_where_a_grid_is_used():
     """A grid's error is not multiplied by e^ε of several rows, so that these get a promise."""
     found = DPLinearClassifier(
-        epsilon=8.0, stages=[Normalize()], trainer=DPSGD(steps=20, batch_size=40)
+        epsilon=8.0, stages=[Normalize()], trainer=DPSGD(steps=400, batch_size=200)
     ).fit(X, Y)
     claim = found.certificate_
     assert 0 < claim.sampler_delta < 1e-30 and claim.numerical_delta >= PLD_SLACK
