@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 from unittest.mock import patch
@@ -159,7 +159,16 @@ def calibrated(
     epsilon: float = 4.0,
     trainer: Any = None,
 ) -> CalibratedPlan:
-    """The plan of these stages, behind a clip of rows to norm one."""
+    """The plan of these stages, behind a clip of rows to norm one.
+
+    As many rows with gaps are declared as leave most of so few rows complete.
+    """
+    stages = [
+        replace(stage, rows_with_gaps=min(stage.rows_with_gaps, n // 3))
+        if getattr(stage, "rows_with_gaps", None)
+        else stage
+        for stage in stages
+    ]
     plan = Plan(
         Budget(epsilon, 1e-5),
         (ClipNorm(1.0), *stages),
