@@ -486,3 +486,14 @@ def test_what_the_drawing_of_noise_has_is_told_apart_where_a_grid_is_used():
         resigned(claim, sampler_delta=1e-3)
     assert claim.then(claim).sampler_delta == 2 * claim.sampler_delta
     assert MADE["classifier"]().sampler_delta is None
+
+
+def test_losses_beyond_what_the_second_route_holds_refute_nothing():
+    event = PoissonGaussian(0.3, sampling_probability=0.001)
+    several = recheck.several([(event.kind, event.to_dict()["parameters"])], 10)
+    with pytest.raises(InputError, match="beyond 600"):
+        recheck.epsilon(several, 1e-5, SPECIAL)
+    certificate = spend(event)
+    assert certificate.groups["10"] > certificate.epsilon and certificate.verify().holds
+    forged = resigned(certificate, groups={"10": certificate.groups["10"] * 0.98}).verify()
+    assert not forged.holds and "with 10 rows" in forged.problems[0]
