@@ -9,8 +9,6 @@ import numpy as np
 from tacit.data.tables import ABSENT, Coder, Stored, Table, Text, cell_text, unique_names
 from tacit.exceptions import InputError
 
-__all__ = ["ArrowColumn", "from_arrow", "is_text", "load_pyarrow"]
-
 
 def load_pyarrow(what: str, error: type[InputError] = InputError) -> Any:
     """The package, Parquet included, or an error that says what needs it."""

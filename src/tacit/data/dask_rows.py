@@ -22,8 +22,6 @@ from tacit.data.rows import CHUNK_ROWS, Chunk, DenseSource, Rows, SparseSource, 
 from tacit.data.tables import Table, Text, as_table
 from tacit.exceptions import ClusterError, InputError, of_rows
 
-__all__ = ["DaskSource", "Parts", "dask_parts", "dask_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Parts:

@@ -22,8 +22,6 @@ from tacit.data.streams import Batch, Columns, Ordered
 from tacit.data.tables import Table, Text, empty_table, unique_names
 from tacit.exceptions import FileError, InputError
 
-__all__ = ["ParquetFiles", "open_parquet"]
-
 BATCH_CELLS, BATCH_ROWS = 1 << 22, 1 << 16
 MOST_ROWS, ROWS_PER_BYTE = 1 << 27, 8  # of all files together
 MOST_CELLS, CELLS_PER_BYTE = 1 << 30, 1024

@@ -21,8 +21,6 @@ from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missin
 from tacit.exceptions import FileError, InputError, carried, of_rows, raise_alone, shown
 from tacit.files import write_bytes
 
-__all__ = ["parse_table", "read_table", "write_predictions"]
-
 BLOCK_ROWS, BLOCK_TEXT = 20_000, 1 << 24  # rows or characters to look at together
 BATCH_ROWS = 1 << 17  # of one column of Parquet
 LONGEST_ROW = 1 << 24  # characters

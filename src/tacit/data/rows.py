@@ -21,8 +21,6 @@ from tacit.data.cluster import is_dask
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.passes import Passes
 
-__all__ = ["Chunk", "RowMap", "Rows", "as_rows", "each", "shares_memory"]
-
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 T = TypeVar("T")
 CHUNK_ROWS = 4096

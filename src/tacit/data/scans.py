@@ -20,8 +20,6 @@ from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
 from tacit.data.text_files import TextFile, open_text
 from tacit.exceptions import FileError, InputError, of_rows
 
-__all__ = ["Scan", "scan"]
-
 BLOCK = 1 << 20  # labels that are matched together
 LONGEST_LABELS = 1 << 23  # characters of all classes, each as long as the longest
 

@@ -27,8 +27,6 @@ from tacit.data.streams import Batch, Ordered
 from tacit.data.tables import Coder, Table, Text, empty_table
 from tacit.exceptions import FileError
 
-__all__ = ["TextFile", "open_text"]
-
 BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
 
 

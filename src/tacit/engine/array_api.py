@@ -37,8 +37,6 @@ from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Loss, get_loss
 from tacit.progress import Progress, silent
 
-__all__ = ["ArrayEngine", "require_device"]
-
 BLOCK_CELLS = 1 << 20  # of the rows that are widened to float64 at a time, on a processor
 DEVICE_CELLS = 1 << 24  # and elsewhere, where a call costs more than memory
 

@@ -34,8 +34,6 @@ from tacit.exceptions import ClusterError, InputError
 from tacit.losses import Loss
 from tacit.progress import Progress
 
-__all__ = ["ClusterEngine"]
-
 
 class ClusterEngine:
     """What `tacit.engine.engine.Engine` is to rows in one place, for rows on a cluster.

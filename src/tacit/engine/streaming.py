@@ -37,8 +37,6 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Residues
 from tacit.progress import Progress, silent
 
-__all__ = ["Store", "Streamed", "held", "make_store", "reading"]
-
 TILE_CELLS = 1 << 20  # of rows as they are read: 8 MB
 CELL = {"exact": 2, "fast": 4, "rounded": 8}  # bytes
 

@@ -27,24 +27,6 @@ from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
 
-__all__ = [
-    "Context",
-    "Kind",
-    "NoiselessStage",
-    "PrivateStage",
-    "Stage",
-    "affine",
-    "around_gaps",
-    "block_rows",
-    "densify",
-    "require_columns",
-    "require_count",
-    "require_positive",
-    "require_unmoved",
-    "saturated",
-    "usable",
-]
-
 Kind = Literal["free", "public", "private", "noiseless"]
 
 SLIP = 2.0**-36  # a few thousand roundings of a well-conditioned map

@@ -26,8 +26,6 @@ from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["Dedup", "Quantize"]
-
 
 @dataclass
 class _Crowds(NoiselessStage):

@@ -27,8 +27,6 @@ from tacit.preprocessing.base import (
 )
 from tacit.preprocessing.projection import Projection, components
 
-__all__ = ["Bound", "ClipNorm", "Normalize", "RandomProjection", "Root", "clamp"]
-
 
 @dataclass
 class ClipNorm(Stage):

@@ -32,8 +32,6 @@ from tacit.privacy.events import Gaussian
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["NoiselessPCA", "NoiselessScale", "SoftPCA"]
-
 
 def _bounded(stage: Stage, rows: Any, context: Context | None) -> tuple[Rows, Drift]:
     """Rows with their norm bound, and their drift."""

@@ -31,8 +31,6 @@ from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["FillGaps", "NoiselessImpute"]
-
 STRATEGIES = ("shrunk-mean", "mean", "trimmed-mean", "median", "ridge", "regression")
 SINGULAR = 1e-12  # of the squared norm of rows: with less added, a system may have no solution
 #: What each strategy must be told, because it holds only where a test says so.

@@ -16,9 +16,6 @@ from tacit.preprocessing.base import Context, PrivateStage, affine, block_rows, 
 from tacit.privacy.events import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["PrivateCenter"]
-
-
 METHODS = ("gaussian", "instance-optimal")
 SHORTEST = 0.05  # of a typical row around the mean, in bounds: closer, noise hides it
 

@@ -22,8 +22,6 @@ from tacit.preprocessing.base import (
 )
 from tacit.privacy.events import Gaussian
 
-__all__ = ["PrivateEqualize"]
-
 
 @dataclass
 class PrivateEqualize(PrivateStage):

@@ -24,8 +24,6 @@ from tacit.preprocessing.base import (
 )
 from tacit.privacy.events import Gaussian
 
-__all__ = ["PrivateImpute"]
-
 
 @dataclass
 class PrivateImpute(PrivateStage):

@@ -13,8 +13,6 @@ from tacit.preprocessing.base import Context, PrivateStage, Stage, block_rows, r
 from tacit.preprocessing.projection import Subspace
 from tacit.privacy.events import Gaussian
 
-__all__ = ["PrivatePCA"]
-
 
 @dataclass
 class PrivatePCA(PrivateStage, Subspace):

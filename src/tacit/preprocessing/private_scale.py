@@ -15,8 +15,6 @@ from tacit.mechanisms.passes import Passes
 from tacit.preprocessing.base import Context, PrivateStage, affine, block_rows, require_positive
 from tacit.privacy.events import Gaussian
 
-__all__ = ["PrivateScale", "exact_moments", "released_moments"]
-
 
 def exact_moments(rows: Rows) -> Moments:
     """Without noise: for noiseless stages, which never release them."""

@@ -15,8 +15,6 @@ from tacit.mechanisms.checksum import Probe, combine, integers, require_equal
 from tacit.preprocessing.base import Context, Stage, require_count
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["Projection", "Subspace", "components"]
-
 USUAL = 40  # components, where nobody says how many
 
 

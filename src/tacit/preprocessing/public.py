@@ -23,14 +23,6 @@ from tacit.preprocessing.projection import Projection, Subspace
 from tacit.preprocessing.public_components import Spectrum, rank
 from tacit.preprocessing.public_rows import Look, PublicStage
 
-__all__ = [
-    "PublicCenter",
-    "PublicPCA",
-    "PublicPrecondition",
-    "PublicRotation",
-    "PublicScale",
-]
-
 
 def _components(public: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues of the public rows' second moment, rising, and an orthonormal basis."""

@@ -19,8 +19,6 @@ from tacit.preprocessing import Encode
 from tacit.privacy.certificate import Certificate
 from tacit.research.median import DPGeometricMedian
 
-__all__ = ["MEDIAN", "Middle", "median"]
-
 MEDIAN = "median.json"
 
 
