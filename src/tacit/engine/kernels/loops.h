@@ -106,7 +106,7 @@ INLINE VD N(exp)(VD x)
 
 /* --- Scores ---------------------------------------------------------------------------------- */
 
-INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t stride,
+INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t reach,
                     int64_t j, int lines, int half)
 {
     VEC a[4];
@@ -118,9 +118,9 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 #endif
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL == 2
-        VEC b = half ? HALF(w + l * stride + j) : LOAD(w + l * stride + j);
+        VEC b = half ? HALF(w + l * reach + j) : LOAD(w + l * reach + j);
 #else
-        VEC b = LOAD(w + l * stride + j);
+        VEC b = LOAD(w + l * reach + j);
 #endif
         UNROLL for (int r = 0; r < 4; r++)
             sums[r][l] = MADD(sums[r][l], a[r], b);
@@ -128,8 +128,8 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 }
 
 /* Four rows times some lines of weights; `soon` are rows that will be read next, or NULL. */
-INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int lines,
-                    int32_t *out, int64_t length, const int16_t *const *soon)
+INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int64_t reach,
+                    int lines, int32_t *out, int64_t length, const int16_t *const *soon)
 {
     SUM sums[4][FEW];
     UNROLL for (int r = 0; r < 4; r++)
@@ -140,10 +140,10 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
         if (soon)
             UNROLL for (int r = 0; r < 4; r++)
                 __builtin_prefetch(soon[r] + j);
-        N(meet)(sums, x, w, stride, j, lines, 0);
+        N(meet)(sums, x, w, reach, j, lines, 0);
     }
     if (j < stride)
-        N(meet)(sums, x, w, stride, j, lines, 1);
+        N(meet)(sums, x, w, reach, j, lines, 1);
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL
         __m256i ab = _mm256_hadd_epi32(FOLD(sums[0][l]), FOLD(sums[1][l]));
@@ -162,22 +162,22 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
 
 static void N(scores)(const Job *job, Scratch *work, int64_t count)
 {
-    int64_t lines = job->lines, stride = job->stride, length = work->length;
+    int64_t lines = job->lines, stride = job->stride, reach = job->reach, length = work->length;
     for (int64_t k = 0; k < lines; k += FEW) {
         int some = (int)(lines - k < FEW ? lines - k : FEW);
         for (int64_t i = 0; i < count; i += 4) {
             const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
-            const int16_t *w = job->weights + k * stride;
+            const int16_t *w = job->weights + k * reach;
             const int16_t *const *soon = k ? NULL : next;
             int32_t *out = work->raw + k * length + i;
             switch (some) {
-            case 1: N(dots)(x, w, stride, 1, out, length, soon); break;
+            case 1: N(dots)(x, w, stride, reach, 1, out, length, soon); break;
 #if FEW > 2
-            case 2: N(dots)(x, w, stride, 2, out, length, soon); break;
-            case 3: N(dots)(x, w, stride, 3, out, length, soon); break;
-            case 4: N(dots)(x, w, stride, 4, out, length, soon); break;
+            case 2: N(dots)(x, w, stride, reach, 2, out, length, soon); break;
+            case 3: N(dots)(x, w, stride, reach, 3, out, length, soon); break;
+            case 4: N(dots)(x, w, stride, reach, 4, out, length, soon); break;
 #endif
-            default: N(dots)(x, w, stride, FEW, out, length, soon);
+            default: N(dots)(x, w, stride, reach, FEW, out, length, soon);
             }
         }
     }
@@ -421,8 +421,56 @@ static void N(conclude)(const Job *job, Scratch *work)
             int64_t in = j % COLS, half = in / 4 % 2;
             const int64_t *from = work->sums + k * work->wide + j - in + half * (COLS / 2) + in / 8 * 4;
             for (int t = 0; t < 4; t++)
-                job->onto[k * job->stride + j + t] += (uint64_t)from[t];
+                job->onto[k * job->reach + j + t] += (uint64_t)from[t];
         }
+}
+
+/* --- Shapes ----------------------------------------------------------------------------------- */
+
+/* Both weights of every cell of a block, added to its scores. */
+static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
+{
+    for (int64_t k = 0; k < job->lines; k++) {
+        uint32_t *raw = (uint32_t *)work->raw + k * work->length;
+        const int16_t *line = job->weights + k * job->reach + job->stride;
+        for (int64_t i = 0; i < count; i++)
+            raw[i] += (uint32_t)job->base[k];
+        for (int64_t j = 0; j < job->shapes; j++) {
+            const uint16_t *index = work->turned + 2 * j * work->length, *part = index + work->length;
+            const int16_t *w = line + job->offsets[j];
+            for (int64_t i = 0; i < count; i++) {
+                const int16_t *two = w + place_of(job, j, index[i]);
+                int32_t upper = part[i], lower = (int32_t)job->one - upper;
+                raw[i] += (uint32_t)(lower * two[0]) + (uint32_t)(upper * two[1]);
+            }
+        }
+    }
+}
+
+/* Cells of a block times the parts of their multipliers. Of every weight, those z of the cells
+   that meet it are added up, and what z times their fractions is. */
+static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
+{
+    for (int64_t j = 0; j < job->shapes; j++) {
+        const uint16_t *index = work->turned + 2 * j * work->length, *part = index + work->length;
+        int64_t width = job->offsets[j + 1] - job->offsets[j];
+        for (int64_t k = 0; k < job->lines; k++) {
+            const int16_t *z = work->parts + 2 * k * work->length;
+            uint64_t *bins = work->bins;
+            memset(bins, 0, sizeof(*bins) * (size_t)(2 * width));
+            for (int64_t i = 0; i < count; i++) {
+                int64_t by = (int64_t)z[i] * (1 << LIMB) + z[work->length + i];
+                uint64_t *two = bins + 2 * place_of(job, j, index[i]);
+                two[0] += (uint64_t)by;
+                two[1] += (uint64_t)(by * part[i]);
+            }
+            uint64_t *onto = job->onto + k * job->reach + job->stride + job->offsets[j];
+            for (int64_t e = 0; e < width; e++) {
+                onto[e] += (uint64_t)job->one * bins[2 * e] - bins[2 * e + 1];
+                onto[e + 1] += bins[2 * e + 1];
+            }
+        }
+    }
 }
 
 /* --- Rounding --------------------------------------------------------------------------------- */
@@ -462,7 +510,8 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
 }
 
 static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
-                               N(conclude), N(round_doubles), N(round_singles), N(measure)};
+                               N(conclude), N(shape_scores), N(shape_sums),
+                               N(round_doubles), N(round_singles), N(measure)};
 
 #undef N
 #undef COLS
