@@ -33,6 +33,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8") /* so that sums stay in registers */
+#define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
 enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, SPARE = 32 };
@@ -88,7 +89,7 @@ typedef struct {
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
     const uint32_t **cells; /* where cells of rows lie */
-    uint16_t *turned;       /* indices and fractions of a shape after the other, (2 shapes, length) */
+    uint32_t *turned;       /* cells of a shape after the other, (shapes, length) */
     uint64_t *bins;         /* sums of multipliers, and of their fractions, for a shape's weights */
 } Scratch;
 
@@ -98,6 +99,7 @@ typedef struct {
     void (*given)(const Job *, Scratch *, int64_t first, int64_t count);
     void (*sums)(const Job *, Scratch *, int64_t count);
     void (*conclude)(const Job *, Scratch *);
+    void (*turn)(const Job *, Scratch *, int64_t count);
     void (*shape_scores)(const Job *, Scratch *, int64_t count);
     void (*shape_sums)(const Job *, Scratch *, int64_t count);
     int (*round_doubles)(const double *, const double *, int64_t, double, int64_t, int16_t *);
@@ -119,10 +121,10 @@ INLINE int32_t pair_at(const int16_t *p)
     return both;
 }
 
-/* Which of its shape's weights an index means; none that is not there. */
-INLINE int64_t place_of(const Job *job, int64_t shape, int64_t index)
+/* Which of its shape's weights a cell means first; none that is not there. */
+INLINE int64_t place_of(const Job *job, int64_t shape, uint32_t cell)
 {
-    int64_t last = job->offsets[shape + 1] - job->offsets[shape] - 1;
+    int64_t last = job->offsets[shape + 1] - job->offsets[shape] - 1, index = cell & 0xffff;
     return index < last ? index : last;
 }
 
@@ -138,7 +140,7 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
         onto[j] += (uint64_t)(int64_t)row[j] * by;
     for (int64_t j = 0; j < job->shapes; j++) {
         uint32_t cell = job->cells[number * job->shapes + j];
-        uint64_t *two = onto + job->stride + job->offsets[j] + place_of(job, j, cell & 0xffff);
+        uint64_t *two = onto + job->stride + job->offsets[j] + place_of(job, j, cell);
         two[0] += (uint64_t)(job->one - (int64_t)(cell >> 16)) * by;
         two[1] += (uint64_t)(cell >> 16) * by;
     }
@@ -197,6 +199,11 @@ INLINE __m512i dpwssd(__m512i sum, __m512i a, __m512i b)
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
+/* Words of two vectors: the lower ones of all pairs, and the upper ones. */
+#define COUNT(s) s, s + 2, s + 4, s + 6, s + 8, s + 10, s + 12, s + 14
+#define EVERY(s) {COUNT(s), COUNT(s + 16), COUNT(s + 32), COUNT(s + 48)}
+static const int16_t EVEN[32] __attribute__((aligned(64))) = EVERY(0);
+static const int16_t ODD[32] __attribute__((aligned(64))) = EVERY(1);
 #define LEVEL 2
 #include "loops.h"
 #undef LEVEL
@@ -254,7 +261,7 @@ static void *scratch_for(const Job *job, Scratch *work)
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
         sizeof(*work->cells) * (size_t)(job->shapes ? length : 0),
-        sizeof(*work->turned) * (size_t)(2 * job->shapes * length),
+        sizeof(*work->turned) * (size_t)(job->shapes * length),
         sizeof(*work->bins) * (size_t)(2 * most)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
@@ -285,21 +292,6 @@ static void *scratch_for(const Job *job, Scratch *work)
     return memory;
 }
 
-/* Cells of a block, a shape after the other. */
-static void turn(const Job *job, Scratch *work, int64_t count)
-{
-    int64_t length = work->length;
-    for (int64_t i = 0; i < count; i += LANES)
-        for (int64_t j = 0; j < job->shapes; j++) {
-            uint16_t *index = work->turned + 2 * j * length + i, *fraction = index + length;
-            for (int64_t lane = 0; lane < LANES; lane++) {
-                uint32_t cell = work->cells[i + lane][j];
-                index[lane] = (uint16_t)cell;
-                fraction[lane] = (uint16_t)(cell >> 16);
-            }
-        }
-}
-
 /* Where the rows of a block lie, and what belongs to them; padding, which repeats the last row,
    counts nothing. */
 static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, int64_t whole,
@@ -327,7 +319,6 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
         EACH(work->cells[i], job->cells + row * job->shapes)
         for (int64_t i = count; i < whole; i++)
             work->cells[i] = job->cells + number_at(job, first + i) * job->shapes;
-        turn(job, work, whole);
     }
     if (kind == SCORES)
         return;
@@ -373,6 +364,8 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         int64_t left = job->count - first, count = left < work->length ? left : work->length;
         int64_t whole = padded(count);
         gather(job, work, first, count, whole, kind);
+        if (job->shapes)
+            loops->turn(job, work, whole);
         if (kind != SUMS)
             loops->scores(job, work, whole);
         if (kind != SUMS && job->shapes)
