@@ -76,6 +76,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         delta: float = 1e-5,
         *,
         stages: Any = "auto",
+        schema: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        shapes: bool | str = "auto",
         loss: str | Loss = "auto",
         trainer: Any = "auto",
         neighbors: str = "auto",
@@ -91,6 +95,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.epsilon = epsilon
         self.delta = delta
         self.stages = stages
+        self.schema = schema
+        self.bounds = bounds
+        self.categories = categories
+        self.shapes = shapes
         self.loss = loss
         self.trainer = trainer
         self.neighbors = neighbors
@@ -164,12 +172,13 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        rows, y = self._rows(X, reset=reset, y=y)
+        schema = self._declared(X) if reset else None
+        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
         if isinstance(X, Scan) and y is None:
             classes, index, assumption = self._scanned_classes(X, given)
         else:
             classes, index, assumption = self._classes(labels_of(y, rows), given)
-        return Problem(rows, index, classes, (assumption,))
+        return Problem(rows, index, classes, (assumption,), schema)
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init is None:

@@ -65,6 +65,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         *,
         target_bounds: tuple[float, float] | None = None,
         stages: Any = "auto",
+        schema: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        shapes: bool | str = "auto",
         loss: str | Loss = "squared",
         trainer: Any = "auto",
         neighbors: str = "auto",
@@ -80,6 +84,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.delta = delta
         self.target_bounds = target_bounds
         self.stages = stages
+        self.schema = schema
+        self.bounds = bounds
+        self.categories = categories
+        self.shapes = shapes
         self.loss = loss
         self.trainer = trainer
         self.neighbors = neighbors
@@ -159,10 +167,12 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self._require_separate(X)
         self._loss_of(0)
         middle, half = self._target_scale()
-        rows, y = self._rows(X, reset=reset, y=y)
+        schema = self._declared(X) if reset else None
+        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
         values = X.numbers() if isinstance(X, Scan) and y is None else y
         targets = scaled(labels_of(values, rows), middle, half)
-        return Problem(rows, targets, None, ("the limits of the target were given in advance",))
+        said = ("the limits of the target were given in advance",)
+        return Problem(rows, targets, None, said, schema)
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         return None if self.init is None else starting.for_target(self.init, *self._target_scale())

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.data.rows import Rows
+from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
-from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
+from tacit.preprocessing import (
+    Encode,
+    Normalize,
+    PrivateCenter,
+    PrivateEncode,
+    PrivateEqualize,
+    Root,
+)
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
@@ -60,7 +68,13 @@ def resolve_relation(
 
 
 def resolve_stages(
-    stages: Any, task: str, trainer: Trainer, rows: Rows | None = None
+    stages: Any,
+    task: str,
+    trainer: Trainer,
+    rows: Rows | None = None,
+    schema: Schema | None = None,
+    *,
+    shapes: bool | str = "auto",
 ) -> tuple[Stage, ...]:
     """The stages that were given, or those that ``"auto"`` stands for.
 
@@ -73,6 +87,10 @@ def resolve_stages(
         What comes behind them.
     rows : Rows, optional
         Of which it is public whether they are bytes, or sparse; neither, if not given.
+    schema : Schema, optional
+        Of rows that are those of a table, as it is.
+    shapes : {"auto", True, False}
+        Whether numbers of a table have shapes that need not be straight.
     """
     if isinstance(stages, Stage):
         return (stages,)
@@ -82,6 +100,8 @@ def resolve_stages(
         return tuple(stages)
     if not is_auto(stages):
         raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
+    if schema is not None:
+        return table_stages(schema, trainer, shapes)
     classes = task == "classification"
     intensities = rows is not None and rows.bytes  # pixels, or counts
     first = (Root(), Normalize()) if intensities else (Normalize(),)
@@ -94,6 +114,15 @@ def resolve_stages(
         # Values that hardly vary in most rows would be learned last (decision 28).
         return (*first, PrivateCenter(), PrivateEqualize(), Normalize())
     return (*first, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
+
+
+def table_stages(schema: Schema, trainer: Trainer, shapes: bool | str = "auto") -> tuple[Stage, ...]:
+    """What tables go through as they are: a place for every value, and what is private is found."""
+    if shapes != "auto":
+        schema = schema.shaped("hat" if shapes else "straight")
+    if trainer.local:  # nobody may see all rows
+        return (Encode(schema),)
+    return (PrivateEncode(schema), PrivateCenter())
 
 
 def resolve_trainer(

@@ -245,8 +245,10 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     ['Normalize', 'PrivateCenter']
     """
     if name == "auto":
+        if not options:
+            return {"stages": "auto", "trainer": "auto"}
         parts = recipe(AUTO_RECIPE, **options)
-        plain = parts["trainer"] == resolve_trainer("auto")  # nothing was set
+        plain = parts["trainer"] == resolve_trainer("auto")  # nothing of it was set
         return {**parts, "trainer": "auto"} if plain else parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")

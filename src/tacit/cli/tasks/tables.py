@@ -14,7 +14,7 @@ from tacit.cli.tasks.outputs import PathLike
 from tacit.data.readers import read_table
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan, scan
-from tacit.data.schema import Schema, did_you_mean
+from tacit.data.schema import Schema, declared_schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.exceptions import FileError, InputError, SchemaError, of_rows
 from tacit.preprocessing import Encode, Normalize
@@ -71,6 +71,19 @@ def with_target(schema: Schema, target: str | None) -> Schema:
     if target not in (None, schema.target):
         raise SchemaError(f"target {target!r}, but the schema's target is {schema.target!r}")
     return schema
+
+
+def schema_of(
+    table: Table | Scan,
+    schema: Schema | PathLike | None,
+    target: str | None,
+    target_bounds: Any = None,
+) -> Schema:
+    """What is public of a table and its target; what is not declared is private, and is found."""
+    known = declared_schema(table, schema=schema, target=target)
+    if target_bounds is not None:
+        known = replace(known, target_bounds=target_bounds)
+    return with_target(known, target)
 
 
 def features_of(table: Any, schema: Schema) -> Any:
