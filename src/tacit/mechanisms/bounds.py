@@ -38,7 +38,7 @@ from tacit.mechanisms.quantile import (
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Selection
 
-__all__ = ["bounds_draws", "bounds_rows", "noisy_bounds", "noisy_histogram"]
+__all__ = ["bounds_draws", "bounds_rows", "bounds_spare", "noisy_bounds", "noisy_histogram"]
 
 MIDDLES = Floats(digits=16)
 ENDS = Floats(digits=3)
@@ -67,6 +67,11 @@ def bounds_rows(
     spare = shares.spare(noise_multiplier, d, 2 * d)
     middle = noise_multiplier / math.sqrt(shares.middle) * math.sqrt(MIDDLES.bits * d) / 2
     return math.ceil(max(4 * spare, 2 * DEVIATIONS * middle))
+
+
+def bounds_spare(d: int, noise_multiplier: float, *, gaps: bool = False) -> float:
+    """Rows that `noisy_bounds` leaves outside on purpose, on each side of each of d columns."""
+    return _Shares.of(gaps=gaps).spare(noise_multiplier, d, 2 * d)
 
 
 @dataclass(frozen=True)
