@@ -36,7 +36,7 @@ READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.35  # of μ
 FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
-NARROW = 0.02  # the same, up to which bounds are searched behind public ones
+NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
 
 @dataclass(init=False)
