@@ -17,8 +17,6 @@ from tacit.data.schema import Schema
 from tacit.data.tables import ABSENT, Coder, Stored, Table, Text
 from tacit.datasets.store import read_files
 
-__all__ = ["load_adult", "load_bank", "load_census_kdd", "load_diabetes130", "load_kdd99"]
-
 _CENSUS = Path(__file__).parents[1] / "data" / "census"
 _SCHEMAS = Path(__file__).parent / "schemas"
 

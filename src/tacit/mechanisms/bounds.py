@@ -38,8 +38,6 @@ from tacit.mechanisms.quantile import (
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Selection
 
-__all__ = ["bounds_draws", "bounds_rows", "bounds_spare", "noisy_bounds", "noisy_histogram"]
-
 MIDDLES = Floats(digits=16)
 ENDS = Floats(digits=3)
 MIDDLE, PRESENT = 0.12, 0.12  # parts of the budget, for medians and for how many have a value
@@ -150,7 +148,7 @@ def noisy_bounds(
     known = [(None, None)] * d if known is None else list(known)
     passes = Passes.over(chunks)
     if isinstance(token.event, Selection):
-        return _selected(passes, d, token, size if counted else None, size, known)
+        return _selected(passes, token, size, known, counted=counted)
     shares = _Shares.of(gaps=gaps or not counted)
     present = np.full(d, float(size))
     if shares.present:
@@ -257,13 +255,14 @@ def _cells(
 
 
 def _selected(
-    passes: Passes, d: int, token: Token, counted: int | None, size: int, known: Known
+    passes: Passes, token: Token, size: int, known: Known, *, counted: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """By one selection, which cannot be divided: among floats of many digits."""
+    d, rows = len(known), size if counted else None
     columns = (*range(d), *range(d))
-    ends = Targets((0.0,) * d + (1.0,) * d, columns, counted)
+    ends = Targets((0.0,) * d + (1.0,) * d, columns, rows)
     spare = min(0.5, margin(token.event, MIDDLES.bits, ends) / size)
-    targets = Targets((spare,) * d + (1 - spare,) * d, columns, counted)
+    targets = Targets((spare,) * d + (1 - spare,) * d, columns, rows)
     found = search(passes.map(_plain_cells), MIDDLES.bits, targets, token)
     found = np.sort(np.clip(found.reshape(2, d), *MIDDLES.finite), axis=0)
     low, high = (np.array([MIDDLES.edge(t) for t in side]) for side in (found[0], found[1] + 1))

@@ -23,8 +23,6 @@ from tacit.mechanisms.quantile import (
 )
 from tacit.mechanisms.release import Token
 
-__all__ = ["noisy_radius", "radius_draws", "radius_rows"]
-
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves
 
 

@@ -42,14 +42,6 @@ import numpy as np
 from tacit.mechanisms.passes import Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
 
-__all__ = [
-    "KeyCounts",
-    "Keys",
-    "key_rows",
-    "least_rows",
-    "noisy_keys",
-]
-
 VOTE = 1 << 24  # lattice units of one row
 UP = 1 + 1e-14
 PLACES = 1 << 18  # of the public hash, in every column
@@ -179,8 +171,9 @@ def noisy_keys(
     total = BoundedSum(counts, 1 / VOTE, norm, norm * UP, "votes")
     passed = token.keys(total, listed, probability, each=columns, least=least)
     found: list[list[tuple[int, str]]] = [[] for _ in range(columns)]
-    for (j, key), count in passed.items():  # type: ignore[misc]
-        found[j].append((-count, key))
+    for place in listed:
+        if place in passed:
+            found[place[0]].append((-passed[place], place[1]))
     return [tuple(sorted(key for _, key in sorted(column)[:most])) for column in found]
 
 

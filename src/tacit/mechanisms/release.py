@@ -40,8 +40,6 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.unit import ROW, Unit
 
-__all__ = ["BoundedSum", "Draws", "PublicRandomness", "Releases", "Token"]
-
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
 BLOCK = 1 << 22  # noise values of reports that are drawn together
@@ -161,7 +159,7 @@ class Draws:
         """Keys whose sum and noise reach a threshold, with both; in units of the lattice."""
         drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), len(keys))
         noisy = total.values + drawn
-        return {keys[i]: int(noisy[i]) for i in np.flatnonzero(noisy >= threshold)}
+        return {keys[i]: int(noisy[i]) for i in np.flatnonzero(noisy >= threshold).tolist()}
 
     def above(self, value: float, threshold: float, deviation: float, stream: Stream) -> bool:
         return noisy_above(value, threshold, deviation, stream)

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.additive import Chunk, noisy_sum
-from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.bounds import noisy_bounds
+from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.extent import noisy_radius
 from tacit.mechanisms.mean import instance_optimal_mean
 from tacit.mechanisms.moments import noisy_moments
@@ -39,15 +39,6 @@ from tacit.mechanisms.quantile import (
 )
 from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
-
-__all__ = [
-    "private_bounds",
-    "private_mean",
-    "private_quantile",
-    "private_radius",
-    "private_scale",
-    "private_second_moment",
-]
 
 MEANS = ("instance-optimal", "gaussian")
 BLOCK = 1 << 22  # cells looked at together

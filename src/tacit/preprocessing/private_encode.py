@@ -11,8 +11,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.data.cells import as_number, is_date
-from tacit.data.columns import CategoryColumn, Column, DateColumn, NumberColumn, UnknownColumn
-from tacit.data.columns import default_column
+from tacit.data.columns import (
+    CategoryColumn,
+    Column,
+    DateColumn,
+    NumberColumn,
+    UnknownColumn,
+    default_column,
+)
 from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema
 from tacit.data.tables import PathLike, Table
@@ -23,10 +29,8 @@ from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
-from tacit.privacy.events import Event, Failure, Gaussian
+from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
-
-__all__ = ["PrivateEncode"]
 
 MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy counts
 EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
@@ -124,7 +128,7 @@ class PrivateEncode(PrivateStage):
         return [k for k, c in columns.items() if isinstance(c, CategoryColumn) and c.private]
 
     def _counts(self) -> tuple[int, int, int]:
-        """Columns whose kind, bounds and categories are searched; of one kind or the other, both."""
+        """Columns whose kinds, bounds and categories are searched, of unknown kinds all three."""
         unknown, columns = len(self._unknown), self.schema.columns
         return (
             unknown,
@@ -139,8 +143,7 @@ class PrivateEncode(PrivateStage):
     def _complete(self, categories: int) -> Schema:
         """The schema as it may become, with so many categories where they are private."""
         if hasattr(self, "schema_"):
-            found: Schema = self.schema_
-            return found
+            return self.schema_
         words = tuple(f"c{i}" for i in range(categories))
         columns: dict[str, Column] = {}
         for name, column in self.schema.columns.items():
@@ -149,7 +152,7 @@ class PrivateEncode(PrivateStage):
                 category = default_column("category", categories=words)
                 column = max(number, category, key=lambda made: made.width)
             elif isinstance(column, NumberColumn) and column.private:
-                column = replace(column, **_ends(column, 0.0, 1.0))
+                column = _bounded(column)
             elif isinstance(column, CategoryColumn) and column.private:
                 column = replace(column, categories=words)
             columns[name] = column
@@ -278,7 +281,9 @@ class PrivateEncode(PrivateStage):
             needed = bounds_rows(numbers, noise_multiplier / math.sqrt(bounds), gaps=True)
             if size < needed:
                 names = [name for name in self._numbers(columns) if columns[name].private]
-                lines.append((f"bounds of {numbers} columns", needed, "bounds", names, "(low, high)"))
+                lines.append(
+                    (f"bounds of {numbers} columns", needed, "bounds", names, "(low, high)")
+                )
         if categories:
             part = noise_multiplier / math.sqrt(keys)
             needed = math.ceil(2 * key_rows(part, categories, failure or OUTSIDE, size))
@@ -338,8 +343,11 @@ class PrivateEncode(PrivateStage):
         _, bounds, keys = self._shares(size, z, counts)
         scale = (1 - first) / (bounds + keys) if bounds + keys else 0.0
         if numbers:
-            known = [(columns[name].low, columns[name].high) for name in numbers]  # type: ignore[union-attr]
-            dates = [isinstance(columns[name], DateColumn) for name in numbers]
+            held = [
+                column for column in map(columns.get, numbers) if isinstance(column, NumberColumn)
+            ]
+            known = [(column.low, column.high) for column in held]
+            dates = [isinstance(column, DateColumn) for column in held]
             low, high = noisy_bounds(
                 passes.map(partial(_values, names=numbers, dates=dates)),
                 len(numbers),
@@ -349,8 +357,8 @@ class PrivateEncode(PrivateStage):
                 known=known,
                 gaps=True,
             )
-            for name, a, b in zip(numbers, low.tolist(), high.tolist(), strict=True):
-                columns[name] = replace(columns[name], low=a, high=b)
+            for j, name in enumerate(numbers):
+                columns[name] = replace(held[j], low=float(low[j]), high=float(high[j]))
         if categories:
             found = noisy_keys(
                 passes,
@@ -362,7 +370,9 @@ class PrivateEncode(PrivateStage):
                 most=MOST_CATEGORIES,
             )
             for name, words in zip(categories, found, strict=True):
-                columns[name] = replace(columns[name], categories=words)
+                column = columns[name]
+                assert isinstance(column, CategoryColumn)
+                columns[name] = replace(column, categories=words)
         return replace(self.schema, columns=columns)
 
     def apply(self, chunk: Table) -> Any:
@@ -423,13 +433,12 @@ def _table(rows: Any) -> Any:
     return as_table(rows)
 
 
-def _ends(column: NumberColumn, low: float, high: float) -> dict[str, float]:
+def _bounded(column: NumberColumn) -> NumberColumn:
     """Bounds in place of private ones, beside a public one if there is one."""
-    if column.low is not None:
-        return {"high": column.low + max(1.0, abs(column.low))}
-    if column.high is not None:
-        return {"low": column.high - max(1.0, abs(column.high))}
-    return {"low": low, "high": high}
+    low, high = column.low, column.high
+    if low is None:
+        low = 0.0 if high is None else high - max(1.0, abs(high))
+    return replace(column, low=low, high=low + max(1.0, abs(low)) if high is None else high)
 
 
 def _values(chunk: Table, names: Sequence[str], dates: Sequence[bool]) -> np.ndarray:
@@ -456,7 +465,9 @@ def _kinds(passes: Any, names: Sequence[str], token: Token) -> dict[str, Column]
     counts = passes.merged(partial(_spelled, names=names), np.zeros((len(names), 3), np.int64))
     norm = math.sqrt(len(names)) * UP
     noisy = token.gaussian(BoundedSum(counts * VOTE, 1 / VOTE, norm, norm * UP, "votes"))
-    return {name: default_column(KINDS[int(v.argmax())]) for name, v in zip(names, noisy, strict=True)}
+    return {
+        name: default_column(KINDS[int(v.argmax())]) for name, v in zip(names, noisy, strict=True)
+    }
 
 
 def _spelled(chunk: Table, names: Sequence[str]) -> np.ndarray:
