@@ -366,12 +366,12 @@ class Token:
         self._require(Gaussian)
         if not total.exact or total.bound**2 * UP < each or least < 1:
             raise ReleaseError(f"{self._budget.name} counts keys without a bound on them")
+        self._chance.take(probability)
+        self._budget.take(1.0)
         deviation = self._deviation(total)
         sigma = sigma_for(deviation / total.unit)
         held = math.ceil(least / total.unit)
         threshold = held + key_threshold(sigma, probability / each)
-        self._chance.take(probability)
-        self._budget.take(1.0)
         return self._releases.draws.keys(total, keys, deviation, threshold, self._stream)
 
     def symmetric(self, total: BoundedSum) -> np.ndarray:
