@@ -24,7 +24,7 @@ from tacit.data.schema import Schema
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
-from tacit.mechanisms.histogram import key_rows, noisy_keys
+from tacit.mechanisms.histogram import MOST_KEYS, key_rows, noisy_keys
 from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
@@ -34,7 +34,6 @@ from tacit.privacy.sensitivity.drift import Drift
 
 MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy counts
 EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
-MOST_KEYS = 1 << 44  # different keys in a table: noise values that are drawn at most
 OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 
