@@ -54,9 +54,7 @@ _FORMS = {
     "flchain": _Form(("futime", "chapter")),
     "benefits": _Form(),
     "caravan": _Form(),
-    "flights": _Form(
-        ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"), derive=_late
-    ),
+    "flights": _Form(("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"), derive=_late),
     "mortgages": _Form(),
     "happiness": _Form(("vhappy",)),
     "slid": _Form(),
