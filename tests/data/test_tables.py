@@ -179,12 +179,10 @@ def test_arrow_decimals_in_units_beyond_double_precision_are_refused():
             np.testing.assert_allclose(numbers, [found, 0.0, np.nan], rtol=1e-13)
 
 
-def test_polars_integers_that_arrow_cannot_hold():
+def test_polars_integers_that_arrow_cannot_hold_are_numbers():
     pl = pytest.importorskip("polars")
-    pytest.importorskip("pyarrow")
-    with pytest.raises(InputError, match="cast it to float64") as refusal:
-        as_table(pl.DataFrame({"a": pl.Series([10**38], dtype=pl.Int128)}))
-    assert "000" not in str(refusal.value)
+    frame = pl.DataFrame({"a": pl.Series([10**38], dtype=pl.Int128)})
+    assert as_table(frame).column("a").tolist() == [1e38]
 
 
 def test_columns_that_do_not_fit_are_refused():
@@ -194,9 +192,6 @@ def test_columns_that_do_not_fit_are_refused():
         Table.from_columns({"a": [1], " a": [1]})
     with pytest.raises(InputError, match="'a' must have one dimension, not 2"):
         Table.from_columns({"a": np.zeros((2, 2))})
-    with pytest.raises(InputError, match="'a' holds set objects") as error:
-        Table.from_columns({"a": [{"secret"}]})
-    assert "secret" not in str(error.value)
     with pytest.raises(InputError, match="cannot read a table from int"):
         as_table(3)
 

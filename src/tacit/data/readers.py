@@ -17,11 +17,18 @@ from typing import Any
 import numpy as np
 
 from tacit.data.arrow import ArrowColumn, from_arrow, is_text, load_pyarrow
-from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
+from tacit.data.cells import is_absent, is_missing
+from tacit.data.tables import (
+    UNTYPED,
+    Coder,
+    PathLike,
+    Stored,
+    Table,
+    Text,
+    unique_names,
+)
 from tacit.exceptions import FileError, InputError, carried, of_rows, raise_alone, shown
 from tacit.files import write_bytes
-
-__all__ = ["parse_table", "read_table", "write_predictions"]
 
 BLOCK_ROWS, BLOCK_TEXT = 20_000, 1 << 24  # rows or characters to look at together
 BATCH_ROWS = 1 << 17  # of one column of Parquet
@@ -116,14 +123,15 @@ def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "
         except ArrowInvalid:
             raise_alone(FileError(f"{name} is damaged: it is not the table that it should be"))
         table = from_arrow(found)
-        return Table({column: _spelled(table, column) for column in table.column_names}, table.n)
+        columns = {column: _spelled(table, column) for column in table.column_names}
+        return Table(columns, table.n, dict.fromkeys(columns, UNTYPED))
 
 
 def _opener(data: bytes) -> Callable[..., Any]:
     return lambda path, mode, **options: TextIOWrapper(BytesIO(data), **options)
 
 
-def _spelled(table: Table, name: str) -> np.ndarray | Text:
+def _spelled(table: Table, name: str) -> Stored:
     """A column of words, as numbers if all of them spell one."""
     column = table._columns[name]
     if isinstance(column, Text) and (numbers := spelled_numbers(column.words)) is not None:
@@ -281,11 +289,11 @@ def _read_text(
     if not parts[0]:
         raise FileError(f"{path} has a header and no rows; a table needs at least one")
     arrays = [np.concatenate(part) for part in parts]
-    columns: dict[str, np.ndarray | Text] = {
+    columns: dict[str, Stored] = {
         name: Text(arrays[i], coders[i].words) if i in text else arrays[i]
         for i, name in enumerate(names)
     }
-    return Table(columns, len(arrays[0]))
+    return Table(columns, len(arrays[0]), dict.fromkeys(columns, UNTYPED))
 
 
 def _header(row: Sequence[str]) -> list[str]:
@@ -379,9 +387,10 @@ def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
     if rows == 0:
         raise FileError(f"{path} has columns and no rows; a table needs at least one")
     found = {column.name: column.stored() for column in columns}
+    types = {column.name: column.type for column in columns}
     if {len(column) for column in found.values()} != {rows}:
         raise FileError(f"{path} is damaged: its columns are not as long as it says")
-    return Table(found, rows)
+    return Table(found, rows, types)
 
 
 def write_predictions(path: PathLike, columns: Mapping[str, Any]) -> None:

@@ -16,11 +16,9 @@ from tacit.data.parquet import ParquetFiles, open_parquet
 from tacit.data.readers import kind_of, require_limit, too_large_for_memory
 from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
-from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
+from tacit.data.tables import ABSENT, UNSEEN, ColumnType, PathLike, Table, joined
 from tacit.data.text_files import TextFile, open_text
 from tacit.exceptions import FileError, InputError, of_rows
-
-__all__ = ["Scan", "scan"]
 
 BLOCK = 1 << 20  # labels that are matched together
 LONGEST_LABELS = 1 << 23  # characters of all classes, each as long as the longest
@@ -72,6 +70,11 @@ class Scan:
     def column_names(self) -> tuple[str, ...] | None:
         """Names of the columns without the target; None for an array."""
         return None if isinstance(self.source, Mapped) else tuple(self.source.kinds)
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """What the types of the columns say; nothing, in a text file; empty for an array."""
+        return {} if isinstance(self.source, Mapped) else self.source.types
 
     @property
     def stamps(self) -> tuple[Stamp, ...]:

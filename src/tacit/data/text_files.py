@@ -24,10 +24,8 @@ from tacit.data.readers import (
 from tacit.data.rows import Chunk, DenseSource, Source, require_finite
 from tacit.data.stamps import Stamp
 from tacit.data.streams import Batch, Ordered
-from tacit.data.tables import Coder, Table, Text, empty_table
+from tacit.data.tables import UNTYPED, Coder, ColumnType, Stored, Table, Text, empty_table
 from tacit.exceptions import FileError
-
-__all__ = ["TextFile", "open_text"]
 
 BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
 
@@ -51,11 +49,18 @@ class TextFile(Ordered):
         return len(self.kinds)
 
     @property
+    def types(self) -> dict[str, ColumnType]:
+        """What types say of the columns: those of a text file have none."""
+        return dict.fromkeys(self.kinds, UNTYPED)
+
+    @property
     def stamps(self) -> tuple[Stamp, ...]:
         return (self.stamp,)
 
     def empty(self) -> Source:
-        return DenseSource(np.empty((0, self.d))) if self.numbers else empty_table(self.kinds)
+        if self.numbers:
+            return DenseSource(np.empty((0, self.d)))
+        return empty_table(self.kinds, self.types)
 
     def batches(
         self, start: int = 0, index: np.ndarray | None = None
@@ -71,7 +76,7 @@ class TextFile(Ordered):
 
     def _batch(self, block: list[list[str]], places: list[tuple[int, str, str]]) -> Batch:
         cells = list(zip(*block, strict=True))
-        columns: dict[str, np.ndarray | Text] = {}
+        columns: dict[str, Stored] = {}
         for place, name, kind in places:
             if kind == "text":
                 coder = Coder()
@@ -81,7 +86,7 @@ class TextFile(Ordered):
                 if found is None:
                     raise FileError(f"{self.stamp.path} has changed: {name!r} held numbers")
                 columns[name] = found
-        table = Table(columns, len(block))
+        table = Table(columns, len(block), self.types)
         return _Numbers(table, self.gaps) if self.numbers else table
 
 

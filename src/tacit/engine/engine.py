@@ -370,7 +370,8 @@ class Engine:
             task = partial(self._group_sum if fused is None else self._fused_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
         for found in step.sums:
-            total += found[:, : self.d].T
+            store: Any = self._store  # one that compiled loops know
+            total += store.in_order(found)
         if check is not None:
             total = check.conclude(total)
         cube = total.T.reshape(settings, outputs, self.d).transpose(0, 2, 1)

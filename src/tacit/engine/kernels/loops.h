@@ -106,7 +106,7 @@ INLINE VD N(exp)(VD x)
 
 /* --- Scores ---------------------------------------------------------------------------------- */
 
-INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t stride,
+INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t reach,
                     int64_t j, int lines, int half)
 {
     VEC a[4];
@@ -118,9 +118,9 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 #endif
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL == 2
-        VEC b = half ? HALF(w + l * stride + j) : LOAD(w + l * stride + j);
+        VEC b = half ? HALF(w + l * reach + j) : LOAD(w + l * reach + j);
 #else
-        VEC b = LOAD(w + l * stride + j);
+        VEC b = LOAD(w + l * reach + j);
 #endif
         UNROLL for (int r = 0; r < 4; r++)
             sums[r][l] = MADD(sums[r][l], a[r], b);
@@ -128,8 +128,8 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 }
 
 /* Four rows times some lines of weights; `soon` are rows that will be read next, or NULL. */
-INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int lines,
-                    int32_t *out, int64_t length, const int16_t *const *soon)
+INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int64_t reach,
+                    int lines, int32_t *out, int64_t length, const int16_t *const *soon)
 {
     SUM sums[4][FEW];
     UNROLL for (int r = 0; r < 4; r++)
@@ -140,10 +140,10 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
         if (soon)
             UNROLL for (int r = 0; r < 4; r++)
                 __builtin_prefetch(soon[r] + j);
-        N(meet)(sums, x, w, stride, j, lines, 0);
+        N(meet)(sums, x, w, reach, j, lines, 0);
     }
     if (j < stride)
-        N(meet)(sums, x, w, stride, j, lines, 1);
+        N(meet)(sums, x, w, reach, j, lines, 1);
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL
         __m256i ab = _mm256_hadd_epi32(FOLD(sums[0][l]), FOLD(sums[1][l]));
@@ -162,22 +162,22 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
 
 static void N(scores)(const Job *job, Scratch *work, int64_t count)
 {
-    int64_t lines = job->lines, stride = job->stride, length = work->length;
+    int64_t lines = job->lines, stride = job->stride, reach = job->reach, length = work->length;
     for (int64_t k = 0; k < lines; k += FEW) {
         int some = (int)(lines - k < FEW ? lines - k : FEW);
         for (int64_t i = 0; i < count; i += 4) {
             const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
-            const int16_t *w = job->weights + k * stride;
+            const int16_t *w = job->weights + k * reach;
             const int16_t *const *soon = k ? NULL : next;
             int32_t *out = work->raw + k * length + i;
             switch (some) {
-            case 1: N(dots)(x, w, stride, 1, out, length, soon); break;
+            case 1: N(dots)(x, w, stride, reach, 1, out, length, soon); break;
 #if FEW > 2
-            case 2: N(dots)(x, w, stride, 2, out, length, soon); break;
-            case 3: N(dots)(x, w, stride, 3, out, length, soon); break;
-            case 4: N(dots)(x, w, stride, 4, out, length, soon); break;
+            case 2: N(dots)(x, w, stride, reach, 2, out, length, soon); break;
+            case 3: N(dots)(x, w, stride, reach, 3, out, length, soon); break;
+            case 4: N(dots)(x, w, stride, reach, 4, out, length, soon); break;
 #endif
-            default: N(dots)(x, w, stride, FEW, out, length, soon);
+            default: N(dots)(x, w, stride, reach, FEW, out, length, soon);
             }
         }
     }
@@ -421,8 +421,236 @@ static void N(conclude)(const Job *job, Scratch *work)
             int64_t in = j % COLS, half = in / 4 % 2;
             const int64_t *from = work->sums + k * work->wide + j - in + half * (COLS / 2) + in / 8 * 4;
             for (int t = 0; t < 4; t++)
-                job->onto[k * job->stride + j + t] += (uint64_t)from[t];
+                job->onto[k * job->reach + j + t] += (uint64_t)from[t];
         }
+}
+
+/* --- Shapes ----------------------------------------------------------------------------------- */
+
+/* Cells of a block, a shape after the other. */
+static void N(turn)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t length = work->length, shapes = job->shapes, j = 0;
+    for (int64_t i = 0; i < count; i += LANES) {
+        const uint32_t *const *from = work->cells + i;
+        uint32_t *to = work->turned + i;
+#if LEVEL == 2
+        for (j = 0; j < shapes; j += 16) {
+            __mmask16 there = (__mmask16)(shapes - j < 16 ? (1 << (shapes - j)) - 1 : 0xffff);
+            __m512i a[16], b[16];
+            UNROLL16 for (int r = 0; r < 16; r++)
+                a[r] = _mm512_maskz_loadu_epi32(there, from[r] + j);
+            UNROLL16 for (int r = 0; r < 16; r += 2) {
+                b[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
+                b[r + 1] = _mm512_unpackhi_epi32(a[r], a[r + 1]);
+            }
+            UNROLL16 for (int r = 0; r < 16; r += 4)
+                UNROLL for (int t = 0; t < 2; t++) {
+                    a[r + 2 * t] = _mm512_unpacklo_epi64(b[r + t], b[r + 2 + t]);
+                    a[r + 2 * t + 1] = _mm512_unpackhi_epi64(b[r + t], b[r + 2 + t]);
+                }
+            UNROLL for (int t = 0; t < 4; t++)
+                UNROLL for (int h = 0; h < 2; h++) {
+                    b[8 * h + t] = _mm512_shuffle_i32x4(a[8 * h + t], a[8 * h + 4 + t], 0x88);
+                    b[8 * h + 4 + t] = _mm512_shuffle_i32x4(a[8 * h + t], a[8 * h + 4 + t], 0xdd);
+                }
+            UNROLL for (int t = 0; t < 8; t++) {
+                /* b[t]: rows 0 to 7 of columns (t, 8 + t), or (4 + t, 12 + t); b[8 + t]: rows 8 to 15 */
+                int64_t low = j + (t < 4 ? t : t);
+                if (low < shapes)
+                    _mm512_storeu_si512(to + low * length, _mm512_shuffle_i32x4(b[t], b[8 + t], 0x88));
+                if (low + 8 < shapes)
+                    _mm512_storeu_si512(to + (low + 8) * length,
+                                        _mm512_shuffle_i32x4(b[t], b[8 + t], 0xdd));
+            }
+        }
+#endif
+        for (; j < shapes; j++)
+            for (int64_t lane = 0; lane < LANES; lane++)
+                to[j * length + lane] = from[lane][j];
+#if LEVEL != 2
+        j = 0;
+#endif
+    }
+}
+
+/* Both weights of every cell of a shape, added to the scores of a line. */
+static void N(look_up)(const Job *job, const uint32_t *cells, int64_t j, const int16_t *w,
+                       uint32_t *raw, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int16_t *two = w + place_of(job, j, cells[i]);
+        int32_t upper = (int32_t)(cells[i] >> 16), lower = (int32_t)job->one - upper;
+        raw[i] += (uint32_t)(lower * two[0]) + (uint32_t)(upper * two[1]);
+    }
+}
+
+#if LEVEL == 2
+/* The same for shapes of at most 16 weights, or 32, which are kept in registers; in every lane a
+   cell becomes its two numbers side by side. */
+INLINE void N(permute)(const Job *job, const uint32_t *cells, const int16_t *w, int64_t reach,
+                       int lines, int wide, int32_t *raw, int64_t length, int64_t count)
+{
+    const __m512i one = _mm512_set1_epi32((int)job->one), top = _mm512_set1_epi32(-65536);
+    __m512i tables[FEW][2];
+    UNROLL for (int l = 0; l < lines; l++)
+        for (int t = 0; t <= wide; t++) {
+            const int16_t *from = w + l * reach + 16 * t;
+            __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+            __m512i next = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + 1)));
+            tables[l][t] = _mm512_or_si512(first, _mm512_slli_epi32(next, 16));
+        }
+    for (int64_t i = 0; i < count; i += 16) {
+        __m512i cell = _mm512_loadu_si512(cells + i);
+        __m512i lower = _mm512_sub_epi16(one, _mm512_srli_epi32(cell, 16));
+        __m512i both = _mm512_ternarylogic_epi32(cell, top, lower, 0xea); /* (cell & top) | lower */
+        UNROLL for (int l = 0; l < lines; l++) {
+            __m512i found = wide ? _mm512_permutex2var_epi32(tables[l][0], cell, tables[l][1])
+                                 : _mm512_permutexvar_epi32(cell, tables[l][0]);
+            int32_t *to = raw + l * length + i;
+            _mm512_storeu_si512(to, dpwssd(_mm512_loadu_si512(to), both, found));
+        }
+    }
+}
+#endif
+
+static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t length = work->length, lines = job->lines;
+    for (int64_t k = 0; k < lines; k++)
+        for (int64_t i = 0; i < count; i++)
+            work->raw[k * length + i] = (int32_t)((uint32_t)work->raw[k * length + i] + (uint32_t)job->base[k]);
+    for (int64_t j = 0; j < job->shapes; j++) {
+        const uint32_t *cells = work->turned + j * length;
+        const int16_t *w = job->weights + job->stride + job->offsets[j];
+        int64_t k = 0;
+#if LEVEL == 2
+        int64_t width = job->offsets[j + 1] - job->offsets[j];
+        for (; width <= 32 && k < lines; k += FEW) {
+            const int16_t *from = w + k * job->reach;
+            int32_t *raw = work->raw + k * length;
+            int some = (int)(lines - k < FEW ? lines - k : FEW);
+#define PERMUTE(lines, wide) N(permute)(job, cells, from, job->reach, lines, wide, raw, length, count)
+            if (some == 1 && width <= 16)
+                PERMUTE(1, 0);
+            else if (width <= 16 && some == FEW)
+                PERMUTE(FEW, 0);
+            else
+                for (int l = 0; l < some; l++, from += job->reach, raw += length)
+                    if (width <= 16)
+                        PERMUTE(1, 0);
+                    else
+                        PERMUTE(1, 1);
+#undef PERMUTE
+        }
+#endif
+        for (; k < lines; k++)
+            N(look_up)(job, cells, j, w + k * job->reach, (uint32_t *)work->raw + k * length, count);
+    }
+}
+
+#if LEVEL == 2
+/* Of `bins` weights of a shape, from `first` on: rows that meet them, times the parts of some lines
+   of multipliers. Numbers of a row are put where its index says; 32 rows at once, and so many times
+   as 32-bit sums allow. */
+INLINE void N(spread)(const Job *job, const uint32_t *cells, int64_t first, int bins, const int16_t *z,
+                      int64_t length, int lines, int64_t steps, int64_t count, uint64_t *onto)
+{
+    const __m512i one = _mm512_set1_epi16((short)job->one);
+    const __m512i low = _mm512_load_si512(EVEN), high = _mm512_load_si512(ODD);
+    for (int64_t i = 0; i < count;) {
+        int64_t stop = i + 32 * steps < count ? i + 32 * steps : count;
+        __m512i sums[12][2];
+        UNROLL16 for (int b = 0; b < bins * lines; b++)
+            sums[b][0] = sums[b][1] = NONE();
+        for (; i < stop; i += 32) {
+            __m512i here = _mm512_loadu_si512(cells + i), next = NONE();
+            if (i + 16 < count)
+                next = _mm512_loadu_si512(cells + i + 16);
+            __m512i index = _mm512_permutex2var_epi16(here, low, next);
+            __m512i upper = _mm512_permutex2var_epi16(here, high, next);
+            __m512i lower = _mm512_sub_epi16(one, upper);
+            __mmask32 rows = i + 16 < count ? 0xffffffff : 0xffff;
+            __mmask32 before = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first - 1)));
+            UNROLL16 for (int b = 0; b < bins; b++) {
+                __mmask32 now = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
+                __m512i x = _mm512_maskz_mov_epi16(now, lower);
+                x = _mm512_mask_mov_epi16(x, before, upper);
+                before = now;
+                UNROLL for (int l = 0; l < lines; l++) {
+                    const int16_t *at = z + 2 * l * length + i;
+                    __m512i h = _mm512_maskz_loadu_epi16(rows, at);
+                    __m512i s = _mm512_maskz_loadu_epi16(rows, at + length);
+                    sums[b * lines + l][0] = dpwssd(sums[b * lines + l][0], x, h);
+                    sums[b * lines + l][1] = dpwssd(sums[b * lines + l][1], x, s);
+                }
+            }
+        }
+        UNROLL16 for (int b = 0; b < bins; b++)
+            UNROLL for (int l = 0; l < lines; l++) {
+                __m512i h = sums[b * lines + l][0], s = sums[b * lines + l][1];
+                __m512i u = _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(h)),
+                                             _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(h, 1)));
+                __m512i v = _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(s)),
+                                             _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(s, 1)));
+                u = _mm512_add_epi64(_mm512_slli_epi64(u, LIMB), v);
+                onto[l * job->reach + first + b] += (uint64_t)_mm512_reduce_add_epi64(u);
+            }
+    }
+}
+#endif
+
+/* Cells of a block times the parts of their multipliers. Of every weight, those z of the cells
+   that meet it are added up, and what z times their fractions is. */
+static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t length = work->length, lines = job->lines;
+#if LEVEL == 2
+    int64_t most = 1;
+    for (int64_t i = 0; i < count; i++)
+        most = most < work->most[i] ? work->most[i] : most;
+    int64_t steps = INT32_MAX / most / 2; /* of 32 rows, two of which meet in a sum */
+    steps = steps < 1 ? 1 : steps;
+#endif
+    for (int64_t j = 0; j < job->shapes; j++) {
+        const uint32_t *cells = work->turned + j * length;
+        int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0;
+        uint64_t *sums = job->onto + job->stride + job->offsets[j];
+#if LEVEL == 2
+        if (width <= 49)
+            for (; k < lines; k++)
+                for (int64_t first = 0; first < width - 1;) {
+                    const int16_t *z = work->parts + 2 * k * length;
+#define SPREAD(bins) N(spread)(job, cells, first, bins, z, length, 1, steps, count, sums + k * job->reach)
+                    if (width - 1 - first > 8) {
+                        SPREAD(12);
+                        first += 12;
+                    } else if (width - 1 - first > 4) {
+                        SPREAD(8);
+                        first += 8;
+                    } else {
+                        SPREAD(4);
+                        first += 4;
+                    }
+#undef SPREAD
+                }
+#endif
+        for (; k < lines; k++) {
+            const int16_t *z = work->parts + 2 * k * length;
+            uint64_t *bins = work->bins, *onto = sums + k * job->reach;
+            memset(bins, 0, sizeof(*bins) * (size_t)(2 * width));
+            for (int64_t i = 0; i < count; i++) {
+                int64_t by = (int64_t)z[i] * (1 << LIMB) + z[length + i];
+                uint64_t *two = bins + 2 * place_of(job, j, cells[i]);
+                two[0] += (uint64_t)by;
+                two[1] += (uint64_t)(by * (int64_t)(cells[i] >> 16));
+            }
+            for (int64_t e = 0; e < width; e++) {
+                onto[e] += (uint64_t)job->one * bins[2 * e] - bins[2 * e + 1];
+                onto[e + 1] += bins[2 * e + 1];
+            }
+        }
+    }
 }
 
 /* --- Rounding --------------------------------------------------------------------------------- */
@@ -462,7 +690,8 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
 }
 
 static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
-                               N(conclude), N(round_doubles), N(round_singles), N(measure)};
+                               N(conclude), N(turn), N(shape_scores), N(shape_sums),
+                               N(round_doubles), N(round_singles), N(measure)};
 
 #undef N
 #undef COLS

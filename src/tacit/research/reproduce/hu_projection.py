@@ -16,8 +16,6 @@ from tacit.research.reproduce.hu_pairs import turned
 from tacit.research.reproduce.hu_rows import as_in_the_paper, counted, facts
 from tacit.research.reproduce.work import Work
 
-__all__ = ["clipping", "lowrank"]
-
 DELTA = 1e-5
 EPSILONS = (1.0, 2.0, 5.0)
 #: Table 4, "excess empirical loss" by its caption, "accuracy" by the text beside it.

@@ -22,8 +22,6 @@ from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["as_in_the_paper", "counted", "facts"]
-
 DELTA, RANK = 1e-5, 50
 BATCH, EPOCHS, RATE, CLIP = (
     100,

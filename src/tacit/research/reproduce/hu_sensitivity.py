@@ -23,8 +23,6 @@ from tacit.research.reproduce.hu_pairs import (
 )
 from tacit.research.reproduce.work import Work
 
-__all__ = ["group", "overall"]
-
 UNIT = Drift(1.0)
 DELTA, BASE = 1e-5, 0.1  # BASE: ε of the Gaussian mechanism, N(0, Δ²/ε²)
 

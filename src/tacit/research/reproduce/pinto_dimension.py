@@ -12,8 +12,6 @@ from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measure
 from tacit.research.reproduce.pinto_fits import ours, private, public_descent
 from tacit.research.reproduce.work import Work
 
-__all__ = ["best", "dimension", "mnist", "raft"]
-
 FACTORS = [1.0, 0.5]  # of the automatic learning rate
 COLUMNS = 1280
 EPSILONS = (0.1, 0.3, 0.7)

@@ -31,8 +31,6 @@ from tacit.trainers import DPSGD, GradientTrainer
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["ours", "private", "public_descent", "xi"]
-
 DELTA = 1e-5  # as in the paper
 RARE = ("w8a",)  # sets on which hardly anybody is of the second class
 

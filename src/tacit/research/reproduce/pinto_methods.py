@@ -12,8 +12,6 @@ from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measure
 from tacit.research.reproduce.pinto_fits import ours, private
 from tacit.research.reproduce.work import Work
 
-__all__ = ["methods"]
-
 EPSILONS = (0.1, 0.3, 0.7)
 FACTORS = [2.0, 1.0, 0.5]  # of the automatic learning rate
 SEARCH = 100  # the seed of the search, which no result has

@@ -15,8 +15,6 @@ from tacit.research.reproduce.pinto_dimension import FACTORS, SEARCH_NOTE, best
 from tacit.research.reproduce.pinto_fits import ours, private, xi
 from tacit.research.reproduce.work import Work
 
-__all__ = ["public_rows", "separable", "shift"]
-
 COMPONENTS = 40
 NAMES = {
     "cifar10": "CIFAR-10",

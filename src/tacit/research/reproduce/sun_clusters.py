@@ -23,8 +23,6 @@ from tacit.trainers import GradientTrainer
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["counterexample"]
-
 EPSILON, DELTA, N = 1.0, 1e-5, 2000
 TIMES = (0.01, 0.1, 1.0, 10.0, 100.0)  # μ/(nε)
 STUCK = 0.3  # an excess loss that does not go away; at zero weights it is 1

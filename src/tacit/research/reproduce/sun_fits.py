@@ -23,8 +23,6 @@ from tacit.trainers import DPSGD
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["METHODS", "as_in_the_paper", "by_default", "spread"]
-
 DELTA = 1e-5
 METHODS = {"DPSGD": 0.0, "DPSGD-F": 0.05}  # ε_F of the mean: at 0.02 or 0.05 the paper was best
 

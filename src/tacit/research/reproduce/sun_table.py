@@ -11,8 +11,6 @@ from tacit.research.reproduce.work import Work
 
 Gains: TypeAlias = dict[tuple[str, float], float]  # by data set and ε
 
-__all__ = ["accuracy", "concentrated"]
-
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar100": "CIFAR-100 features"}
 
 #: Table 1: accuracy and its deviation, DPSGD and DPSGD-F at ε = 1 and 2.
