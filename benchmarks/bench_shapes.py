@@ -72,16 +72,21 @@ def _split(table: Table, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _classes(train: Table, test: Table, schema: Schema, positive: Sequence[str]) -> Task:
     """Is the target one of these?"""
-    labels = [np.isin(part.match(schema.target, schema.classes),
-                      [schema.classes.index(name) for name in positive]).astype(int)
-              for part in (train, test)]
+    labels = [
+        np.isin(
+            part.match(schema.target, schema.classes),
+            [schema.classes.index(name) for name in positive],
+        ).astype(int)
+        for part in (train, test)
+    ]
     return Task(train, test, *labels, _features(schema, train))
 
 
 def _features(schema: Schema, table: Table) -> Schema:
     """The columns alone: all others are ignored."""
     return Schema(
-        schema.columns, ignore=tuple(name for name in table.column_names if name not in schema.columns)
+        schema.columns,
+        ignore=tuple(name for name in table.column_names if name not in schema.columns),
     )
 
 
@@ -124,10 +129,12 @@ def _number(name: str, columns: dict[str, Any], target: str, seed: int) -> Task:
     table = parse_table(name, data.replace(b'""', b'"row"', 1))
     facts = dict(columns)
     low, high = facts.pop(target)
-    schema = Schema({
-        key: NumberColumn(*value) if isinstance(value, tuple) else CategoryColumn(value)
-        for key, value in facts.items()
-    })
+    schema = Schema(
+        {
+            key: NumberColumn(*value) if isinstance(value, tuple) else CategoryColumn(value)
+            for key, value in facts.items()
+        }
+    )
     train, test = (table.take(part) for part in _split(table, seed))
     y, y_test = (np.asarray(part.column(target), dtype=float) for part in (train, test))
     return Task(train, test, y, y_test, _features(schema, table), (float(low), float(high)))
@@ -207,7 +214,9 @@ def dp_ebm(task: Task, epsilon: float, seed: int) -> np.ndarray:
         if isinstance(column, NumberColumn):
             span = column.high - column.low
             logarithmic = column.scale == "log"
-            bounds[name] = (0.0, float(np.log1p(span))) if logarithmic else (column.low, column.high)
+            bounds[name] = (
+                (0.0, float(np.log1p(span))) if logarithmic else (column.low, column.high)
+            )
     rows, rows_test = (_cells(part, task.schema) for part in (task.train, task.test))
     settings: dict[str, Any] = {
         "feature_names": list(rows),
@@ -242,7 +251,9 @@ def judge(task: Task, found: np.ndarray) -> dict[str, float]:
 
 def runs(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every fit that is not in the file yet: first two seeds of all data, then more."""
-    known = {tuple(line[k] for k in ("data", "method", "epsilon", "seed")) for line in read(options)}
+    known = {
+        tuple(line[k] for k in ("data", "method", "epsilon", "seed")) for line in read(options)
+    }
     seeds = list(range(options.seeds))
     for part in (seeds[:1], seeds[1:2], seeds[2:4], seeds[4:7], seeds[7:]):
         for name in options.data:
