@@ -274,7 +274,7 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
-        if self.categories is not None:
+        if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
             object.__setattr__(self, "categories", texts)

@@ -86,6 +86,9 @@ def _cost(plan: CalibratedPlan, i: int) -> str:
     stage, parts = plan.plan.stages[i], []
     if i in plan.stage_noise:
         parts.append(f"adds noise of {plan.stage_noise[i]:.4g} contributions of a row")
+        chance = plan.plan.stage_failures().get(i)
+        if chance is not None:
+            parts.append(f"may reveal what one row alone has with probability {chance:.2g}")
     behind = plan.drifts[i + 1]
     if stage.kind == "noiseless" and behind is not None:
         parts.append(

@@ -28,7 +28,7 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Failure, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Relation
 from tacit.privacy.unit import ROW, Unit
@@ -36,6 +36,7 @@ from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
+FAILING = 0.05  # of δ, for accidents of all stages together: it costs training 0.3% of its noise
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -136,8 +137,23 @@ class Plan:
         list of (str, Event)
             In order.
         """
-        noise = self.stage_noise().items()
-        return [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise]
+        chances, listed = self.stage_failures(), []
+        for i, z in self.stage_noise().items():
+            listed.append((self.stages[i].name, self.stages[i].event(z)))
+            if i in chances:
+                listed.append((self.stages[i].name, Failure(chances[i])))
+        return listed
+
+    def stage_failures(self) -> dict[int, float]:
+        """Probability of an accident of every stage that may have one, by position.
+
+        Returns
+        -------
+        dict of int to float
+            Probabilities, which are part of δ.
+        """
+        failing = [i for i in self.stage_noise() if self.stages[i].fails]
+        return dict.fromkeys(failing, FAILING * self.budget.delta / max(len(failing), 1))
 
     @of_public_facts
     def calibrate(
@@ -195,6 +211,11 @@ class Plan:
         free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
         stages = resolve_settings(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         trace = propagate_bounds(stages, size, columns)
+        chances, d = self.stage_failures(), columns
+        for i, stage in enumerate(stages):
+            if i in noise:
+                stage.require_rows(size, d, noise[i], chances.get(i, 0.0))
+            d = stage.width(d)
         drift, factor = trace.settings()
         last, center = trace.drifts[-1], noise.get(len(stages) - 1)
         facts = PublicFacts(
@@ -212,7 +233,7 @@ class Plan:
             else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
         )
         trainer = self.trainer.resolve(facts)
-        draws = trace.draws + trainer.draws(trace.d + self.adds_constant, outputs)
+        draws = trace.draws + trainer.draws(trace.widest + self.adds_constant, outputs)
         draws = 0 if self.arithmetic is Arithmetic.FAST else draws + bool(test_share)
         pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
         slack = require_precision(

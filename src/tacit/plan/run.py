@@ -265,7 +265,7 @@ class CalibratedPlan:
         return plan.conclude(seen, weights, **how)
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
-        """The same plan with settings for the norm of rows that stages have shown.
+        """The same plan with settings for the norm and width of rows that stages have shown.
 
         Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
         the user is chosen again for that length, by the mean that was released, with its noise:
@@ -283,15 +283,20 @@ class CalibratedPlan:
             With the same events; the same object, if nothing is chosen again.
         """
         facts, asked = self.facts, self.plan.trainer
+        plan, wider = self, prepared.rows.d != facts.features
+        if wider:  # categories that a stage has found: what is counted does not depend on them
+            facts = replace(facts, features=prepared.rows.d)
+            plan = replace(self, facts=facts)
         if not asked.follows or self.moves is not None or facts.task != "classification":
-            return self
+            return plan
         length = released_norm(prepared.fitted, self.columns)
-        if length is None or length == facts.bound:
-            return self
-        facts = replace(facts, bound=length, measured=True)
+        if length is None or (length == facts.bound and not wider):
+            return plan
+        if length != facts.bound:
+            facts = replace(facts, bound=length, measured=True)
         trainer = asked.resolve_again(facts, self.trainer)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
-            return self
+            return plan
         return replace(self, facts=facts, trainer=trainer)
 
     def prepare(
