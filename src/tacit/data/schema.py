@@ -41,6 +41,7 @@ from tacit.data.columns import (
     parse_column,
 )
 from tacit.data.draft import draft_text, read_yaml, write_yaml
+from tacit.data.identifiers import likely_identifiers
 from tacit.data.tables import ColumnType, PathLike, as_table
 from tacit.exceptions import SchemaError, shown
 
@@ -285,6 +286,28 @@ class Schema:
             "from the types of the table, which are assumed not to depend on its rows.",
         )
 
+    def remarks(self) -> tuple[str, ...]:
+        """What a person should look at before a fit, as far as names and types tell.
+
+        Returns
+        -------
+        tuple of str
+            Sentences; empty if there is nothing to say.
+        """
+        asked = (
+            name
+            for name, column in self.columns.items()
+            if column.private and not isinstance(column, DateColumn)
+        )
+        found = likely_identifiers(asked)
+        if not found:
+            return ()
+        some = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
+        return (
+            f"{some} look like identifiers by name: they can tell one row from another and nothing "
+            "else; leave them out, in ignore of a schema",
+        )
+
     @classmethod
     def load(cls, path: PathLike) -> Schema:
         """Read a schema that a person filled in; all blanks are reported at once.
@@ -314,14 +337,15 @@ class Schema:
 
     @staticmethod
     def draft(table: Any, target: str | None = None) -> str:
-        """YAML text to fill in: names and kinds of the columns, everything else blank.
+        """YAML text to fill in: one line for each column, with what its type says.
 
-        The kind is how the table stores a column, so a value of text among numbers shows.
+        No value is looked at. Columns that are likely to be identifiers, by their names, are put
+        among those that are not used.
 
         Parameters
         ----------
-        table : Table, or what `as_table` takes
-            Of which names and kinds of the columns are looked at.
+        table : Table, Scan, mapping of str to ColumnType, or what `as_table` takes
+            Of which names and types of the columns are looked at.
         target : str, optional
             The column to be predicted.
 
@@ -330,11 +354,11 @@ class Schema:
         str
             YAML.
         """
-        table = as_table(table)
-        if target is not None and target not in table.column_names:
-            near = did_you_mean(target, table.column_names)
+        types = types_of(table)
+        if target is not None and target not in types:
+            near = did_you_mean(target, types)
             raise SchemaError(f"target {target!r} is not a column of the table{near}")
-        return draft_text({name: table.kind(name) for name in table.column_names}, target)
+        return draft_text(types, target)
 
 
 @contextmanager
@@ -389,7 +413,7 @@ def declared_schema(
 
     Parameters
     ----------
-    table : Table, Scan, or what `as_table` takes
+    table : Table, Scan, mapping of str to ColumnType, or what `as_table` takes
         Of which the names and types of columns are taken.
     schema : Schema, dict or path, optional
         Of some or all of the columns.
@@ -412,7 +436,7 @@ def declared_schema(
     >>> schema.columns["age"].high, schema.columns["job"].private
     (120.0, True)
     """
-    types: Mapping[str, ColumnType] = getattr(table, "types", None) or as_table(table).types
+    types = types_of(table)
     found, told = _declared({} if schema is None else schema, types)
     if target is not None and found.target not in (None, target):
         raise SchemaError(f"target {target!r}, but the schema's target is {found.target!r}")
@@ -446,6 +470,14 @@ def declared_schema(
         if stored.kind != "private":
             typed.append(name)
     return replace(found, columns=columns, target=target, typed=tuple(typed))
+
+
+def types_of(table: Any) -> Mapping[str, ColumnType]:
+    """Names of the columns of a table, and what their types say."""
+    is_types = isinstance(table, Mapping) and table
+    if is_types and all(isinstance(says, ColumnType) for says in table.values()):
+        return table
+    return getattr(table, "types", None) or as_table(table).types
 
 
 def _declared(

@@ -594,6 +594,6 @@ def text_column(cells: Iterable[Any]) -> Text:
 
 def _is_number(cell: Any) -> bool:
     """Whether a value is a number or missing, so that it can be kept as one."""
-    if type(cell) is str or isinstance(cell, bool | np.bool_):
+    if type(cell) is str or isinstance(cell, bool | np.bool_ | np.timedelta64):  # an Integral
         return False
     return is_absent(cell) or isinstance(cell, Real | Decimal)
