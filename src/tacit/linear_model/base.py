@@ -26,8 +26,14 @@ from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
-from tacit.plan.defaults import resolve_relation, resolve_stages, resolve_trainer
+from tacit.plan.defaults import (
+    enough_rows,
+    resolve_relation,
+    resolve_stages,
+    resolve_trainer,
+)
 from tacit.plan.fit import apply_stages
+from tacit.plan.targets import PrivateClasses, TargetFinder
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
     Encode,
@@ -42,23 +48,34 @@ from tacit.trainers.base import is_auto
 
 __all__ = ["DPLinearModel", "Problem"]
 
+FEW_ROWS = (
+    "Rows are too few to find bounds of the columns through noise, so they are learned from as they "
+    "are, and one of large numbers outweighs all others: declare what is public, for instance "
+    "bounds={'age': (0, 120)}, or more of it with schema="
+)
+
 
 class Problem(NamedTuple):
-    """Rows and targets of a fit, checked; ``classes`` is None for regression."""
+    """Rows and targets of a fit, checked; ``classes`` is None where there are none to be known."""
 
     rows: Rows
     values: Any  # an array, or parts of one on a cluster
     classes: np.ndarray | None
     assumptions: tuple[str, ...]
     schema: Schema | None = None  # of a table as it is, which stages are still to be made for
+    finder: TargetFinder | None = None  # of what is not known of the targets
 
     @property
     def many(self) -> int:
         """Number of classes; 0 for regression."""
+        if isinstance(self.finder, PrivateClasses):
+            return self.finder.expected
         return 0 if self.classes is None else len(self.classes)
 
     def targets(self, loss: Loss) -> Any:
-        """Targets as a loss takes them."""
+        """Targets as a loss takes them, or as they came where something is to be found first."""
+        if self.finder is not None:
+            return self.values
         return each(self.values, partial(loss.targets, outputs=self.outputs(loss)))
 
     def outputs(self, loss: Loss) -> int:
@@ -149,6 +166,8 @@ class DPLinearModel(Composed, BaseEstimator):
             init = self._init(problem, loss)
         if init is None and not problem.rows.distributed:
             plan = self._from_zero(plan)
+        if problem.finder is not None:
+            plan = replace(plan, target=problem.finder)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -282,7 +301,17 @@ class DPLinearModel(Composed, BaseEstimator):
             return None
         if not given and not has_columns(X):
             return None
-        return declared_schema(table_types(X), **told)
+        table = table_types(X)
+        schema = declared_schema(table, **told)
+        if given or any(kind.kind != "number" for kind in table.types.values()):
+            return schema
+        # Numbers alone could be learned from as they are, where nothing can be found out of them.
+        neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
+        size = len(X) if self.public_size is None else self.public_size
+        if enough_rows(schema, size, self._budget(), neighbors):
+            return schema
+        logging.getLogger("tacit").warning(FEW_ROWS)
+        return None
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""

@@ -20,8 +20,11 @@ from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_loss
+from tacit.plan.targets import PrivateClasses
 
 __all__ = ["DPLinearClassifier"]
+
+PRIVATE = "private"  # of classes: to be found through noise
 
 
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):
@@ -38,9 +41,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ``"auto"`` is logistic for two classes and softmax for more. Also ``"hinge"``,
         ``"huber-hinge"``, and the bounded ``"savage"``, ``"tangent"`` and ``"tempered"``,
         which are not convex and forgive wrong labels.
-    classes : sequence, optional
+    classes : sequence or "private", optional
         The labels that may occur. If None they are read from ``y`` and taken as
-        public, which the certificate says.
+        public, which the certificate says. ``"private"``: those that enough rows have are found
+        through noise, and rows of others count nothing.
 
     Attributes
     ----------
@@ -174,6 +178,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self._require_separate(X)
         schema = self._declared(X) if reset else None
         rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
+        if isinstance(given, str) and given == PRIVATE:
+            scanned = isinstance(X, Scan) and y is None
+            labels = X.targets().column(str(X.target)) if scanned else labels_of(y, rows)
+            return Problem(rows, labels, None, (), schema, PrivateClasses())
         if isinstance(X, Scan) and y is None:
             classes, index, assumption = self._scanned_classes(X, given)
         else:
@@ -183,13 +191,15 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init is None:
             return None
-        assert problem.classes is not None
+        if problem.classes is None:
+            raise InputError("a model to begin at is one of classes that are known: pass classes=")
         return starting.for_classes(self.init, problem.classes, problem.outputs(loss))
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)
-        self.classes_ = np.asarray(problem.classes)
-        if problem.many == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
+        found = problem.classes if fit.target is None else fit.target.classes
+        self.classes_ = np.asarray(found)
+        if len(self.classes_) == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
             self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:

@@ -41,7 +41,7 @@ def has_columns(X: Any) -> bool:
         return X.column_names is not None
     if isinstance(X, Table | Mapping):
         return True
-    return hasattr(X, "columns") and hasattr(X, "dtypes") or hasattr(X, "column_names")
+    return (hasattr(X, "columns") and hasattr(X, "dtypes")) or hasattr(X, "column_names")
 
 
 def table_types(X: Any) -> Any:
@@ -60,7 +60,9 @@ def _named(X: Any, names: Iterable[str] | None) -> Table:
     array = matrix_of(X)
     if sp.issparse(array):
         raise InputError("a sparse matrix is no table: pass its columns as a data frame")
-    listed = [f"x{j}" for j in range(array.shape[1])] if names is None else names
+    listed = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
+    if len(listed) != array.shape[1]:
+        raise InputError(f"X has {array.shape[1]} features, and {len(listed)} were fitted")
     return Table.from_columns(dict(zip(listed, np.asarray(array).T, strict=True)))
 
 
@@ -148,12 +150,14 @@ def _of_table(model: Any, X: Any, reset: bool) -> Rows:
     validate_data(model, X, reset=reset, skip_check_array=True, ensure_2d=False)
     if has_columns(X):
         table = as_table(X)
+        names: Iterable[str] | None = table.column_names
     else:
         names = None if reset else getattr(model, "feature_names_in_", None)
         table = _named(X, names)
-        _require_known(model, table.d) if not reset else None
     if reset:
-        _learn(model, table.d, table.column_names)
+        _learn(model, table.d, names)
+    elif names is None:
+        _require_known(model, table.d)
     if table.n == 0:
         raise InputError("there are no rows")
     return as_rows(table)

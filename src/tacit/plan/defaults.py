@@ -7,7 +7,8 @@ trainer leaves at ``"auto"`` are its own to resolve, when a plan is calibrated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tacit.data.rows import Rows
@@ -23,6 +24,8 @@ from tacit.preprocessing import (
     Root,
 )
 from tacit.preprocessing.base import NoiselessStage, Stage
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
 from tacit.trainers import DPGD, SufficientStatistics, Trainer
@@ -116,13 +119,33 @@ def resolve_stages(
     return (*first, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
 
 
-def table_stages(schema: Schema, trainer: Trainer, shapes: bool | str = "auto") -> tuple[Stage, ...]:
+def table_stages(
+    schema: Schema, trainer: Trainer, shapes: bool | str = "auto"
+) -> tuple[Stage, ...]:
     """What tables go through as they are: a place for every value, and what is private is found."""
-    if shapes != "auto":
-        schema = schema.shaped("hat" if shapes else "straight")
+    if not is_auto(shapes):
+        shape = "hat" if shapes else "straight"
+        columns: dict[str, Any] = dict(schema.columns)
+        for name, column in columns.items():
+            if getattr(column, "shape", "") == "auto":
+                columns[name] = replace(column, shape=shape)
+        schema = replace(schema, columns=columns)
     if trainer.local:  # nobody may see all rows
         return (Encode(schema),)
     return (PrivateEncode(schema), PrivateCenter())
+
+
+def enough_rows(schema: Schema, size: int, budget: Budget, neighbors: Relation) -> bool:
+    """Whether rows are enough to find, through noise, what a schema does not say."""
+    mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
+    facts: dict[str, Any] = {"columns": len(schema.columns), "size": size, "mu": mu}
+    (stage, *_), _ = PrivateEncode(schema).expand((), **facts, intercept=True)
+    if not isinstance(stage, PrivateEncode):
+        return True
+    with suppress(InputError):
+        stage.require_rows(size, len(schema.columns), 1 / (stage.share * mu), budget.delta / 20)
+        return True
+    return False
 
 
 def resolve_trainer(
