@@ -49,8 +49,8 @@ from tacit.trainers.base import is_auto
 __all__ = ["DPLinearModel", "Problem"]
 
 FEW_ROWS = (
-    "Rows are too few to find bounds of the columns through noise, so they are learned from as they "
-    "are, and one of large numbers outweighs all others: declare what is public, for instance "
+    "Rows are too few to find bounds of the columns through noise, so columns are learned from as "
+    "they are, and one of large numbers outweighs all others: declare what is public, for instance "
     "bounds={'age': (0, 120)}, or more of it with schema="
 )
 

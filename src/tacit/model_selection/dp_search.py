@@ -311,6 +311,7 @@ def planned(
     words: Sequence[Mapping[str, str]],
     trials: Trials,
     classes: int,
+    *,
     rows: Rows | None = None,
     schema: Schema | None = None,
 ) -> Search:
@@ -346,7 +347,9 @@ def choose(
     first = candidates[0]
     Budget(first.epsilon, first.delta)
     problem = first._problem(X, y, getattr(first, "classes", None))
-    search = planned(candidates, words, trials, problem.many, problem.rows, problem.schema)
+    search = planned(
+        candidates, words, trials, problem.many, rows=problem.rows, schema=problem.schema
+    )
     size = first._size(search.plans[0].neighbors, problem.rows.n)
     made = search.calibrate(size=size, columns=problem.rows.d, classes=problem.many)
     begin = first._init(problem, search.plans[0].loss)
