@@ -29,8 +29,7 @@ def fitted(**given):
 
 def planned(model):
     """What was calibrated before a row was read."""
-    plan = model._plan(model._loss_of(2), as_rows(NEAR))
-    return plan.calibrate(size=N, columns=D, classes=2)
+    return model.plan_.plan.calibrate(size=N, columns=D, classes=2)
 
 
 def test_a_typical_row_is_as_long_as_the_mean_leaves_it():
