@@ -222,7 +222,7 @@ class Output:
         except OSError as error:
             reason = error.strerror or error
             raise FileError(f"cannot write into {self.directory}: {reason}") from error
-        _place(self.directory)
+        place_output(self.directory)
 
     @property
     def committed(self) -> bool:
@@ -323,13 +323,13 @@ def _finish(directory: Path, stage: Path) -> None:
     """Move files to their places if they count, and remove what does not."""
     manifest = _manifest(directory)
     if manifest is not None and manifest.stage == stage.name:
-        _place(directory)
+        place_output(directory)
         if any(os.path.lexists(stage / name) for name in manifest.files):
             return  # it could not be moved, and is read where it is
     shutil.rmtree(stage, ignore_errors=True)
 
 
-def _place(directory: Path) -> None:
+def place_output(directory: Path) -> None:
     """Move the files of the output to their places, where older ones make way first.
 
     So files of two outputs never stand side by side. If it fails, they are read where they are.

@@ -40,7 +40,7 @@ from tacit.data.cells import is_missing
 from tacit.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
 from tacit.files import first_bytes
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import ORIGIN, digest
 from tacit.plan.recipes import parse_stage
 from tacit.preprocessing import (
@@ -322,7 +322,7 @@ def ledger_file(bodies: list[Any]) -> bytes:
 def signed(data: Any) -> bytes:
     """A certificate whose digest fits what it says."""
     with suppress(TypeError, ValueError, RecursionError, AttributeError):
-        data = {**data, "digest": certificate_module._digest(data)}
+        data = {**data, "digest": certificate_module.digest_of(data)}
     return json.dumps(data).encode()
 
 
@@ -334,7 +334,7 @@ def model_parts(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 def model_of(tensors: dict[str, np.ndarray], model: Any, certificate: str) -> bytes:
     """A model file whose digest fits what it says."""
     metadata = {"tacit": json.dumps(model), "certificate": certificate}
-    metadata["digest"] = models._digest(tensors, metadata)
+    metadata["digest"] = models.digest_of(tensors, metadata)
     return to_bytes(tensors, metadata=metadata)
 
 
@@ -430,7 +430,7 @@ def read_model(path: Path) -> None:
 
 
 def read_ledger(path: Path) -> None:
-    _SEEN.clear()
+    BOOKS.clear()
     book = Ledger(path, timeout=0.5)
     problems = book.check()
     for name in book.datasets():

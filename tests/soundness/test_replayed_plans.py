@@ -13,7 +13,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms import bounds, histogram, release
 from tacit.mechanisms.quantile import Targets
-from tacit.mechanisms.release import Token
+from tacit.mechanisms.release import BoundedSum, Token
 from tacit.plan import CalibratedPlan
 from tacit.preprocessing import ClipNorm, PrivateBlocks, PrivateCenter, SoftPCA, private_encode
 from tacit.privacy.events import NEIGHBORS
@@ -95,8 +95,8 @@ def has(*kinds):
 
 
 def test_half_the_noise_is_found(monkeypatch):
-    real = Token._deviation
-    monkeypatch.setattr(Token, "_deviation", lambda self, total: real(self, total) / 2)
+    real = Token.deviation_of
+    monkeypatch.setattr(Token, "deviation_of", lambda self, total: real(self, total) / 2)
     assert "were counted" in found()
 
 
@@ -202,7 +202,8 @@ def test_a_normaliser_from_the_private_number_of_rows_is_found(monkeypatch):
 def test_a_statistic_without_noise_is_found(monkeypatch):
     def exact(self, rows, context=None):
         self.mean_ = np.asarray(rows.collect()).mean(axis=0)
-        context.release("center")._budget.take(1.0)  # paid for, and not drawn
+        nothing = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
+        context.release("center").gaussian(nothing)  # paid for, and not used
         return self
 
     monkeypatch.setattr(PrivateCenter, "fit", exact)

@@ -35,7 +35,7 @@ def folders(name: str) -> list[Path]:
     if root:
         found.append(Path(root) / name)
     with suppress(FileError):
-        found.append(_cache() / name)
+        found.append(download_folder() / name)
     return found
 
 
@@ -104,7 +104,7 @@ def fetch(name: str, *, report: Callable[[str], None] = lambda text: None) -> No
                 for step in file.members:
                     content = member(where, content, step, MOST_BYTES)
                     where = f"{step} in {where}"
-                _keep(_cache() / name / file.name, _verified(where, content, file))
+                _keep(download_folder() / name / file.name, _verified(where, content, file))
 
 
 def read_files(name: str, *, download: bool = True) -> dict[str, bytes]:
@@ -149,7 +149,7 @@ def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return seen.hexdigest()
 
 
-def _cache() -> Path:
+def download_folder() -> Path:
     try:
         return cache_folder("datasets")
     except RuntimeError as error:  # nobody has a home

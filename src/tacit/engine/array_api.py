@@ -124,7 +124,7 @@ class ArrayEngine(EngineElsewhere):
         self._read(rows, float(intercept), shift, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
-        self._block_rows = min(LATTICE_ROWS, max(128, cells))
+        self.block_rows = min(LATTICE_ROWS, max(128, cells))
 
     def _put(self, array: np.ndarray) -> Any:
         return self._xp.asarray(np.ascontiguousarray(array), device=self._device)
@@ -243,7 +243,7 @@ class ArrayEngine(EngineElsewhere):
                 scores = xp.matmul(operand, rows.T)
                 yield _Block(rows[: stop - start, :], scores, targets, norms, block)
 
-        return map(some, groups_of(count, self._block_rows, LATTICE_ROWS))
+        return map(some, groups_of(count, self.block_rows, LATTICE_ROWS))
 
     def _residuals(self, cube: Any, block: _Block) -> Any:
         if self._residual is not None:

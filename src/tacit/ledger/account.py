@@ -312,7 +312,7 @@ class Book:
             if account is not None and row.dataset not in fresh:
                 account = account.copy()
             try:
-                book.accounts[row.dataset] = _next(account, row, body)
+                book.accounts[row.dataset] = with_entry(account, row, body)
             except LedgerError:
                 raise
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -323,7 +323,7 @@ class Book:
         return book
 
 
-def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
+def with_entry(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
     """The account after one more entry."""
     kind, nth = body["kind"], 1 if account is None else account.count + 1
     mark = body.get("composed")

@@ -367,7 +367,7 @@ class Certificate:
             if data[name] is None or data[name] == {}:  # as it was issued, digest and all
                 del data[name]
         data["events"] = [expense.to_dict() for expense in self.events]
-        data["digest"] = _digest(data)
+        data["digest"] = digest_of(data)
         return data
 
     def to_json(self) -> str:
@@ -407,7 +407,7 @@ class Certificate:
             lost = ", ".join(sorted(missing | ({"digest"} - data.keys())))
             raise CertificateError(f"the certificate lacks {lost}")
         try:
-            digest = _digest(data)
+            digest = digest_of(data)
         except (TypeError, ValueError, RecursionError) as error:
             raise CertificateError(f"the certificate cannot be read: {error}") from None
         if digest != data["digest"]:
@@ -673,7 +673,7 @@ def _exceeds(route: str, found: float, claim: float) -> str:
     return f"{route} finds epsilon = {found:.6g}, above the claimed {claim:.6g}"
 
 
-def _digest(data: Mapping[str, Any]) -> str:
+def digest_of(data: Mapping[str, Any]) -> str:
     content = {key: value for key, value in data.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()

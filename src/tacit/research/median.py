@@ -161,7 +161,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
         turn = burn + (steps - burn) // 2
         for step in range(steps):
-            total = noisy_sum(_gradients(rows, y), d, 1.0, token.at("noise", step))
+            total = noisy_sum(row_gradients(rows, y), d, 1.0, token.at("noise", step))
             y = (y - rate * total / n) / held
             y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
             if step >= burn:
@@ -169,7 +169,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         run.close()
         mean = (third + fourth) / (steps - burn)
         moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
-        self.kept_ = _kept(mean, moved, weights)
+        self.kept_ = kept_columns(mean, moved, weights)
         found = np.where(self.kept_, mean, 0.0) / roots
         self.location_ = shorten(found[None], float(self.radius or 0.0))[0]
         self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
@@ -286,7 +286,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         )
 
 
-def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
+def row_gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
     """Of every row at y, in chunks: of norm one, and zero where a row lies at y."""
     size = max(1, CHUNK // max(rows.shape[1], 1))
     for start in range(0, len(rows), size):
@@ -296,7 +296,7 @@ def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
         yield apart * inverse[:, None]
 
 
-def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def kept_columns(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The columns in front that stand out: the k of Li et al. 2022, Theorem 3.3, read off the
     iterates.
 

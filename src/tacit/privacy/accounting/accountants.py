@@ -148,7 +148,7 @@ def _poisson_gaussian(event: PoissonGaussian) -> DpEvent:
     return dpa.PoissonSampledDpEvent(event.sampling_probability, base)
 
 
-_AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
+AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
     Gaussian: _gaussian,
     PoissonGaussian: _poisson_gaussian,
 }
@@ -203,7 +203,7 @@ def loss_distribution(
     grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
-        accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
+        accountant.compose(dpa.SelfComposedDpEvent(AS_DP_EVENT[type(event)](event), event.count))
     return accountant
 
 
@@ -255,7 +255,7 @@ def _drifts(events: Sequence[Event], neighbors: str) -> bool:
 
 def _one_by_one(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
     """Losses of kinds that dp-accounting has no event for, beside any others."""
-    first, *others = (_AS_LOSS[type(event)](event, neighbors, grid) for event in events)
+    first, *others = (AS_LOSS[type(event)](event, neighbors, grid) for event in events)
     for loss in others:
         first = first.compose(loss)
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events)
@@ -325,7 +325,7 @@ def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossD
     return _often(loss_of_sampled_step(step, "replace_one", grid), event.count)
 
 
-_AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
+AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
     Gaussian: _gaussian_loss,
     PoissonGaussian: _poisson_loss,
     Gamma: _gamma_loss,
@@ -336,7 +336,7 @@ _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]
 def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...]:
     """The loss of one step, for either order of the neighbours; one, if both are the same."""
     _drifts([event], neighbors)
-    loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
+    loss = AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
     one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
     return (one,) if one is two else (one, two)
 

@@ -94,7 +94,7 @@ def _epsilon(steps: Steps, delta: float, chance: float, neighbors: str) -> Reche
         log = math.log(1 / (left - slip))
         found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + log / (a - 1))
         return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
-    return _worst([epsilon_of(pairs, left, slip) for pairs in _directions(steps, neighbors)])
+    return _worst([epsilon_of(pairs, left, slip) for pairs in directions(steps, neighbors)])
 
 
 def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
@@ -132,7 +132,7 @@ def _delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     if any(kind == "gamma" for kind, _ in steps):
         least = _renyi(steps, neighbors, lambda a, d: (a - 1) * (d + _gain(a) - epsilon))
         return Recheck(math.exp(min(least, 0.0)), math.exp(min(least, 0.0)), 0.0)
-    found = _worst([delta_of(pairs, epsilon) for pairs in _directions(steps, neighbors)])
+    found = _worst([delta_of(pairs, epsilon) for pairs in directions(steps, neighbors)])
     if not (failure := _failure(steps)):
         return found
     value, upper, lower = (min(x + failure, 1.0) for x in (found.epsilon, found.upper, found.lower))
@@ -308,7 +308,7 @@ def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[L
     return [_drifted(z, q, shifts, rows)], count
 
 
-def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
+def directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
     """Losses and their counts, for each order of the neighbours that has a curve of its own."""
     if neighbors not in _NEIGHBORS:
         raise InputError(f"neighbors={neighbors!r}: choose one of {', '.join(_NEIGHBORS)}")
