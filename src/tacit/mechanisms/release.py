@@ -368,7 +368,7 @@ class Token:
             raise ReleaseError(f"{self._budget.name} counts keys without a bound on them")
         self._chance.take(probability)
         self._budget.take(1.0)
-        deviation = self._deviation(total)
+        deviation = self.deviation_of(total)
         sigma = sigma_for(deviation / total.unit)
         held = math.ceil(least / total.unit)
         threshold = held + key_threshold(sigma, probability / each)
