@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"  # in files and dicts, for what is not known
+NONE = "none"  # for a list of categories of which noise has left none
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 NUMBER_SHAPES = ("auto", "straight", "hat")
@@ -273,7 +274,7 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
-        if self.categories is not None:
+        if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
             object.__setattr__(self, "categories", texts)
@@ -321,7 +322,7 @@ class CategoryColumn:
         dict
             As in the YAML file.
         """
-        listed = PRIVATE if self.categories is None else list(self.categories)
+        listed = PRIVATE if self.categories is None else list(self.categories) or NONE
         return {"kind": self.kind, **asdict(self), "categories": listed}
 
 
@@ -441,6 +442,8 @@ def parse_column(entry: Any) -> Column:
     facts = {key: value for key, value in entry.items() if key != "kind"}
     made = CategoryColumn if kind == "boolean" else KINDS[kind]
     known_keys(entry, ["kind", *(field.name for field in fields(made))], f"a {kind} column")
+    if isinstance(facts.get("categories"), str) and facts["categories"] == NONE:
+        facts["categories"] = ()
     return CategoryColumn(BOOLEAN, **facts) if kind == "boolean" else made(**facts)
 
 

@@ -81,6 +81,7 @@ class DaskSource:
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
+    types = property(lambda self: getattr(self.hollow, "types", {}))
     dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tacit.data.cells import plain
+from tacit.data.cluster import is_dask
 from tacit.data.columns import (
     CATEGORY_POLICIES,
     NUMBER_MISSING,
@@ -477,6 +478,8 @@ def types_of(table: Any) -> Mapping[str, ColumnType]:
     is_types = isinstance(table, Mapping) and table
     if is_types and all(isinstance(says, ColumnType) for says in table.values()):
         return table
+    if is_dask(table):
+        table = getattr(table, "_meta", table)  # a frame of the same types, without rows
     return getattr(table, "types", None) or as_table(table).types
 
 
