@@ -200,13 +200,13 @@ class NumberColumn:
 class DateColumn(NumberColumn):
     """A column of dates or times, encoded as the number of seconds since 1970 is.
 
-    A time without a zone is in UTC. A value that is a number is a year if it is whole and from
+    A time without a zone is in UTC. A value that is a number is a year if it is an integer from
     1000 to 9999, and a number of seconds otherwise.
 
     Parameters
     ----------
     low, high : date, datetime, str, int or float
-        Bounds, as text by ISO 8601, as whole years, or in seconds since 1970 (float), as they
+        Bounds, as text by ISO 8601, as a year (int), or in seconds since 1970 (float), as they
         are kept; None for one that is private.
     missing, scale, shape, knots, monotone
         As those of `NumberColumn`; a missing value is marked unless it says otherwise.

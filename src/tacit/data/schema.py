@@ -305,8 +305,8 @@ class Schema:
             return ()
         some = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
         return (
-            f"{some} look like identifiers by name: they can tell one row from another and nothing "
-            "else; leave them out, in ignore of a schema",
+            f"{some}: looks like an identifier by its name, which tells one row from another and "
+            "nothing else; leave such columns out, in ignore of a schema",
         )
 
     @classmethod

@@ -260,8 +260,8 @@ class Table:
         name : str
             Of the column.
         dates : bool
-            Whether text that is a date counts as one, too (and a whole number from 1000 to 9999
-            as a year).
+            Whether text that is a date counts as one, too (and an integer from 1000 to 9999 as a
+            year).
 
         Returns
         -------
