@@ -129,6 +129,7 @@ def test_defaults_and_readings():
         ({"kind": "date", "low": 1900, "high": date(2011, 1, 1)}, DateColumn(1900, 2011)),
         ({"kind": "boolean", "missing": "level"}, CategoryColumn(("false", "true"), "level")),
         ({"kind": "private"}, UnknownColumn()),
+        ({"kind": "category", "categories": "none"}, CategoryColumn(())),
     ],
 )
 def test_short_forms_say_what_long_ones_do(short, column):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tacit.data.cells import plain
+from tacit.data.cluster import is_dask
 from tacit.data.columns import (
     CATEGORY_POLICIES,
     NUMBER_MISSING,
@@ -304,8 +305,8 @@ class Schema:
             return ()
         some = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
         return (
-            f"{some} look like identifiers by name: they can tell one row from another and nothing "
-            "else; leave them out, in ignore of a schema",
+            f"{some}: looks like an identifier by its name, which tells one row from another and "
+            "nothing else; leave such columns out, in ignore of a schema",
         )
 
     @classmethod
@@ -477,6 +478,8 @@ def types_of(table: Any) -> Mapping[str, ColumnType]:
     is_types = isinstance(table, Mapping) and table
     if is_types and all(isinstance(says, ColumnType) for says in table.values()):
         return table
+    if is_dask(table):
+        table = getattr(table, "_meta", table)  # a frame of the same types, without rows
     return getattr(table, "types", None) or as_table(table).types
 
 
