@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"  # in files and dicts, for what is not known
+NONE = "none"  # the same for categories of which noise has left none: no blank to be filled in
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 NUMBER_SHAPES = ("auto", "straight", "hat")
@@ -274,6 +275,8 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
+        if isinstance(self.categories, str) and self.categories == NONE:
+            object.__setattr__(self, "categories", ())
         if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
@@ -322,7 +325,7 @@ class CategoryColumn:
         dict
             As in the YAML file.
         """
-        listed = PRIVATE if self.categories is None else list(self.categories)
+        listed = PRIVATE if self.categories is None else list(self.categories) or NONE
         return {"kind": self.kind, **asdict(self), "categories": listed}
 
 
