@@ -293,36 +293,33 @@ class PrivateEncode(PrivateStage):
         return first, rest[0], rest[1]
 
     def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
-        _, numbers, categories = self._counts()
-        _, bounds, keys = self._shares(size, noise_multiplier)
-        columns, lines = self.schema.columns, []
-        if numbers:
-            needed = bounds_rows(numbers, noise_multiplier / math.sqrt(bounds), gaps=True)
+        columns, unknown = self.schema.columns, self._unknown
+        half = math.ceil(len(unknown) / 2)  # of unknown kind: as many numbers as not
+        numbers, words = self._numbers(columns), self._categories(columns)
+        counts = (len(unknown), len(numbers) + half, len(words) + half)
+        _, bounds, keys = self._shares(size, noise_multiplier, counts)
+        texts = []
+        if counts[1]:
+            needed = bounds_rows(counts[1], noise_multiplier / math.sqrt(bounds), gaps=True)
             if size < needed:
-                names = [name for name in self._numbers(columns) if columns[name].private]
-                lines.append(
-                    (f"bounds of {numbers} columns", needed, "bounds", names, "(low, high)")
-                )
-        if categories:
+                private = [name for name in numbers if columns[name].private]
+                texts.append(f"bounds of {counts[1]} columns, which take about {needed:,}: pass ")
+                texts[-1] += _lines("bounds", private, "(low, high)")
+        if counts[2]:
             part = noise_multiplier / math.sqrt(keys)
-            needed = math.ceil(2 * key_rows(part, categories, failure or OUTSIDE, size))
+            needed = math.ceil(2 * key_rows(part, counts[2], failure or OUTSIDE, size))
             if size < needed:
-                names = self._categories(columns)
-                lines.append(
-                    (f"categories of {categories} columns", needed, "categories", names, "[...]")
-                )
-        if not lines:
-            return
-        texts, unknown = [], self._unknown
-        for what, needed, key, names, value in lines:
-            some = ", ".join(f"{name!r}: {value}" for name in (names or unknown)[:3])
-            more = ", ..." if len(names or unknown) > 3 else ""
-            texts.append(f"the {what}, which takes about {needed:,} rows: {key}={{{some}{more}}}")
-        raise InputError(
-            f"{size:,} rows are too few to find through this noise {'; and '.join(texts)} would "
-            "make them public. Add such lines, to the call or to the schema, for columns of which "
-            "you know them, or leave columns out (ignore), or raise epsilon. Nothing was spent"
-        )
+                texts.append(f"categories of {counts[2]} columns, which take about {needed:,}: ")
+                texts[-1] += "pass " + _lines("categories", words, "[...]")
+        if texts:
+            kinds = (
+                f". {len(unknown)} columns are of unknown kind: pass a schema" if unknown else ""
+            )
+            raise InputError(
+                f"{size:,} rows are too few to find, through this noise, the "
+                f"{'; nor the '.join(texts)}{kinds}. Declare what is public of them, leave columns "
+                "out, or raise epsilon. Nothing was spent"
+            )
 
     # --- What is found ---------------------------------------------------------------------------
 
@@ -450,6 +447,12 @@ def _table(rows: Any) -> Any:
     from tacit.data.tables import as_table
 
     return as_table(rows)
+
+
+def _lines(key: str, names: Sequence[str], value: str) -> str:
+    """What to pass, for some columns."""
+    some = ", ".join(f"{name!r}: {value}" for name in names[:3])
+    return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
 
 
 def _bounded(column: NumberColumn) -> NumberColumn:
