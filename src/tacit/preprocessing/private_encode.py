@@ -38,8 +38,8 @@ EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
 OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 
-LEAST_SHARE, LARGEST_SHARE = 0.1, 0.35  # of μ
-FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
+FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
 _NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
