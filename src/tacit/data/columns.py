@@ -275,6 +275,8 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
+        if isinstance(self.categories, str) and self.categories == NONE:
+            object.__setattr__(self, "categories", ())
         if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
