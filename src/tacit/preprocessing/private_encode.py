@@ -21,6 +21,7 @@ from tacit.data.columns import (
 )
 from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema
+from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
@@ -29,6 +30,7 @@ from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
+from tacit.preprocessing.shapes import Cone, choose_shapes, row_bound
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -148,7 +150,7 @@ class PrivateEncode(PrivateStage):
         columns: dict[str, Column] = {}
         for name, column in self.schema.columns.items():
             if isinstance(column, UnknownColumn):
-                number = default_column("number", low=0.0, high=1.0)
+                number = _of_kind(column, "number", low=0.0, high=1.0)
                 category = default_column("category", categories=words)
                 column = max(number, category, key=lambda made: made.width)
             elif isinstance(column, NumberColumn) and column.private:
@@ -184,7 +186,17 @@ class PrivateEncode(PrivateStage):
         return Encode(self._complete(MOST_CATEGORIES)).width(d)
 
     def bound(self, radius: float | None = None, d: int | None = None) -> float | None:
-        return self.encode.bound(radius, d)
+        found = hasattr(self, "schema_")  # before: a column of unknown kind may have a curve
+        return row_bound(self.schema_.columns if found else self.schema.columns)
+
+    @property
+    def layout(self) -> Layout | None:
+        """How encoded rows lie, if some of their columns are curves."""
+        return self.encode.layout
+
+    @property
+    def monotone(self) -> tuple[Cone, ...]:
+        return self.encode.monotone
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return self.encode.typical(radius, d)
@@ -207,6 +219,12 @@ class PrivateEncode(PrivateStage):
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
             return (self,), ""
+        schema = choose_shapes(self.schema, size, mu)
+        if schema is not self.schema:
+            shaped = PrivateEncode(schema, self.share, self.noise_multiplier, self.narrow)
+            return shaped.expand(
+                before, columns=columns, size=size, mu=mu, intercept=intercept
+            )
         stage, own = self, self.noise_multiplier
         if self.narrow == "auto":
             wide = PrivateEncode(self.schema, self.share, own, narrow=True)
@@ -336,7 +354,8 @@ class PrivateEncode(PrivateStage):
         columns = dict(self.schema.columns)
         first = self._shares(size, z)[0]
         if unknown:
-            columns |= _kinds(passes, unknown, token.part(first))
+            kinds = _kinds(passes, unknown, token.part(first))
+            columns |= {name: _of_kind(columns[name], kind) for name, kind in kinds.items()}
         numbers, categories = self._numbers(columns), self._categories(columns)
         # What is left is divided again, now that kinds are known.
         counts = (len(unknown), len(numbers), len(categories))
@@ -433,6 +452,13 @@ def _table(rows: Any) -> Any:
     return as_table(rows)
 
 
+def _of_kind(column: Column, kind: str, **facts: Any) -> Column:
+    """The column that one of unknown kind turns out to be."""
+    if isinstance(column, UnknownColumn) and kind != "category":
+        facts = {"shape": column.shape, "knots": column.knots, **facts}
+    return default_column(kind, **facts)
+
+
 def _bounded(column: NumberColumn) -> NumberColumn:
     """Bounds in place of private ones, beside a public one if there is one."""
     low, high = column.low, column.high
@@ -460,14 +486,12 @@ def _keys(chunk: Table, names: Sequence[str]) -> list[dict[str, int]]:
 KINDS = ("number", "date", "category")
 
 
-def _kinds(passes: Any, names: Sequence[str], token: Token) -> dict[str, Column]:
+def _kinds(passes: Any, names: Sequence[str], token: Token) -> dict[str, str]:
     """Kinds by what most values spell, through noise: a row has one vote in each column."""
     counts = passes.merged(partial(_spelled, names=names), np.zeros((len(names), 3), np.int64))
     norm = math.sqrt(len(names)) * UP
     noisy = token.gaussian(BoundedSum(counts * VOTE, 1 / VOTE, norm, norm * UP, "votes"))
-    return {
-        name: default_column(KINDS[int(v.argmax())]) for name, v in zip(names, noisy, strict=True)
-    }
+    return {name: KINDS[int(v.argmax())] for name, v in zip(names, noisy, strict=True)}
 
 
 def _spelled(chunk: Table, names: Sequence[str]) -> np.ndarray:
