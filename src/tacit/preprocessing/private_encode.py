@@ -222,9 +222,7 @@ class PrivateEncode(PrivateStage):
         schema = choose_shapes(self.schema, size, mu)
         if schema is not self.schema:
             shaped = PrivateEncode(schema, self.share, self.noise_multiplier, self.narrow)
-            return shaped.expand(
-                before, columns=columns, size=size, mu=mu, intercept=intercept
-            )
+            return shaped.expand(before, columns=columns, size=size, mu=mu, intercept=intercept)
         stage, own = self, self.noise_multiplier
         if self.narrow == "auto":
             wide = PrivateEncode(self.schema, self.share, own, narrow=True)
