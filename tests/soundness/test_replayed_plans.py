@@ -15,11 +15,7 @@ from tacit.mechanisms import bounds, histogram, release
 from tacit.mechanisms.quantile import Targets
 from tacit.mechanisms.release import Token
 from tacit.plan import CalibratedPlan
-<<<<<<< HEAD
-from tacit.preprocessing import ClipNorm, PrivateBlocks, PrivateCenter, SoftPCA
-=======
-from tacit.preprocessing import ClipNorm, PrivateCenter, SoftPCA, private_encode
->>>>>>> h-finding
+from tacit.preprocessing import ClipNorm, PrivateBlocks, PrivateCenter, SoftPCA, private_encode
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer

@@ -190,8 +190,10 @@ def _grid(column: Column) -> tuple[np.ndarray, Any]:
 
 def _effect(name: str, column: Column, weights: np.ndarray, table: Table) -> np.ndarray:
     """What values add to scores: (n,), or (n, K)."""
-    if isinstance(column, CategoryColumn) and "error" in (column.missing, column.unseen):
-        column = replace(column, missing="zeros", unseen="zeros")
+    if isinstance(column, CategoryColumn):
+        lenient = {"error": "zeros"}
+        missing, unseen = (lenient.get(p, p) for p in (column.missing, column.unseen))
+        column = replace(column, missing=missing, unseen=unseen)
     elif isinstance(column, NumberColumn) and column.missing == "error":
         column = replace(column, missing="middle")
     seen = Encode(Schema({name: column})).apply(table)
