@@ -13,7 +13,13 @@ from typing import Any, Self
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
-from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
+from tacit.preprocessing import (
+    Normalize,
+    PrivateCenter,
+    PrivateEqualize,
+    PrivatePrecondition,
+    Root,
+)
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
@@ -93,7 +99,8 @@ def resolve_stages(
     if classes and intensities:
         # Values that hardly vary in most rows would be learned last (decision 28).
         return (*first, PrivateCenter(), PrivateEqualize(), Normalize())
-    return (*first, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
+    # DPSGD-F*: Sun et al. 2024, Algorithm 3. A second moment makes steps few (decision 51).
+    return (*first, PrivateCenter(), PrivatePrecondition())
 
 
 def resolve_trainer(

@@ -108,6 +108,7 @@ class Plan:
         """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
+        facts["takes_moment"] = self.trainer.takes_moment(self.loss)
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
         if len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages)):
             return self
@@ -196,7 +197,10 @@ class Plan:
         stages = resolve_settings(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         trace = propagate_bounds(stages, size, columns)
         drift, factor = trace.settings()
-        last, center = trace.drifts[-1], noise.get(len(stages) - 1)
+        last = trace.drifts[-1]
+        # What changes rows last; what only looks at them stands behind it.
+        changing = sum(not stage.keeps_rows for stage in stages)
+        center = noise.get(changing - 1)
         facts = PublicFacts(
             size,
             trace.d,
@@ -209,7 +213,10 @@ class Plan:
             limit=None if last is None else last.bound,
             mean_noise_norm=0.0
             if center is None
-            else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
+            else stages[changing - 1].mean_noise_norm(center, trace.typical, size, trace.d),
+            moment_noise=math.fsum(
+                stage.moment_noise(noise.get(i), size, trace.d) for i, stage in enumerate(stages)
+            ),
         )
         trainer = self.trainer.resolve(facts)
         draws = trace.draws + trainer.draws(trace.d + self.adds_constant, outputs)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tacit.losses import Loss
 
@@ -58,6 +60,11 @@ class PublicFacts:
         How far from the origin a mean that was subtracted with its noise leaves all rows.
     measured : bool
         Whether ``bound`` is what a released mean shows.
+    moment_noise : float
+        Norm of the noise on a second moment of the rows, in squared norms of a typical one; 0 if
+        none is released.
+    moment : (ndarray of shape (f,), ndarray of shape (f, f)), optional
+        Its eigenvalues and eigenvectors, once it is.
     """
 
     size: int
@@ -74,6 +81,8 @@ class PublicFacts:
     limit: float | None = None
     mean_noise_norm: float = 0.0
     measured: bool = False
+    moment_noise: float = 0.0
+    moment: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,10 @@ RULE_CONSTANTS = {
         noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
     ),
 }
+# Steps along a released second moment, and their momentum (docs/decisions/0051). Eigenvalues below
+# its noise are not told from zero, so the rate times such a one is at most this: 2(1 + m) over a
+# curvature of 1/4 (Polyak 1964).
+FEW_STEPS, FEW_MOMENTUM, MOST_HIDDEN = 20, 0.5, 12.0
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 LARGEST_INTERCEPT_FRACTION = 0.3
 
@@ -222,7 +235,8 @@ def suggest(
     back from wherever noise has brought them, the last quarter cools down.
     """
     constants = constants or RULE_CONSTANTS[_kind(facts)]
-    momentum = float(given.get("momentum", 0.9))
+    few = facts.moment_noise > 0  # steps follow a second moment
+    momentum = float(given.get("momentum", FEW_MOMENTUM if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
     least = constants.clip * grown * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
@@ -233,8 +247,11 @@ def suggest(
     noise = max(constants.noise, min(constants.most, constants.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     reach = min(constants.reach, constants.rate * clip / facts.bound)
-    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
-    limited = travel / steps <= constants.reach and math.isinf(constants.rate)
+    if few:  # stable whatever noise may hide
+        reach = MOST_HIDDEN / facts.moment_noise * clip / facts.bound
+    usual = FEW_STEPS if few else min(300, max(100, math.ceil(travel / reach)))
+    steps = int(given.get("steps", usual))
+    limited = few or (travel / steps <= constants.reach and math.isinf(constants.rate))
     fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.bound
     fraction = max(constants.intercept_fraction, min(LARGEST_INTERCEPT_FRACTION, fraction))
     rate = min(travel / steps, reach) / (clip * facts.bound)
@@ -246,7 +263,7 @@ def suggest(
         "momentum": momentum,
         "clip": clip,
         "learning_rate": rate,
-        "average": "converged" if facts.measured else "last",
+        "average": "converged" if facts.measured and not few else "last",
         "schedule": "constant" if limited else "late",
         "intercept_fraction": fraction,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
