@@ -99,7 +99,8 @@ def resolve_stages(
     if classes and intensities:
         # Values that hardly vary in most rows would be learned last (decision 28).
         return (*first, PrivateCenter(), PrivateEqualize(), Normalize())
-    # DPSGD-F*: Sun et al. 2024, Algorithm 3. A second moment makes steps few (decision 51).
+    # DPSGD-F*: Sun et al. 2024, Algorithm 3. A second moment makes steps few (decision 51), and is
+    # left out of plans that have no use for it.
     return (*first, PrivateCenter(), PrivatePrecondition())
 
 

@@ -492,7 +492,7 @@ class Stage(Params):
 
     @property
     def moment(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Eigenvalues (d,) and eigenvectors (d, d) of the second moment that it has released."""
+        """Eigenvalues (k,) and eigenvectors (d, k) of a second moment that it has released."""
         return None
 
     def beyond(self, chunk: Chunk) -> np.ndarray:

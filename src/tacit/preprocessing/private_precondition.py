@@ -25,6 +25,9 @@ from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = ["PrivatePrecondition"]
 
+# Bits of eigenvalues and eigenvectors that are left out: in the last few, one BLAS differs from
+# another, and steps would.
+DROPPED = 26
 MOST_COLUMNS = 512  # beyond them, d² numbers take longer than the steps that they save
 
 
@@ -40,8 +43,8 @@ class PrivatePrecondition(PrivateStage):
 
     Rows are shortened to the norm of a typical one, as stages before have shown it, and Σxxᵀ is
     released with symmetric Gaussian noise E (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1;
-    `tacit.mechanisms.covariance`). What lies below the norm of E, σ√(2d), is noise and set to
-    zero; an eigenvalue l above it is where noise has put one of (l + √(l² − 2dσ²))/2 (Benaych-
+    `tacit.mechanisms.covariance`). What lies below the norm of E, σ√(2d), is noise and
+    left out; an eigenvalue l above it is where noise has put one of (l + √(l² − 2dσ²))/2 (Benaych-
     Georges & Nadakuditi 2011, Theorem 2.1, for the Gaussian orthogonal ensemble).
 
     Put it last. Where its columns are too many, rows have moved, or the trainer has no use for it,
@@ -53,8 +56,8 @@ class PrivatePrecondition(PrivateStage):
     >>> from tacit.data.rows import as_rows
     >>> rows = as_rows(np.tile([[0.6, 0.0], [0.0, 0.1]], (5000, 1)), bound=1.0)
     >>> stage = PrivatePrecondition(noise_multiplier=1.0).fit(rows)
-    >>> stage.values_.round(2)
-    array([0.01, 0.18])
+    >>> stage.values_.round(1)
+    array([0. , 0.2])
     """
 
     affine: ClassVar[bool] = True
@@ -71,6 +74,8 @@ class PrivatePrecondition(PrivateStage):
         intercept: bool,
         takes_moment: bool,
     ) -> tuple[tuple[Stage, ...], str]:
+        if not takes_moment or any(isinstance(stage, NoiselessStage) for stage in before):
+            return (), ""  # nobody would follow it; noise follows the weights where rows have moved
         d = columns
         for stage in before:
             d = stage.width(d)
@@ -79,10 +84,6 @@ class PrivatePrecondition(PrivateStage):
                 f"{self.name} is left out: the second moment of {d} columns takes longer than the "
                 "steps that it saves."
             )
-        if any(isinstance(stage, NoiselessStage) for stage in before):
-            return (), f"{self.name} is left out: noise follows the weights where rows have moved."
-        if not takes_moment:
-            return (), f"{self.name} is left out: its trainer, or its loss, has no use for it."
         return (self,), ""
 
     def event(self, noise_multiplier: float) -> Gaussian:
@@ -129,9 +130,11 @@ class PrivatePrecondition(PrivateStage):
         self.noise_ = self.moment_noise(token.noise_multiplier, context.size, rows.d)
         noise = self.noise_ * radius**2
         values, vectors = eigh(total / context.size, overwrite_a=True, check_finite=False)
-        clear = np.maximum(values**2 - noise**2, 0.0)
-        self.values_ = np.where(values > noise, (values + np.sqrt(clear)) / 2, 0.0)
-        self.vectors_ = vectors
+        clear = values > noise
+        values = values[clear]
+        values = (values + np.sqrt(values**2 - noise**2)) / 2
+        self.values_ = _rounded(values, np.spacing(noise) * 2.0**DROPPED)
+        self.vectors_ = _rounded(vectors[:, clear], 2.0 ** (DROPPED - 52))
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -145,3 +148,7 @@ class PrivatePrecondition(PrivateStage):
 
     def note(self) -> str:
         return "the second moment of the rows was released with Gaussian noise; steps follow it"
+
+
+def _rounded(numbers: np.ndarray, unit: float) -> np.ndarray:
+    return np.rint(numbers / unit) * unit

@@ -63,8 +63,8 @@ class PublicFacts:
     moment_noise : float
         Norm of the noise on a second moment of the rows, in squared norms of a typical one; 0 if
         none is released.
-    moment : (ndarray of shape (f,), ndarray of shape (f, f)), optional
-        Its eigenvalues and eigenvectors, once it is.
+    moment : (ndarray of shape (k,), ndarray of shape (f, k)), optional
+        Its eigenvalues and eigenvectors above the noise, once it is.
     """
 
     size: int
@@ -154,10 +154,24 @@ RULE_CONSTANTS = {
         noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
     ),
 }
-# Steps along a released second moment, and their momentum (docs/decisions/0051). Eigenvalues below
-# its noise are not told from zero, so the rate times such a one is at most this: 2(1 + m) over a
-# curvature of 1/4 (Polyak 1964).
-FEW_STEPS, FEW_MOMENTUM, MOST_HIDDEN = 20, 0.5, 12.0
+
+
+@dataclass(frozen=True)
+class FewSteps:
+    """Steps along a released second moment: how many, their momentum, their part of the noise."""
+
+    steps: int
+    momentum: float
+    noise: float = 1.0
+
+
+# Where noise hides the first directions of the rows, a few steps more keep their share of it down
+# (docs/decisions/0051).
+CLEAR, HIDDEN = FewSteps(20, 0.5), FewSteps(24, 0.6, noise=0.8)
+HIDING = 0.03  # noise of a second moment from which on it does, in squared norms of a typical row
+# Eigenvalues below the noise are not told from zero, so that the rate times the noise is at most
+# 2(1 + m) over the curvature, 1/4 for two classes (Polyak 1964).
+MOST_HIDDEN = 12.0
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 LARGEST_INTERCEPT_FRACTION = 0.3
 
@@ -235,8 +249,8 @@ def suggest(
     back from wherever noise has brought them, the last quarter cools down.
     """
     constants = constants or RULE_CONSTANTS[_kind(facts)]
-    few = facts.moment_noise > 0  # steps follow a second moment
-    momentum = float(given.get("momentum", FEW_MOMENTUM if few else 0.9))
+    few = _few_steps(facts)
+    momentum = float(given.get("momentum", few.momentum if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
     least = constants.clip * grown * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
@@ -244,14 +258,15 @@ def suggest(
     # so a run that went as far as without drift would drown in what it has stirred up.
     clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
     mu = facts.mu / (1 + 1.5 * facts.drift / clip)
-    noise = max(constants.noise, min(constants.most, constants.least / (mu * facts.size)))
+    noise = constants.noise * (few.noise if few else 1.0)
+    noise = max(noise, min(constants.most, constants.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     reach = min(constants.reach, constants.rate * clip / facts.bound)
     if few:  # stable whatever noise may hide
         reach = MOST_HIDDEN / facts.moment_noise * clip / facts.bound
-    usual = FEW_STEPS if few else min(300, max(100, math.ceil(travel / reach)))
+    usual = few.steps if few else min(300, max(100, math.ceil(travel / reach)))
     steps = int(given.get("steps", usual))
-    limited = few or (travel / steps <= constants.reach and math.isinf(constants.rate))
+    limited = few is not None or (travel / steps <= constants.reach and math.isinf(constants.rate))
     fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.bound
     fraction = max(constants.intercept_fraction, min(LARGEST_INTERCEPT_FRACTION, fraction))
     rate = min(travel / steps, reach) / (clip * facts.bound)
@@ -263,7 +278,7 @@ def suggest(
         "momentum": momentum,
         "clip": clip,
         "learning_rate": rate,
-        "average": "converged" if facts.measured and not few else "last",
+        "average": "converged" if facts.measured else "last",
         "schedule": "constant" if limited else "late",
         "intercept_fraction": fraction,
         "batch_size": min(float(facts.size), max(256.0, facts.size / 16)),
@@ -282,6 +297,13 @@ def constant_rate(
     unit = 1 / (size * mu)
     strength = clip * math.sqrt(1 + rank * steps * unit**2)  # √(C² + rσ²)
     return norm / (math.sqrt(steps + 1) * strength)
+
+
+def _few_steps(facts: PublicFacts) -> FewSteps | None:
+    """Steps that follow a second moment, if one is released."""
+    if not facts.moment_noise:
+        return None
+    return HIDDEN if facts.moment_noise > HIDING else CLEAR
 
 
 def _kind(facts: PublicFacts) -> str:

@@ -26,7 +26,7 @@ class Preconditioner:
     Parameters
     ----------
     facts : PublicFacts
-        With a `moment`: eigenvalues (f,) and eigenvectors (f, f).
+        With a `moment`: eigenvalues (k,) and eigenvectors (f, k).
     constants : sequence of float
         Size of the constant feature of each of S settings.
 
@@ -41,14 +41,19 @@ class Preconditioner:
     def __init__(self, facts: PublicFacts, constants: Sequence[float]) -> None:
         assert facts.moment is not None
         self._values, self._vectors = facts.moment
-        self._square = np.square(np.asarray(constants, dtype=np.float64))[:, None, None]
+        self._squares = [constant**2 for constant in constants]
         self._smoothness = 0.25 if facts.loss is None else facts.loss.smoothness
 
     def __call__(self, velocity: np.ndarray, rate: np.ndarray, step: int) -> np.ndarray:
         """How far a step goes: velocity (S, d, K) and rates (S, 1, 1) to (S, d, K)."""
         curvature = self._smoothness * (1.0 if step < WARM else SETTLED)
-        f = len(self._values)
-        along = self._vectors.T @ velocity[:, :f]
-        along /= curvature * self._values[:, None] + 1 / rate
-        constant = velocity[:, f:] / (curvature * self._square + 1 / rate)
-        return np.concatenate([self._vectors @ along, constant], axis=1)
+        moved = rate * velocity
+        basis, f = self._vectors[:, :, None], len(self._vectors)
+        for each, eta, square in zip(moved, rate.ravel(), self._squares, strict=True):
+            # NumPy's additions, whose order no BLAS chooses.
+            along = np.add.reduce(basis * each[:f, None], axis=0)
+            along *= curvature * self._values[:, None] * eta
+            along /= 1 + curvature * self._values[:, None] * eta
+            each[:f] -= np.add.reduce(basis * along, axis=1)
+            each[f:] /= 1 + curvature * square * eta
+        return moved
