@@ -78,9 +78,9 @@ EXPORTED = {
     "tacit.preprocessing": """
         Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
         NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip PrivateEncode
-        PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
-        PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
-        SoftPCA Stage
+        PrivateEqualize PrivateImpute PrivatePCA PrivatePrecondition PrivateScale PublicCenter
+        PublicFeatures PublicPCA PublicPrecondition PublicRotation PublicScale Quantize
+        RandomProjection Root SoftPCA Stage
     """,
     "tacit.privacy": """
         Budget calibrate Certificate Drift Event Expense Failure Gamma Gaussian Iterated

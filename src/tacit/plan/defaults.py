@@ -21,6 +21,7 @@ from tacit.preprocessing import (
     PrivateCenter,
     PrivateEncode,
     PrivateEqualize,
+    PrivatePrecondition,
     Root,
 )
 from tacit.preprocessing.base import NoiselessStage, Stage
@@ -116,7 +117,9 @@ def resolve_stages(
     if classes and intensities:
         # Values that hardly vary in most rows would be learned last (decision 28).
         return (*first, PrivateCenter(), PrivateEqualize(), Normalize())
-    return (*first, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
+    # DPSGD-F*: Sun et al. 2024, Algorithm 3. A second moment makes steps few (decision 51), and is
+    # left out of plans that have no use for it.
+    return (*first, PrivateCenter(), PrivatePrecondition())
 
 
 def table_stages(
@@ -132,14 +135,17 @@ def table_stages(
         schema = replace(schema, columns=columns)
     if trainer.local:  # nobody may see all rows
         return (Encode(schema),)
-    return (PrivateEncode(schema), PrivateCenter())
+    ordered = any(getattr(column, "monotone", None) for column in schema.columns.values())
+    # Steps along a second moment are not those that a projection onto ordered weights is made for.
+    last = () if ordered else (PrivatePrecondition(),)
+    return (PrivateEncode(schema), PrivateCenter(), *last)
 
 
 def enough_rows(schema: Schema, size: int, budget: Budget, neighbors: Relation) -> bool:
     """Whether rows are enough to find, through noise, what a schema does not say."""
     mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
     facts: dict[str, Any] = {"columns": len(schema.columns), "size": size, "mu": mu}
-    (stage, *_), _ = PrivateEncode(schema).expand((), **facts, intercept=True)
+    (stage, *_), _ = PrivateEncode(schema).expand((), **facts, intercept=True, takes_moment=False)
     if not isinstance(stage, PrivateEncode):
         return True
     with suppress(InputError):

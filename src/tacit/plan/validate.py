@@ -100,6 +100,11 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
             f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
             "would have changed them"
         )
+    early = next((stage.name for stage in stages[:-1] if stage.keeps_rows), None)
+    if early is not None:
+        raise InputError(
+            f"{early} must be the last stage: what it releases is of the rows that are trained on"
+        )
     released: Stage | None = None
     blanked: Stage | None = None
     for i, stage in enumerate(stages):

@@ -219,7 +219,7 @@ class PrivateEncode(PrivateStage):
         return drawn + (MOST_KEYS if categories else 0)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self, before: Sequence[Stage], *, size: int, mu: float, **more: Any
     ) -> tuple[tuple[Stage, ...], str]:
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
@@ -227,7 +227,7 @@ class PrivateEncode(PrivateStage):
         schema = choose_shapes(self.schema, size, mu)
         if schema is not self.schema:
             shaped = self._as(schema=schema)
-            return shaped.expand(before, columns=columns, size=size, mu=mu, intercept=intercept)
+            return shaped.expand(before, size=size, mu=mu, **more)
         stage, own = self, self.noise_multiplier
         if self.narrow == "auto":
             wide = stage._as(narrow=True)
