@@ -253,6 +253,7 @@ static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t
     int64_t outputs = job->terms.outputs, length = work->length;
     VD *r = (VD *)work->residuals;
     for (int64_t i = 0; i < count; i += VL) {
+        fetch(job, first + length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
             for (int64_t k = 0; k < outputs; k++)
