@@ -2,7 +2,8 @@ r"""Sums of clipped gradients of rows, from their factors: in integers, or in fl
 
 What a row adds to the sum for a matrix is Zᵀa, of integer factors: a holds what comes in, in
 2^-20 of its largest value or somewhat more, and Z is fb rounded, where b holds the gradients of
-what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of clip/2^BITS:
+what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of
+clip/2^BITS:
 
     ‖Zᵀa‖ ≤ f‖bᵀa‖ + Σ_t ‖Z_t − fb_t‖‖a_t‖ ≤ f(‖bᵀa‖ + uP) + h,   P = Σ_t ‖a_t‖‖b_t‖,
     h = √N/2 · Σ_t ‖a_t‖.
@@ -126,7 +127,9 @@ class ExactSum(_Sum):
         known: dict[Any, Any] = {}
         parts = {n: _Integers(part, self._unit, known) for n, part in rows.factors.items()}
         squares, errors, heaviest = torch.zeros((3, len(present)), dtype=torch.float64)
+        counts = present
         for part in parts.values():
+            counts = counts & part.finite
             squares += (part.scale * part.norm).square()
             errors += part.error.square()
             heaviest = torch.maximum(heaviest, part.scale * part.weight)
@@ -135,8 +138,9 @@ class ExactSum(_Sum):
             squares += (whole.square().sum(dim=1).sqrt() * (raised / self._unit)).square()
         room = ((2.0**BITS - errors.sqrt()) * SAFE).clamp_min(0.0)
         shorten = torch.minimum(room / squares.sqrt(), LONGEST / heaviest).clamp(max=1.0)
-        shorten = torch.where(torch.isfinite(squares) & present, shorten.nan_to_num(1.0), 0.0)
-        loads = shorten * heaviest + 2.0**BITS
+        counts = counts & torch.isfinite(squares)
+        shorten = torch.where(counts, shorten.nan_to_num(0.0), 0.0)
+        loads = torch.where(counts, shorten * heaviest, 0.0) + 2.0**BITS
         together = float(loads.sum()) <= LIMIT
         for chunk in [slice(None)] if together else [slice(i, i + 1) for i in range(len(present))]:
             load = float(loads[chunk].sum())
@@ -144,7 +148,7 @@ class ExactSum(_Sum):
                 self._move()
             self._load += load
             for name, part in parts.items():
-                factor = (shorten[chunk] * part.scale[chunk])[:, None, None]
+                factor = torch.where(counts, shorten * part.scale, 0.0)[chunk, None, None]
                 self._add(name, part.a[chunk], (part.b[chunk] * factor).round_())
             if whole is not None:
                 # Cut towards zero, which lengthens nothing.
@@ -180,11 +184,13 @@ class _Integers:
         At least Σ_t ‖a_t‖‖b_t‖.
     error : tensor of shape (rows,)
         At least what rounding b to integers again may add.
+    finite : tensor of shape (rows,)
+        Whether a row is made of finite numbers.
     """
 
     def __init__(self, part: Factors, unit: float, known: dict[Any, Any]) -> None:
         torch = load_torch()
-        self.b, exponents = _integers(part.b, SLOPE_BITS)
+        self.b, exponents, self.finite = _integers(part.b, SLOPE_BITS)
         self.a = part.a
         if not part.embedding:
             # The error stays below 2^-9 of the clip, whatever the values; mostly well below.
@@ -193,8 +199,8 @@ class _Integers:
             key = (part.a.data_ptr(), part.a.shape, part.a.stride(), bits)
             if key not in known:  # several matrices may be given the same
                 known[key] = _integers(part.a, bits)
-            self.a, more = known[key]
-            exponents = exponents + more
+            self.a, more, finite = known[key]
+            exponents, self.finite = exponents + more, self.finite & finite
         self.scale = torch.exp2(exponents.double()) / unit
         places, width = self.b.shape[1:]
         coming = torch.ones(()) if part.embedding else self.a.square().sum(dim=2).sqrt()
@@ -208,8 +214,8 @@ class _Integers:
         self.norm = squares.sqrt() + 4 * UNIT * self.weight
 
 
-def _integers(values: Any, bits: int) -> tuple[Any, Any]:
-    """Rows as integers of at most 2^bits (in float64), and powers of two; 0 for what is not finite.
+def _integers(values: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Rows as integers of at most 2^bits (in float64), powers of two, and which rows are finite.
 
     Where a power of two is rounded by the library, integers are others, and nothing else.
     """
@@ -220,7 +226,7 @@ def _integers(values: Any, bits: int) -> tuple[Any, Any]:
         values, largest = _kept(values, finite), torch.where(finite, largest, 0.0)
     exponents = (torch.frexp(largest).exponent - bits).clamp_min(-960)
     factors = torch.exp2(-exponents.double())
-    return (values * factors[:, None, None]).round_(), exponents
+    return (values * factors[:, None, None]).round_(), exponents, finite
 
 
 def _squares(part: Factors) -> tuple[Any, int]:
