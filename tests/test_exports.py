@@ -24,13 +24,13 @@ EXPORTED = {
         Audit audit audit_leaky Pair prepare Table
     """,
     "tacit.data": """
-        as_rows as_table CategoryColumn NumberColumn read_table Rows Scan scan Schema
-        Table
+        as_rows as_table CategoryColumn DateColumn declared_schema NumberColumn read_table Rows
+        Scan scan Schema Table UnknownColumn
     """,
     "tacit.datasets": """
         decode_features fetch find load_adult load_bank load_census_kdd load_chest_xray
         load_cifar10 load_cifar100 load_cod_rna load_diabetes130 load_fashion_mnist
-        load_kdd99 load_mnist load_sst2 load_w8a SOURCES
+        load_kdd99 load_mnist load_sst2 load_table load_w8a SOURCES
     """,
     "tacit.diagnostics": """
         Advice advise Clipping clipping Coefficients Concentration concentration
@@ -77,8 +77,8 @@ EXPORTED = {
     """,
     "tacit.preprocessing": """
         Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBounds PrivateCenter PrivateClip PrivateEqualize
-        PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip
+        PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
         PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
         SoftPCA Stage
     """,

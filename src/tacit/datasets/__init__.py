@@ -16,6 +16,7 @@ from tacit.datasets.loaders import (
     load_sst2,
     load_w8a,
 )
+from tacit.datasets.people import load_table
 from tacit.datasets.sources import SOURCES
 from tacit.datasets.store import fetch, find
 from tacit.datasets.tables import (
@@ -43,5 +44,6 @@ __all__ = [
     "load_kdd99",
     "load_mnist",
     "load_sst2",
+    "load_table",
     "load_w8a",
 ]

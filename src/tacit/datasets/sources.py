@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tacit.exceptions import InputError
 
-__all__ = ["SOURCES", "File", "Source", "get_source"]
-
 
 @dataclass(frozen=True)
 class File:
@@ -30,6 +28,8 @@ class File:
         Where it is published; None if it has to be made, or is not published by itself.
     members : tuple of str
         The way to it through archives: a member of what the URL gives, and so on.
+    archive_sha256 : str or None
+        Of what the URL gives, as it is; None where only what is in it is known.
     """
 
     name: str
@@ -37,6 +37,7 @@ class File:
     size: int
     url: str | None = None
     members: tuple[str, ...] = ()
+    archive_sha256: str | None = None
 
 
 @dataclass(frozen=True)

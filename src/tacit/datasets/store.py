@@ -23,8 +23,6 @@ from tacit.datasets.sources import File, Source, get_source
 from tacit.exceptions import FileError
 from tacit.files import cache_folder, first_bytes, write_bytes
 
-__all__ = ["fetch", "find", "read_arrays", "read_files", "verify"]
-
 SLACK = 1 << 20  # by how much a file may be too long and still be named by its checksum
 SECONDS = 30.0  # to wait for an answer
 BLOCK = 1 << 20
@@ -100,6 +98,9 @@ def fetch(name: str, *, report: Callable[[str], None] = lambda text: None) -> No
         for file in missing:
             if file.url == url:
                 content, where = data, url
+                if file.archive_sha256 is not None:
+                    digest = hashlib.sha256(data).hexdigest()
+                    _same(url, f"archive of {file.name}", digest, file.archive_sha256)
                 for step in file.members:
                     content = member(where, content, step, MOST_BYTES)
                     where = f"{step} in {where}"
@@ -129,7 +130,7 @@ def read_arrays(name: str, *, download: bool = True) -> dict[str, np.ndarray]:
         raise
     except Exception:  # a damaged archive can raise whatever it likes
         raise FileError(f"{path} is damaged or not an .npz file of arrays") from None
-    _same(str(path), digest, file)
+    _same(str(path), file.name, digest, file.sha256)
     return arrays
 
 
@@ -182,15 +183,15 @@ def _missing(source: Source, file: File) -> FileError:
 
 def _verified(where: str, data: bytes, file: File) -> bytes:
     content = unpacked(where, data, file.size + SLACK)
-    _same(where, hashlib.sha256(content).hexdigest(), file)
+    _same(where, file.name, hashlib.sha256(content).hexdigest(), file.sha256)
     return content
 
 
-def _same(where: str, digest: str, file: File) -> None:
-    if digest != file.sha256:
+def _same(where: str, name: str, digest: str, wanted: str) -> None:
+    if digest != wanted:
         raise FileError(
-            f"{where} is not the published {file.name}: the SHA-256 of its contents is "
-            f"{digest[:12]}..., and it must be {file.sha256[:12]}...; delete it or put the "
+            f"{where} is not the published {name}: the SHA-256 of its contents is "
+            f"{digest[:12]}..., and it must be {wanted[:12]}...; delete it or put the "
             "published file in its place"
         )
 

@@ -39,8 +39,6 @@ from tacit.exceptions import InputError, MachineError, TacitError
 from tacit.mechanisms import discrete_gaussian as dg
 from tacit.mechanisms.lattice import inclusion_threshold
 
-__all__ = ["Key", "Stream", "self_test"]
-
 _WORDS = 2 * dg.BLOCK  # generated at most at a time
 _PREFETCH = 2048  # words generated at least: a call to the cipher costs about as much as these
 _ZEROS = memoryview(bytes(8 * _WORDS))
