@@ -76,7 +76,7 @@ EXPORTED = {
         CalibratedPlan Fit Plan
     """,
     "tacit.preprocessing": """
-        Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
+        Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
         NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip
         PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
         PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root

@@ -222,6 +222,8 @@ def _word(stage: Stage) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        return f"[{len(value)} groups of columns]"
     if isinstance(value, list) and len(value) > 3:
         return f"[{len(value)} numbers]"
     return str(value)

@@ -2,6 +2,7 @@
 
 from tacit.preprocessing.base import Context, Stage
 from tacit.preprocessing.blocks import PrivateBlocks
+from tacit.preprocessing.by_columns import ByColumns
 from tacit.preprocessing.duplicates import Dedup, Quantize
 from tacit.preprocessing.encode import Encode
 from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjection, Root
@@ -24,6 +25,7 @@ from tacit.preprocessing.public_features import PublicFeatures
 
 __all__ = [
     "Bound",
+    "ByColumns",
     "ClipNorm",
     "Context",
     "Dedup",

@@ -247,7 +247,7 @@ class PrivateBlocks(PrivateStage):
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
-            f"{i}.{j}.{name}": value
+            f"block{i}_stage{j}_{name}": value
             for i, chain in enumerate(getattr(self, "chains_", ()))
             for j, stage in enumerate(chain)
             for name, value in stage.arrays().items()
@@ -259,7 +259,7 @@ class PrivateBlocks(PrivateStage):
         for i, (_, entries) in enumerate(parameters["blocks"]):
             chain = []
             for j, entry in enumerate(entries):
-                start = f"{i}.{j}."
+                start = f"block{i}_stage{j}_"
                 own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
                 chain.append(STAGES[entry["name"]].restore(entry["parameters"], own))
             chains.append(tuple(chain))

@@ -1,0 +1,116 @@
+"""What is public of a table before a row is read: names of its columns, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.data.tables import Table, as_table
+from tacit.exceptions import InputError, MissingBound
+
+__all__ = ["Frame", "table_of"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Names and types of columns, and a table without rows for whoever selects by them."""
+
+    names: tuple[str, ...]
+    text: frozenset[str] = frozenset()  # of a type that holds words
+    truth: frozenset[str] = frozenset()  # of a type that holds true and false
+    empty: Any = None
+    framed: bool = False
+
+    @classmethod
+    def of(cls, X: Any) -> Frame:
+        """From a table or an array; values are not looked at."""
+        if isinstance(X, Table):
+            words = frozenset(name for name in X.column_names if X.kind(name) == "text")
+            return cls(X.column_names, words)
+        if hasattr(X, "iloc") and hasattr(X, "dtypes"):  # pandas
+            names = tuple(str(name).strip() for name in X.columns)
+            kinds = [getattr(kind, "kind", "O") for kind in X.dtypes]
+            text = frozenset(name for name, kind in zip(names, kinds, strict=True) if kind in "OUS")
+            truth = frozenset(name for name, kind in zip(names, kinds, strict=True) if kind == "b")
+            return cls(names, text, truth, X.iloc[:0], framed=True)
+        if isinstance(X, Mapping):
+            return cls(tuple(map(str, X)))
+        if hasattr(X, "columns") and not hasattr(X, "dtype"):  # polars
+            return cls(tuple(map(str, X.columns)))
+        if hasattr(X, "column_names"):  # pyarrow
+            return cls(tuple(map(str, X.column_names)))
+        if sp.issparse(X):
+            raise InputError("a ColumnTransformer takes a data frame or a dense array here")
+        d = X.shape[1] if len(getattr(X, "shape", ())) == 2 else np.ndim(X) == 2 and len(X[0])
+        if not d:
+            raise InputError("rows must be a table of two dimensions")
+        return cls(tuple(f"x{i}" for i in range(int(d))))
+
+    def pick(self, where: str, columns: Any) -> list[str]:
+        """Names of the columns that a transformer is given, however they are told."""
+        if callable(columns):
+            if self.empty is None:
+                raise InputError(f"{where} selects columns of a pandas frame; name them instead")
+            columns = columns(self.empty)
+        if isinstance(columns, str | int | np.integer):
+            columns = [columns]
+        if isinstance(columns, slice):
+            return self._slice(where, columns)
+        listed = list(columns)
+        if listed and all(isinstance(c, bool | np.bool_) for c in listed):
+            if len(listed) != len(self.names):
+                raise InputError(f"{where} has a mask of {len(listed)} columns, not of all")
+            return [name for name, on in zip(self.names, listed, strict=True) if on]
+        return [self._name(where, column) for column in listed]
+
+    def _slice(self, where: str, columns: slice) -> list[str]:
+        start, stop = columns.start, columns.stop
+        if isinstance(start, str) or isinstance(stop, str):  # labels, both ends of which belong
+            start = None if start is None else self.names.index(self._name(where, start))
+            stop = None if stop is None else self.names.index(self._name(where, stop)) + 1
+        return list(self.names[start : stop : columns.step])
+
+    def _name(self, where: str, column: Any) -> str:
+        if isinstance(column, int | np.integer) and -len(self.names) <= column < len(self.names):
+            return self.names[int(column)]
+        if str(column) not in self.names:
+            raise InputError(f"{where} names column {column!r}, which X does not have")
+        return str(column)
+
+    def limits(self, bounds: Any, columns: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """Public bounds of these columns, lows and highs."""
+        if isinstance(bounds, Mapping) and (extra := [n for n in bounds if n not in self.names]):
+            raise InputError(f"bounds= names {extra[0]!r}, which X does not have")
+        pairs = [self._limit(bounds, name) for name in columns]
+        return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
+
+    def _limit(self, bounds: Any, name: str) -> tuple[float, float]:
+        pair = bounds.get(name) if isinstance(bounds, Mapping) else bounds
+        if pair is None and name in self.truth:
+            return 0.0, 1.0
+        if pair is None:
+            raise MissingBound(f"column {name!r}", f"bounds={{{name!r}: (low, high), ...}}")
+        try:
+            low, high = map(float, pair)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"a ColumnTransformer needs bounds={{{name!r}: (low, high), ...}}, a pair of "
+                "numbers by column, or one pair for all"
+            ) from None
+        return low, high
+
+
+def table_of(X: Any, columns: Sequence[str]) -> Table:
+    """The named columns of rows as a table; those of an array are x0, x1 and so on."""
+    if hasattr(X, "iloc") and hasattr(X, "dtypes"):  # what others hold is not looked at
+        kept = [i for i, name in enumerate(X.columns) if str(name).strip() in columns]
+        return as_table(X.iloc[:, kept])
+    if not isinstance(X, Mapping) and not any(hasattr(X, k) for k in ("columns", "column_names")):
+        cells = np.asarray(X)
+        X = {f"x{i}": cells[:, i] for i in range(cells.shape[1])}
+    table = as_table(X)
+    return table.drop([name for name in table.column_names if name not in columns])
