@@ -24,8 +24,8 @@ EXPORTED = {
         Audit audit audit_leaky Pair prepare Table
     """,
     "tacit.data": """
-        as_rows as_table CategoryColumn NumberColumn read_table Rows Scan scan Schema
-        Table
+        as_rows as_table CategoryColumn DateColumn declared_schema NumberColumn read_table Rows
+        Scan scan Schema Table UnknownColumn
     """,
     "tacit.datasets": """
         decode_features fetch find load_adult load_bank load_census_kdd load_chest_xray

@@ -154,6 +154,19 @@ def test_every_public_name_exists_and_is_listed_once(module):
         assert hasattr(loaded, name), f"{module}.__all__ names {name}, which does not exist"
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_name_with_an_underscore_stays_in_its_module(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    taken = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tacit"
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.endswith("__")
+    ]
+    assert not taken, f"{taken}: what others use has a name without an underscore"
+
+
 HEAVY = ["dp_accounting", "pandas", "torch", "dask", "pyarrow", "typer", "rich", "jinja2"]
 HEAVY += ["sklearn", "scipy", "polars", "mpmath", "sqlalchemy", "onnxruntime", "PIL"]
 

@@ -33,21 +33,6 @@ try:
 except ImportError:  # not on Windows, where a file in use cannot be removed anyway
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "MANIFEST",
-    "Output",
-    "cache_folder",
-    "find_output",
-    "first_bytes",
-    "new_file",
-    "new_output",
-    "parse_json",
-    "read_text",
-    "require_writable",
-    "write_bytes",
-    "write_file",
-]
-
 MANIFEST = "manifest.json"
 FORMAT = "tacit-output/1"
 STAGE = re.compile(r"\.tacit-[0-9a-f]{16}")  # the hidden folder of a run

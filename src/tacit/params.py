@@ -16,9 +16,6 @@ from typing import Any, Self
 
 from tacit.exceptions import InputError
 
-__all__ = ["Composed", "Documented", "Params", "ShowsBudget", "named"]
-
-
 HEAD = re.compile(r"^([A-Z]\w+)\n-+\n", re.MULTILINE)
 ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
 

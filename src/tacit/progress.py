@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-__all__ = ["Progress", "progress_bar", "silent"]
-
 #: Called with what is going on, how much of it is done, and how much there is.
 Progress: TypeAlias = Callable[[str, int, int], None]
 

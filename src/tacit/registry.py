@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from tacit.exceptions import InputError
 
-__all__ = ["Registry", "load"]
-
 T = TypeVar("T")
 
 

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data.cells import is_missing, match_key
 from tacit.data.schema import (
     CATEGORY_POLICIES,
     NUMBER_MISSING,
@@ -18,7 +19,7 @@ from tacit.data.schema import (
     NumberColumn,
     Schema,
 )
-from tacit.data.tables import Table, is_missing, match_key
+from tacit.data.tables import Table
 from tacit.exceptions import FileError, SchemaError
 
 AGE = {"kind": "number", "low": 0, "high": 100}
@@ -201,8 +202,14 @@ def test_errors_in_a_category_column(categories, message):
         ({"colums": {}}, "unknown key 'colums' in the schema.*did you mean 'columns'"),
         ({"columns": {}}, "at least one column"),
         ({"columns": []}, "a key 'columns' with a mapping"),
-        ({"columns": {"a": None}}, "column 'a': must be a mapping with the key 'kind'"),
-        ({"columns": {"a": {"low": 1}}}, "column 'a': must be a mapping with the key 'kind'"),
+        (
+            {"columns": {"a": None}},
+            "column 'a': must be a list.*the key 'kind'",
+        ),
+        (
+            {"columns": {"a": {"low": 1}}},
+            "column 'a': must be a list.*the key 'kind'",
+        ),
         ({"columns": {True: AGE}}, "True is not a column name; put it in quotes"),
         ({"target": "age"}, "column 'age' is listed twice"),
         ({"ignore": ["job"]}, "column 'job' is listed twice"),

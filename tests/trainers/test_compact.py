@@ -302,7 +302,7 @@ def test_steps_are_those_of_numpy_to_the_bit(level, name):
                 for setting in cube:
                     loss.portable().residual(setting.T, targets, out=setting.T)
                 clipping.apply(cube, 1 / norms)
-                fused = compact.Fused(loss, clipping, (weights, unit))
+                fused = compact.Fused(loss, clipping, (weights, None, unit))
                 peaks = np.abs(rows[:, 0]).astype(np.uint16)
                 for i in (None, 0, 8, 148):  # all rows, or one
                     span = range(n) if i is None else range(i, i + 1)

@@ -23,8 +23,6 @@ from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD
 
-__all__ = ["Audit", "audit", "audit_leaky", "prepare"]
-
 METHODS = ("many-runs", "one-run")
 OBSERVE = ("steps", "model")
 TRAINER: Mapping[str, Any] = {"steps": 2, "learning_rate": 0.1}

@@ -23,16 +23,6 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.events import Event
 
-__all__ = [
-    "accounted_lower",
-    "gaussian_lower",
-    "highest_rate",
-    "lower",
-    "mu_of_rates",
-    "one_run_lower",
-    "rates",
-]
-
 STEP = 1.05  # between the noise of two accounts that are tried
 LEAST_CONFIDENCE = 0.75  # confidence from which errors may be counted together
 

@@ -31,8 +31,6 @@ from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.trainers import SufficientStatistics
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["Guessed", "best_guesses", "one_run"]
-
 
 @dataclass(frozen=True)
 class Guessed:

@@ -31,8 +31,6 @@ from tacit.plan import CalibratedPlan, Fit
 from tacit.plan.fit import Prepared
 from tacit.progress import Progress, silent
 
-__all__ = ["Bare", "Found", "Observe", "Subject", "distinguish", "processes", "separation", "worst"]
-
 Observe = Literal["steps", "model"]
 #: Confidence from which errors are counted together. That limit is wrong as often as it says: at
 #: 95%, one true and tight claim in twenty would be refuted, and far fewer are by two limits.

@@ -21,8 +21,6 @@ from tacit.preprocessing import ClipNorm, Dedup, PrivateCenter, SoftPCA, Stage
 from tacit.privacy.budget import Budget
 from tacit.trainers import DPGD
 
-__all__ = ["LEAKY_PIPELINES", "LeakyPipeline", "leaky_pipeline"]
-
 RADIUS = 0.05  # within which rows are duplicates
 HALF = math.sqrt(0.5)
 

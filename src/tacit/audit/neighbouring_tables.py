@@ -43,8 +43,6 @@ from tacit.preprocessing.public_rows import PublicStage
 from tacit.trainers import DPSGD
 from tacit.trainers.base import is_auto
 
-__all__ = ["Pair", "Table", "pairs", "radius", "raw", "shape", "targets"]
-
 HALF = math.sqrt(0.5)
 SMALL, LARGE = 16, 400  # rows
 

@@ -13,8 +13,6 @@ from tacit.exceptions import InputError
 from tacit.files import svg_file, write_bytes
 from tacit.report.show import clean, number
 
-__all__ = ["draw_audits", "plot_audits"]
-
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 230, 640, 78, 40
 LONGEST_NAME = 28  # letters of a name
 STYLE = "\n" + Path(__file__).with_name("picture.css").read_text(encoding="utf-8")

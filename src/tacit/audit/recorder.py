@@ -22,8 +22,6 @@ from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan import CalibratedPlan
 from tacit.privacy.ptr import TEST
 
-__all__ = ["Recorder", "Release", "Replayer", "Tape"]
-
 Kind = Literal["step", "sum", "rank", "test", "score", "weights"]
 KINDS: dict[str, Kind] = {"step": "step", "sum": "sum", "votes": "rank", "score": "score"}
 

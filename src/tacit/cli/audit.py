@@ -10,8 +10,6 @@ import typer
 from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.options import Quiet
 
-__all__ = ["audit"]
-
 NAMED = """Recipes, or all: dpsgd-f, dpsgd-f-theory, dpsgd, dp-gd, pillar, jl, dp-pca, soft-pca,
 ptr-pca and others."""
 STAGE = """Instead of a recipe: a step before full-batch training, such as

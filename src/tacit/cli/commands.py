@@ -21,8 +21,6 @@ from tacit.cli import (
 )
 from tacit.registry import Registry
 
-__all__ = ["COMMANDS"]
-
 #: In the order of the help.
 COMMANDS: Registry[Callable[..., None] | typer.Typer] = Registry(
     "command",

@@ -12,8 +12,6 @@ import typer
 if TYPE_CHECKING:
     from tacit.progress import Progress
 
-__all__ = ["Json", "argument", "dump", "flag", "given", "line", "say", "shown_progress"]
-
 LONGEST_LINE = 2000  # characters
 
 

@@ -8,8 +8,6 @@ import typer
 
 from tacit.cli.console import Json, argument, dump, say
 
-__all__ = ["group"]
-
 group = typer.Typer(
     help="Public data sets to try things on: which there are, and how to get them.\n\n"
     "Files are looked for in the folder that TACIT_DATA names, then in your cache folder. Their "

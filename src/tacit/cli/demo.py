@@ -9,8 +9,6 @@ from tacit.cli.fit import report
 from tacit.cli.options import Delta, Epsilon, Force, Out, Quiet, Seed
 from tacit.cli.settings import Settings
 
-__all__ = ["demo"]
-
 OUT = Path("tacit-demo")
 
 

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.options import Force, Quiet
 
-__all__ = ["features"]
-
 SOURCE = """Images: a folder, a .txt that lists files, .npy or .npz (uint8), idx. Text: a table with
 --column, or a .txt with a line per row."""
 EXTRACTOR = """efficientnet-lite0 (for images, the default), minilm (for text, the default for

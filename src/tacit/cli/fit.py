@@ -10,8 +10,6 @@ from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.settings import Settings, with_settings
 
-__all__ = ["fit", "report"]
-
 SEEDED = """WARNING: with --seed the noise can be foretold.
 This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
 SCORES = {

@@ -12,8 +12,6 @@ from tacit.cli.ledger import account, left
 if TYPE_CHECKING:
     from tacit.diagnostics import Inspection, PrivateInspection
 
-__all__ = ["inspect"]
-
 TRAIN_EPSILON = """Budget of the training to come. 1 unless given."""
 PRIVATE = """Look through noise only: what is shown is covered by a certificate."""
 EPSILON = """With --private: what looking may cost."""

@@ -14,8 +14,6 @@ from tacit.cli.options import DATASET, LEDGER
 if TYPE_CHECKING:
     from tacit.ledger import Charge, Ledger, Remaining
 
-__all__ = ["account", "group", "left"]
-
 NEIGHBORS = """What differing in one row means, for all plans of the account: replace_special unless
 given. replace_one is needed for plans with a noiseless stage, such as SoftPCA."""
 

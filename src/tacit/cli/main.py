@@ -22,8 +22,6 @@ from tacit.cli.commands import COMMANDS
 from tacit.cli.console import line, say
 from tacit.exceptions import FOR_CURATORS, BudgetError, PrivateTestError, TacitError, consequences
 
-__all__ = ["app", "main"]
-
 REFUSALS = (BudgetError, PrivateTestError)
 TRACEBACK = "TACIT_TRACEBACK"
 

@@ -9,8 +9,6 @@ from tacit.cli.console import Json, dump, flag, given, say
 from tacit.cli.options import Public
 from tacit.cli.settings import Settings, with_settings
 
-__all__ = ["plan"]
-
 
 @with_settings
 def plan(

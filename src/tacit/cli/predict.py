@@ -8,8 +8,6 @@ from typing import Annotated
 from tacit.cli.console import Json, argument, dump, flag, say
 from tacit.cli.options import Force
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Annotated[Path, argument("MODEL", "Directory of a fit, or its model file.")],

@@ -10,8 +10,6 @@ import typer
 from tacit.cli.console import Json, argument, dump, flag, say
 from tacit.cli.options import Force
 
-__all__ = ["schema"]
-
 
 def schema(
     table: Annotated[Path, argument("TABLE", "CSV, TSV or Parquet.")],

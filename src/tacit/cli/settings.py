@@ -19,8 +19,6 @@ from tacit.exceptions import InputError
 if TYPE_CHECKING:
     from tacit.model_selection.search import Trials
 
-__all__ = ["Settings", "parse_option", "takers", "with_settings"]
-
 AUTO = "auto"
 PECULIAR = {  # to some recipes
     "n_components": "components",

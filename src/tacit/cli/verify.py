@@ -9,8 +9,6 @@ import typer
 
 from tacit.cli.console import Json, argument, dump, line, say
 
-__all__ = ["verify"]
-
 
 def verify(
     path: Annotated[Path, argument("FILE", "A certificate, a model, or the directory of a fit.")],

@@ -15,16 +15,6 @@ import numpy as np
 
 from tacit.exceptions import InputError
 
-__all__ = [
-    "ArraySource",
-    "host_view",
-    "is_array",
-    "namespace_of",
-    "overlap",
-    "readable",
-    "to_numpy",
-]
-
 
 def is_array(data: Any) -> bool:
     """Whether data is an array, but not one of NumPy; nothing is imported to find out."""

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.tables import is_absent
+from tacit.data.cells import is_absent
 from tacit.exceptions import InputError, NotNumbers, of_rows
-
-__all__ = ["as_floats", "column_of", "matrix_of"]
 
 TEXT = (
     "rows hold text where numbers belong; describe the table in a schema and start the stages with "

@@ -17,8 +17,6 @@ from typing import Any
 
 from tacit.exceptions import ClusterError, InputError, TacitError
 
-__all__ = ["PATIENCE", "Cluster", "Parcel", "is_dask"]
-
 FAN = 8  # values that one task adds up
 TICK = 1.0  # seconds between two looks at the cluster
 PATIENCE = 60.0  # seconds without any worker; dask.config "tacit.patience" says otherwise

@@ -22,8 +22,6 @@ from tacit.data.rows import CHUNK_ROWS, Chunk, DenseSource, Rows, SparseSource, 
 from tacit.data.tables import Table, Text, as_table
 from tacit.exceptions import ClusterError, InputError, of_rows
 
-__all__ = ["DaskSource", "Parts", "dask_parts", "dask_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -265,7 +263,7 @@ def _agreed(hollows: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
     text = [h for h in full if any(h.kind(name) == "text" for name in h.column_names)]
     words = {name: h for h in text for name in h.column_names if h.kind(name) == "text"}
     columns = {name: words.get(name, full[0])._columns[name] for name in first.column_names}
-    return Table(columns, 0)
+    return Table(columns, 0, first.types)
 
 
 def _values(block: Any) -> np.ndarray:

@@ -15,8 +15,6 @@ from tacit.data.dask_rows import Parts, dask_parts
 from tacit.data.rows import Rows, each
 from tacit.exceptions import InputError, of_rows
 
-__all__ = ["distinct", "labels_of", "positions_of", "scaled"]
-
 MOST_LABELS = 10_000  # different labels that a cluster is asked for
 
 

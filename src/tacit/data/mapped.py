@@ -17,8 +17,6 @@ from tacit.data.stamps import Stamp
 from tacit.data.streams import Ahead
 from tacit.exceptions import FileError, InputError
 
-__all__ = ["Mapped", "open_array"]
-
 # A header is read as a line of Python, so a damaged one may be anything.
 _DAMAGED: tuple[type[Exception], ...] = (OSError, ValueError, EOFError, SyntaxError, TokenError)
 _DAMAGED += (TypeError, KeyError, AttributeError, ArithmeticError, MemoryError, RecursionError)

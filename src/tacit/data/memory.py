@@ -14,8 +14,6 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-__all__ = ["machine_memory", "memory_for", "require_room"]
-
 SHARE = 4  # of the machine's memory, one part in so many
 UNKNOWN = 8 << 30  # bytes, where the machine does not say what it has
 CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

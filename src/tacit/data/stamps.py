@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tacit.exceptions import FileError
 
-__all__ = ["Stamp"]
-
 
 @dataclass(frozen=True)
 class Stamp:

@@ -21,8 +21,6 @@ from tacit.data.rows import Chunk, DenseSource, Source, require_finite
 from tacit.data.tables import Table, joined
 from tacit.exceptions import FileError
 
-__all__ = ["Ahead", "Batch", "Columns", "Ordered", "Piece", "pieces"]
-
 AHEAD = 2  # batches that are read before anybody asks for them
 CURSORS = 2  # places of one source that are read at the same time
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from tacit.exceptions import FileError
 
-__all__ = ["member", "unpacked"]
-
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"\xfd7zXZ\0": lzma.open,

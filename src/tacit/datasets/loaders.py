@@ -14,19 +14,6 @@ from tacit.datasets.store import read_arrays, read_files
 from tacit.exceptions import FileError
 from tacit.files import first_bytes
 
-__all__ = [
-    "decode_features",
-    "load_chest_xray",
-    "load_cifar10",
-    "load_cifar100",
-    "load_cod_rna",
-    "load_fashion_mnist",
-    "load_mnist",
-    "load_sst2",
-    "load_w8a",
-    "read_idx",
-]
-
 Arrays: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Texts: TypeAlias = tuple[list[str], np.ndarray]
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tacit.exceptions import InputError
 
-__all__ = ["SOURCES", "File", "Source", "get_source"]
-
 
 @dataclass(frozen=True)
 class File:

@@ -23,8 +23,6 @@ from tacit.datasets.sources import File, Source, get_source
 from tacit.exceptions import FileError
 from tacit.files import cache_folder, first_bytes, write_bytes
 
-__all__ = ["fetch", "find", "read_arrays", "read_files", "verify"]
-
 SLACK = 1 << 20  # by how much a file may be too long and still be named by its checksum
 SECONDS = 30.0  # to wait for an answer
 BLOCK = 1 << 20

@@ -19,17 +19,6 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.registry import Registry
 
-__all__ = [
-    "ADVISERS",
-    "TRAIN_DELTA",
-    "TRAIN_EPSILON",
-    "Advice",
-    "Bound",
-    "Option",
-    "RowFacts",
-    "advise",
-]
-
 TRAIN_EPSILON, TRAIN_DELTA = 1.0, 1e-6  # what training may cost, unless it is said
 
 

@@ -14,16 +14,6 @@ from tacit.data.rows import Rows, as_rows
 from tacit.exceptions import InputError
 from tacit.registry import Registry
 
-__all__ = [
-    "DIAGNOSES",
-    "NOTICE",
-    "Diagnosis",
-    "NotReleasable",
-    "require_fraction",
-    "require_positive",
-    "require_rows",
-]
-
 NOTICE = "NOT RELEASABLE: read off the private rows without noise. Keep it as private as they are."
 MOST_COLUMNS = 8192  # whose second moment takes half a gigabyte
 

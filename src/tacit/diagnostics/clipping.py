@@ -16,8 +16,6 @@ from tacit.trainers import DPGD
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["Clipping", "clipping"]
-
 POINTS = 24  # of the run that are kept
 
 

@@ -23,8 +23,6 @@ from tacit.diagnostics.moments import Moments, blocks
 from tacit.diagnostics.spectrum import spectrum
 from tacit.preprocessing.base import densify
 
-__all__ = ["Concentration", "concentration", "diameter"]
-
 SHORT = 128  # columns or components of the cheap bound
 STARTS = 8  # rows far from the mean that the search begins at
 BLOCK = 1024  # rows of one block

@@ -12,8 +12,6 @@ from tacit.diagnostics.base import NotReleasable, require_rows
 from tacit.diagnostics.moments import blocks
 from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
 
-__all__ = ["Crowding", "crowding"]
-
 
 @dataclass(frozen=True, eq=False)
 class Crowding(NotReleasable):

@@ -24,8 +24,6 @@ from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, silent
 
-__all__ = ["Inspection", "inspect"]
-
 PARTS = 6
 LEAST_ROWS = 10  # of which a run holds some out
 

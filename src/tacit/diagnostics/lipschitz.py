@@ -22,8 +22,6 @@ from tacit.diagnostics.moments import Moments, blocks
 from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.exceptions import InputError
 
-__all__ = ["Coefficients", "PowerLaw", "glm_coefficients", "power_law_fit", "restricted_lipschitz"]
-
 MOST_COMPONENTS = 256  # components in which single rows are looked at
 
 

@@ -14,8 +14,6 @@ from tacit.diagnostics.base import require_rows
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import block_rows, densify
 
-__all__ = ["Moments", "blocks"]
-
 
 def blocks(rows: Rows) -> Iterator[tuple[slice, np.ndarray]]:
     """Rows in dense blocks of about 32 MB, checked to be numbers."""

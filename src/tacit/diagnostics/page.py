@@ -17,8 +17,6 @@ from tacit.diagnostics.text import findings, private_findings
 from tacit.report.show import clean, number
 from tacit.report.templates import render
 
-__all__ = ["render_page"]
-
 
 def render_page(found: Inspection | PrivateInspection, *, title: str = "Inspection") -> str:
     """Findings, pictures and advice.

@@ -10,8 +10,6 @@ import numpy as np
 
 from tacit.report.show import clean, number
 
-__all__ = ["STYLE", "draw_bars", "draw_curves", "standing_alone"]
-
 COLOURS = 6
 DOTTED = 24  # curves of so few points show them
 

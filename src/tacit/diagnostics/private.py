@@ -41,8 +41,6 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
 from tacit.privacy.public_size import resolve_size
 
-__all__ = ["PrivateInspection", "inspect_privately"]
-
 MEAN_SHARE = 0.3  # of μ, that the mean gets
 FAILURE = 0.05
 

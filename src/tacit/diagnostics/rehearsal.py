@@ -13,8 +13,6 @@ from tacit.losses import Loss
 from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing.base import densify
 
-__all__ = ["Rehearsal", "rehearse"]
-
 MOST_VALUES = 1 << 21
 MOST_PRODUCTS = 1 << 26  # of them with all outputs, in a step
 

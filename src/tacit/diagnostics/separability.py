@@ -20,8 +20,6 @@ from tacit.diagnostics.spectrum import Spectrum, spectrum
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import densify
 
-__all__ = ["Separability", "separability"]
-
 MOST_VALUES = 1 << 23  # numbers in the rows that separators are trained on,
 MOST_PRODUCTS = 1 << 29  # and products with all separators, in a pass
 STEPS = 60

@@ -12,8 +12,6 @@ from scipy.linalg import eigh
 from tacit.diagnostics.base import NotReleasable
 from tacit.diagnostics.moments import Moments
 
-__all__ = ["Spectrum", "spectrum"]
-
 
 @dataclass(frozen=True, eq=False)
 class Spectrum(NotReleasable):

@@ -12,8 +12,6 @@ from tacit.diagnostics.inspection import Inspection
 from tacit.diagnostics.private import PrivateInspection
 from tacit.report.show import number, percent
 
-__all__ = ["findings", "private_findings", "render_inspection"]
-
 Line = tuple[str, str]
 
 

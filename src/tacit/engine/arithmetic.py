@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Arithmetic"]
-
 
 class Arithmetic(StrEnum):
     """How sums and noise are computed; users, engines and certificates write the value.

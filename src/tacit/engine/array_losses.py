@@ -28,8 +28,6 @@ from tacit.losses.multinomial import Softmax
 from tacit.losses.nonconvex import Savage, Tangent, Tempered
 from tacit.losses.regression import Absolute, Huber, Squared
 
-__all__ = ["Elementary", "residual_in", "rounds_roots"]
-
 POWERS = 1023  # 2^0 down to 2^-1022, the least normal number
 
 

@@ -33,8 +33,6 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Probe, Residues, combine, fault, integers, require_equal
 from tacit.mechanisms.noise import Key
 
-__all__ = ["StepCheck", "Watch"]
-
 AGAIN = 4  # one block in so many is computed a second time
 MOST_ROWS = 1 << 24  # sums over fewer of them cannot wrap around 2^64
 

@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-__all__ = ["Block", "groups_of", "ordered_sum", "padded"]
-
 Block: TypeAlias = "slice | np.ndarray"  # which rows: a span, or their indices
 
 LANES = 16  # rows per block are a multiple of it: the widest vector registers

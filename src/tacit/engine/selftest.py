@@ -18,8 +18,6 @@ from tacit.engine.storage import DenseStore, SparseStore, Workspace
 from tacit.exceptions import MachineError
 from tacit.losses import LOSSES, Loss, get_loss
 
-__all__ = ["operands", "places", "self_test", "tested"]
-
 
 @lru_cache(maxsize=1)
 def tested() -> None:

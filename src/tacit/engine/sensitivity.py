@@ -32,8 +32,6 @@ from tacit.losses import (
 )
 from tacit.privacy.sensitivity.drift import UP, Drift
 
-__all__ = ["GradientSensitivity", "data_lipschitz"]
-
 TARGET = 1.0  # targets of regressions are mapped to [-1, 1]
 
 

@@ -19,8 +19,6 @@ from tacit.exceptions import FileError
 from tacit.features.wordpiece import WordPiece
 from tacit.files import read_text
 
-__all__ = ["Bert", "read_bert"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bert:

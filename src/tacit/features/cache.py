@@ -20,8 +20,6 @@ from tacit.exceptions import FileError
 from tacit.features.extractors import Extractor
 from tacit.files import cache_folder
 
-__all__ = ["Cache", "default_folder", "open_cache"]
-
 CHECK = 16  # bytes of checksum
 
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from tacit.exceptions import FileError, InputError, of_rows, raise_alone
 
-__all__ = ["NAMED", "Extractor", "Probe", "assumed", "open_extractor"]
-
 FORMAT = "tacit-extractor/1"
 SETTINGS = ("size", "resize", "mean", "std", "columns", "output")
 LIMIT = 2 << 30  # bytes; what ONNX allows a file to be

@@ -13,8 +13,6 @@ from tacit.exceptions import FileError, InputError
 from tacit.features.extractors import Extractor, hash_bytes
 from tacit.features.pictures import Picture, load_pillow
 
-__all__ = ["open_onnx"]
-
 # A tensor's entry "location" (TensorProto.external_data): its numbers are in another file.
 ELSEWHERE = re.compile(rb"\x6a[\x00-\xff]{1,2}\x0a\x08location\x12")
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from tacit.exceptions import FileError, InputError
 
-__all__ = ["Picture", "decode", "load_pillow", "pixels"]
-
 RESIZE = ("crop", "stretch")
 
 

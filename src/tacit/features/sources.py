@@ -22,17 +22,6 @@ from tacit.exceptions import FileError, InputError
 from tacit.features.pictures import decode, pixels
 from tacit.files import first_bytes, read_text
 
-__all__ = [
-    "Row",
-    "Source",
-    "image_row",
-    "is_table",
-    "open_source",
-    "read_npz",
-    "text_row",
-    "vector_row",
-]
-
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 TABLES = (".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".bz2", ".xz")

@@ -10,8 +10,6 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.features.bert import Bert
 
-__all__ = ["bert_module", "tokenize"]
-
 EMPTY = -1  # where a text has no more tokens
 
 

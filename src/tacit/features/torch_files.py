@@ -19,8 +19,6 @@ from tacit.exceptions import FileError, InputError
 from tacit.features.extractors import Extractor, hash_bytes
 from tacit.features.pictures import Picture, load_pillow
 
-__all__ = ["open_lite0", "open_script"]
-
 
 def open_script(
     path: Path, data: bytes, *, size: Any = None, columns: int | None = None, **more: Any

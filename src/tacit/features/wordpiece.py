@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from tacit.exceptions import FileError
 
-__all__ = ["WordPiece"]
-
 LONGEST_WORD = 100  # characters of a word; longer ones are unknown
 IDEOGRAPHS = (
     (0x4E00, 0x9FFF),

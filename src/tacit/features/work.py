@@ -19,8 +19,6 @@ from tacit.features.sources import Row, is_table, open_source, read_npz
 from tacit.files import new_file, write_file
 from tacit.progress import Progress, silent
 
-__all__ = ["FeatureSet", "compute", "extract", "load_features", "save_features"]
-
 FORMAT = "tacit-features/1"
 QUANTISER = "x = 6 * (q / 255) ** 2"
 

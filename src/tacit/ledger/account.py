@@ -16,8 +16,6 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.unit import ROW, Unit
 
-__all__ = ["OUTCOMES", "Account", "Book", "Charge", "Mark", "Remaining"]
-
 OUTCOMES = ("model", "test failed", "summary")
 UNFINISHED = "not finished"
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from tacit.exceptions import LedgerError
 
-__all__ = ["Address"]
-
 SECRETS = ("password", "sslpassword")
 KNOWN = "a ledger is a path, sqlite:///path, or postgresql://user@host/database"
 

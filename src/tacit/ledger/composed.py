@@ -29,8 +29,6 @@ from tacit.privacy.accounting.loss_pmf import LossPmf, dyadic, event_losses, pow
 from tacit.privacy.accounting.repeated import MOST_COMBINATIONS
 from tacit.privacy.events import Event, Failure, Parallel, PoissonGaussian, Repeated
 
-__all__ = ["LARGEST_KEPT", "Branch", "Composed", "composed_event", "grid_for"]
-
 FORMAT = "tacit-composed/1"  # of the bytes, and of the arithmetic that made them
 LARGEST_KEPT = 1 << 23  # bytes
 POINTS_TO_LIMIT = 2**12  # of the grid, from a loss of zero to the account's ε

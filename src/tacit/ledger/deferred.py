@@ -7,8 +7,6 @@ from typing import Any
 
 from tacit.ledger.ledger import Ledger, Reservation
 
-__all__ = ["DeferredLedger"]
-
 
 class DeferredLedger(Ledger):
     """The same account, in which outcomes wait for `record`.

@@ -26,8 +26,6 @@ from tacit.privacy.unit import ROW, Unit
 if TYPE_CHECKING:
     from tacit.ledger.store import Journal, Store
 
-__all__ = ["Entry", "Ledger", "Reservation"]
-
 LONGEST_NAME = 200
 LONGEST_PLAN = 1 << 14  # characters of JSON
 KEPT_WITHIN = 0.01  # relative: events are grouped otherwise when they are composed anew

@@ -16,20 +16,6 @@ from typing import Any, NamedTuple
 from tacit.exceptions import LedgerError
 from tacit.files import parse_json
 
-__all__ = [
-    "FORMAT",
-    "KINDS",
-    "LONGEST_ENTRY",
-    "ORIGIN",
-    "Row",
-    "Tampered",
-    "broken",
-    "canonical",
-    "digest",
-    "follow",
-    "parse",
-]
-
 FORMAT = "tacit-ledger/1"
 KINDS = ("open", "amend", "reserve", "commit")
 LONGEST_ENTRY = 1 << 18  # characters of an entry

@@ -7,8 +7,6 @@ from typing import Any
 from tacit.exceptions import InputError
 from tacit.ledger.ledger import Ledger
 
-__all__ = ["require_ledger"]
-
 
 def require_ledger(ledger: Any, *, seeded: bool) -> None:
     """Refuse, before anything is spent, what is no ledger, and a run that is not private."""

@@ -29,8 +29,6 @@ from tacit.ledger.address import Address
 from tacit.ledger.composed import LARGEST_KEPT
 from tacit.ledger.links import FORMAT, LONGEST_ENTRY, ORIGIN, Row, Tampered, canonical, digest
 
-__all__ = ["Journal", "Store"]
-
 T = TypeVar("T")
 
 _TABLES = sa.MetaData()

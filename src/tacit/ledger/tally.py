@@ -80,8 +80,6 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.unit import ROW, Unit
 
-__all__ = ["Limits", "Spending", "Tally", "checked", "unit_said"]
-
 MOST_EVENTS = 1000  # of one plan
 MOST_KINDS = 10_000  # of sampled steps in an account: to compose them anew takes minutes
 FARTHEST = 1e4  # loss of a step, in multiples of which a grid is laid

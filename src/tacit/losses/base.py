@@ -22,9 +22,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from tacit.exceptions import InputError
-from tacit.losses.elementary import FEW_OUTPUTS, LIBRARY, PORTABLE, Array, Functions, fold
-
-__all__ = ["FEW_OUTPUTS", "Array", "Loss", "MarginLoss", "RegressionLoss", "ScalarLoss"]
+from tacit.losses.elementary import LIBRARY, PORTABLE, Array, Functions, fold
 
 Interval: TypeAlias = tuple[Array, Array]  # open, by its ends
 NOWHERE: Interval = (0.0, 0.0)

@@ -25,8 +25,6 @@ from tacit.exceptions import InputError
 from tacit.losses.base import Array, Loss, ScalarLoss, check_positive, fold, spread
 from tacit.losses.names import get_loss
 
-__all__ = ["Clipped", "clipped"]
-
 
 @dataclass(frozen=True)
 class Clipped(Loss):

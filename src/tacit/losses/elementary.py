@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import expit, log_expit
 
-__all__ = ["FEW_OUTPUTS", "LIBRARY", "PORTABLE", "Functions"]
-
 Array: TypeAlias = Any  # ndarray of float32 or float64, kept as it comes
 FEW_OUTPUTS = 24  # up to here, folding whole columns beats NumPy's reduction of short rows
 

@@ -18,8 +18,6 @@ from tacit.losses.base import (
     softmax,
 )
 
-__all__ = ["Hinge", "HuberHinge", "Logistic"]
-
 
 @dataclass(frozen=True)
 class Logistic(MarginLoss):

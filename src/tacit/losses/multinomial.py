@@ -10,8 +10,6 @@ import numpy as np
 
 from tacit.losses.base import Array, Loss, check_classes, class_index, fold, softmax
 
-__all__ = ["Softmax"]
-
 
 @dataclass(frozen=True)
 class Softmax(Loss):

@@ -11,8 +11,6 @@ from tacit.losses.multinomial import Softmax
 from tacit.losses.nonconvex import Savage, Tangent, Tempered
 from tacit.losses.regression import Absolute, Huber, Squared
 
-__all__ = ["LOSSES", "get_loss"]
-
 CONVEX = (Logistic, Softmax, Hinge, HuberHinge, Squared, Absolute, Huber)
 LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (*CONVEX, Savage, Tangent, Tempered)}
 

@@ -20,8 +20,6 @@ from scipy.special import expit, log_expit
 from tacit.exceptions import InputError
 from tacit.losses.base import NOWHERE, Array, Interval, MarginLoss, softmax
 
-__all__ = ["Savage", "Tangent", "Tempered"]
-
 
 class _Bumped(MarginLoss):
     """phi with one steepest fall and at most one steepest rise, flatter on either side of them."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from tacit.losses.base import Array, Interval, RegressionLoss, beyond, check_positive
 
-__all__ = ["Absolute", "Huber", "Squared"]
-
 
 @dataclass(frozen=True)
 class Squared(RegressionLoss):

@@ -18,20 +18,6 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
 
-__all__ = [
-    "BITS",
-    "bounded_sum",
-    "lattice_drift",
-    "lattice_rows",
-    "lattice_sum",
-    "noisy_sum",
-    "normalize",
-    "row_norms",
-    "scale_rows",
-    "shorten",
-    "squared_norm",
-]
-
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 

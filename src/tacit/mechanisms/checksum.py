@@ -40,17 +40,6 @@ from numpy.typing import NDArray
 from tacit.exceptions import MachineError
 from tacit.mechanisms.noise import Key
 
-__all__ = [
-    "Probe",
-    "Residues",
-    "check_places",
-    "combine",
-    "fault",
-    "integers",
-    "require_equal",
-    "segment_sums",
-]
-
 PRIME = (1 << 31) - 1
 LIMB = 20  # bits of either half of a number of ρ
 

@@ -26,8 +26,6 @@ from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["noisy_second_moment"]
-
 BITS = 20  # of a row at most
 TOGETHER = 1 << 13  # rows of norm 2^20 whose products float64 adds exactly: 2^13·4^20 = 2^53
 FINE = 50  # bits of rows that may move, which must not jump from integer to integer

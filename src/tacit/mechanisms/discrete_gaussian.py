@@ -45,8 +45,6 @@ from numpy.typing import NDArray
 
 from tacit.exceptions import InputError
 
-__all__ = ["BLOCK", "SIGMA_LIMIT", "TOTAL_VARIATION", "Table", "attempt", "exp_minus", "table"]
-
 TOTAL_VARIATION = 2.0**-180
 """Upper bound on the total variation distance of one draw from the discrete Gaussian."""
 

@@ -15,15 +15,6 @@ from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.quantile import Floats, Method, Targets, event, margin, search
 from tacit.mechanisms.release import Token
 
-__all__ = [
-    "bounds_draws",
-    "bounds_rows",
-    "noisy_bounds",
-    "noisy_radius",
-    "radius_draws",
-    "radius_rows",
-]
-
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves
 COLUMNS = Floats(digits=3)  # the grid of cells: every float of three binary digits
 

@@ -17,16 +17,6 @@ from tacit.mechanisms import discrete_gaussian as dg
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 
-__all__ = [
-    "accounted_probability",
-    "accounted_sigma",
-    "inclusion_threshold",
-    "numerical_delta",
-    "require_precision",
-    "sampler_delta",
-    "sigma_for",
-]
-
 _SMALLEST_SIGMA = 64.0
 _KAPPA = 2.0**-255  # bounds κ(3) = 2·Σ exp(-18π²j²) over j >= 1
 

@@ -30,8 +30,6 @@ from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.quantile import Targets, noisy_search
 from tacit.mechanisms.release import Token
 
-__all__ = ["Located", "hadamard", "instance_optimal_mean", "locating_draws", "locating_rows"]
-
 BITS = 40  # of a row's integers, and of the search for each coordinate
 #: Parts of the squared budget: what the location takes, the radius, and the mean.
 LOCATION, RADIUS = 0.5, 0.25

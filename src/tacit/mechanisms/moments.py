@@ -13,8 +13,6 @@ from tacit.mechanisms.additive import noisy_sum, shorten
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import Token
 
-__all__ = ["Moments", "lifted", "lifted_bound", "noisy_moments"]
-
 
 @dataclass(frozen=True)
 class Moments:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Chunk", "Passes", "Source"]
-
 Chunk: TypeAlias = Any  # float64 ndarray or csr_array of at most 2^22 rows
 T = TypeVar("T")
 

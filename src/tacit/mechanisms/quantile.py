@@ -36,21 +36,6 @@ from tacit.mechanisms.release import BoundedSum, Token
 from tacit.mechanisms.selection import masses
 from tacit.privacy.events import Event, Gaussian, Selection
 
-__all__ = [
-    "METHODS",
-    "Cells",
-    "Floats",
-    "Grid",
-    "Linear",
-    "Method",
-    "Targets",
-    "event",
-    "exponential_search",
-    "margin",
-    "noisy_search",
-    "search",
-]
-
 VOTE = 1 << 24  # lattice units of one vote
 UP = 1 + 1e-14  # more than the rounding of any formula here
 PASS = 10  # bits that are counted in one pass over the rows

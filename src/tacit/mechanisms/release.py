@@ -40,8 +40,6 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.unit import ROW, Unit
 
-__all__ = ["BoundedSum", "Draws", "PublicRandomness", "Releases", "Token"]
-
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
 BLOCK = 1 << 22  # noise values of reports that are drawn together

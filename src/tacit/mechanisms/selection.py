@@ -29,8 +29,6 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.discrete_gaussian import exp_minus
 from tacit.mechanisms.noise import Stream
 
-__all__ = ["exponential_choice", "masses", "pick"]
-
 POINT = 320  # fractional bits of `exp_minus`
 FARTHEST = 256  # exponents beyond it give less than one unit
 MOST_WEIGHT = 1 << 96  # sum of the weights

@@ -39,15 +39,6 @@ from tacit.mechanisms.quantile import (
 from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 
-__all__ = [
-    "private_bounds",
-    "private_mean",
-    "private_quantile",
-    "private_radius",
-    "private_scale",
-    "private_second_moment",
-]
-
 MEANS = ("instance-optimal", "gaussian")
 BLOCK = 1 << 22  # cells looked at together
 

@@ -7,8 +7,6 @@ import math
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Stream
 
-__all__ = ["noisy_above"]
-
 BITS = 20  # the number is cut to multiples of 2^-20
 LARGEST_MARGIN = 2.0**30
 

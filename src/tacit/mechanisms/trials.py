@@ -12,8 +12,6 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Stream
 from tacit.privacy.events import Repeated
 
-__all__ = ["chances", "draw_setting", "draw_trials"]
-
 _BITS = 320  # of a weight: rounding them down loses less than 2^-280 of all
 _STRAY = 190  # no more than 2^-190 of the chances is cut off
 _WORDS = 4

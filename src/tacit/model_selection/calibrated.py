@@ -28,8 +28,6 @@ from tacit.privacy.events import Event, Gaussian, Repeated
 if TYPE_CHECKING:
     from tacit.model_selection.search import Search
 
-__all__ = ["CalibratedSearch", "Found", "trial_events"]
-
 SCORE_SHARE = 0.2  # part of a trial's Gaussian budget that its score takes: 2% more noise
 SCORE = "Score"  # what the account of a trial calls its noisy score
 TOGETHER = 16  # settings in one product; more would not be faster

@@ -21,8 +21,6 @@ from tacit.model_selection.search import MOST_SETTINGS, Search, Trials
 from tacit.params import ShowsBudget
 from tacit.privacy.budget import Budget
 
-__all__ = ["Choice", "DPSearch", "choose", "planned"]
-
 TUNED = ("fit_intercept", "loss", "stages", "trainer")
 FIXED = {
     "epsilon": "the budget is the search's",

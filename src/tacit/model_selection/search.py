@@ -36,8 +36,6 @@ from tacit.privacy.events import (
     sensitivity,
 )
 
-__all__ = ["Search", "Trials"]
-
 MOST_SETTINGS = 10_000
 MOST_DRAWS = 10**15  # set aside in δ, where they are less than 1e-38 at ε = 1
 SHAPES = {"logarithmic": 0.0, "geometric": 1.0}

@@ -19,8 +19,6 @@ from tacit.privacy.certificate import Certificate
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
-__all__ = ["assumptions_of", "certify", "describe"]
-
 
 def certify(
     plan: CalibratedPlan,

@@ -11,8 +11,6 @@ from tacit.trainers.defaults import prospect
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
-__all__ = ["explain", "outlook", "shortage"]
-
 
 def explain(plan: CalibratedPlan) -> str:
     """What was chosen and why, in words.

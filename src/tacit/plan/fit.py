@@ -15,8 +15,6 @@ from tacit.privacy.certificate import Certificate
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan
 
-__all__ = ["Fit", "Prepared", "apply_stages"]
-
 
 @dataclass(frozen=True)
 class Prepared:

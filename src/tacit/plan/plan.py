@@ -35,8 +35,6 @@ from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = ["Plan", "share_of"]
-
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 

@@ -14,14 +14,6 @@ from tacit.losses import Loss
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = [
-    "BoundTrace",
-    "expand_stages",
-    "propagate_bounds",
-    "released_norm",
-    "resolve_settings",
-]
-
 
 def expand_stages(
     stages: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool

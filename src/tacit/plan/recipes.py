@@ -34,8 +34,6 @@ from tacit.privacy.events import Event
 from tacit.registry import Registry
 from tacit.trainers import DPGD, DPSGD, SufficientStatistics, Trainer
 
-__all__ = ["RECIPES", "TRAINERS", "parse_stage", "recipe"]
-
 Recipe = Callable[..., tuple[list[Stage], Trainer]]
 
 OWN: dict[str, type[Trainer]] = {

@@ -46,8 +46,6 @@ from tacit.trainers.defaults import PublicFacts
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan
 
-__all__ = ["CalibratedPlan"]
-
 
 @dataclass(frozen=True)
 class CalibratedPlan:

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from tacit.plan.plan import Plan
     from tacit.plan.run import CalibratedPlan
 
-__all__ = [
-    "validate_init",
-    "validate_placement",
-    "validate_plan",
-    "validate_public_rows",
-    "validate_rows",
-    "validate_stages",
-    "validate_trainer",
-]
-
 ARITHMETIC = (Arithmetic.EXACT, Arithmetic.STRICT, Arithmetic.FAST)
 
 

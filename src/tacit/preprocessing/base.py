@@ -23,27 +23,9 @@ from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.params import Params
-from tacit.privacy.events import Event
+from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
-
-__all__ = [
-    "Context",
-    "Kind",
-    "NoiselessStage",
-    "PrivateStage",
-    "Stage",
-    "affine",
-    "around_gaps",
-    "block_rows",
-    "densify",
-    "require_columns",
-    "require_count",
-    "require_positive",
-    "require_unmoved",
-    "saturated",
-    "usable",
-]
 
 Kind = Literal["free", "public", "private", "noiseless"]
 
@@ -743,10 +725,12 @@ class PrivateStage(Stage):
     pays: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.share, bool) or not 0 < self.share < 1:
-            raise InputError(f"{self.name}: share must lie between 0 and 1, not {self.share!r}")
+        require_share(self)
         if self.noise_multiplier is not None:
             require_positive(self, "noise_multiplier")
+
+    def event(self, noise_multiplier: float) -> Event:
+        return Gaussian(noise_multiplier)
 
     def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context]:
         """Rows, their norm bound and the context: what no private fit does without."""
@@ -782,7 +766,7 @@ class NoiselessStage(Stage):
     @property
     def margin(self) -> float:
         """After `fit`: how many rows would have to change before the condition could fail."""
-        return math.inf
+        return float(self._require("_margin")) if self.tested else math.inf
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return radius
@@ -843,6 +827,11 @@ def require_positive(stage: Stage, name: str) -> None:
             f"{stage.name}({name}={value!r:.80}): {name} must be a positive number, from "
             f"{LEAST_SETTING:g} to {LARGEST_SETTING:g}"
         )
+
+
+def require_share(stage: Any) -> None:
+    if isinstance(stage.share, bool) or not 0 < stage.share < 1:
+        raise InputError(f"{stage.name}: share must lie between 0 and 1, not {stage.share!r}")
 
 
 def require_count(stage: Stage, name: str) -> int:

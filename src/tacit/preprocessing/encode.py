@@ -112,9 +112,10 @@ class Encode(Stage):
         for name, column in self.schema.columns.items():
             if isinstance(column, NumberColumn):
                 values = chunk.column(name)
-                found |= (values < column.low) | (values > column.high)
-            else:
-                found |= chunk.match(name, column.categories) == UNSEEN
+                low, high = column.ends
+                found |= (values < low) | (values > high)
+            elif isinstance(column, CategoryColumn):
+                found |= chunk.match(name, column.known) == UNSEEN
         return found
 
     def apply(self, chunk: Table) -> np.ndarray:
@@ -158,7 +159,9 @@ def _table(rows: Any) -> Table:
 
 
 def _some_cell(column: Column) -> str | float:
-    return column.low if isinstance(column, NumberColumn) else column.categories[0]
+    if isinstance(column, NumberColumn):
+        return column.ends[0]
+    return column.known[0] if isinstance(column, CategoryColumn) else 0.0
 
 
 def _list(first: Iterable[str], count: int) -> str:
@@ -179,8 +182,9 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
     _require_numbers(table, name)
     values = np.ascontiguousarray(table.column(name))
     missing = np.isnan(values)
-    span = column.high - column.low
-    share = np.clip(values, column.low, column.high) - column.low
+    least, most = column.ends
+    span = most - least
+    share = np.clip(values, least, most) - least
     if column.scale == "log":
         encoded, low, high = np.clip(np.log1p(share) / np.log1p(span), 0.0, 1.0), 0.0, 1.0
     else:
@@ -199,8 +203,8 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
 
 
 def _fill_categories(table: Table, name: str, column: CategoryColumn, out: np.ndarray) -> None:
-    codes = table.match(name, column.categories)
-    level = len(column.categories)
+    codes = table.match(name, column.known)
+    level = len(column.known)
     for code, policy, what in (
         (ABSENT, column.missing, "missing"),
         (UNSEEN, column.unseen, "unseen"),

@@ -48,8 +48,6 @@ from threadpoolctl import threadpool_limits
 
 from tacit.exceptions import InputError
 
-__all__ = ["crowd_limit", "good_clusters"]
-
 NONE = np.iinfo(np.int64).max
 LARGEST_SQUARABLE = 1e150  # whose square is still a number
 BLOCK_ROWS = 64  # rows of one leaf

@@ -26,12 +26,10 @@ from tacit.preprocessing.base import (
     require_columns,
     require_count,
     require_positive,
+    require_share,
 )
-from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
-
-__all__ = ["FillGaps", "NoiselessImpute"]
 
 STRATEGIES = ("shrunk-mean", "mean", "trimmed-mean", "median", "ridge", "regression")
 SINGULAR = 1e-12  # of the squared norm of rows: with less added, a system may have no solution
@@ -191,10 +189,6 @@ class NoiselessImpute(NoiselessStage):
     @property
     def tested(self) -> bool:
         return self.rows_with_gaps is not None or self.strategy == "regression"
-
-    @property
-    def margin(self) -> float:
-        return float(self._require("_margin"))
 
     def rounding_bound(self, radius: float) -> float:
         if not self.regresses:

@@ -32,9 +32,6 @@ from tacit.preprocessing.free import clamp
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["PrivateBounds", "PrivateClip", "RankStage"]
-
-
 JOINT = math.sqrt(2)  # a row of norm τ and its constant τ, in units of τ
 MOST_LENGTHS = 2.0**60  # beyond, a constant beside the row is less than its rounding
 

@@ -22,9 +22,6 @@ from tacit.preprocessing.base import (
     densify,
     require_columns,
 )
-from tacit.privacy.events import Gaussian
-
-__all__ = ["PrivateImpute"]
 
 
 @dataclass
@@ -76,9 +73,6 @@ class PrivateImpute(PrivateStage):
     def width(self, d: int) -> int:
         require_columns(self, d)
         return d
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return 2 * len(require_columns(self, d))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk, Rows
+from tacit.data.rows import Rows
 from tacit.mechanisms.additive import lattice_drift, squared_norm
 from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
 from tacit.mechanisms.passes import Passes
-from tacit.preprocessing.base import Context, PrivateStage, affine, block_rows, require_positive
-from tacit.privacy.events import Gaussian
-
-__all__ = ["PrivateScale", "exact_moments", "released_moments"]
+from tacit.preprocessing.affine import AffineStage
+from tacit.preprocessing.base import Context, PrivateStage, block_rows, require_positive
 
 
 def exact_moments(rows: Rows) -> Moments:
@@ -50,7 +48,7 @@ def _column_sums(chunk: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class PrivateScale(PrivateStage):
+class PrivateScale(PrivateStage, AffineStage):
     """Centre columns and divide them by √(variance + λ), both from one noisy sum.
 
     The noise of the mean and of the mean square has standard deviation
@@ -74,14 +72,10 @@ class PrivateScale(PrivateStage):
 
     strength: float = 0.01
     centered: bool = True
-    affine: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "strength")
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return 2 * d
@@ -110,16 +104,6 @@ class PrivateScale(PrivateStage):
         spread = found.variance if self.centered else found.square
         self.scale_ = np.sqrt(spread + self.strength)
         return self
-
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"), self.scale_)
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scaled = coef / self._require("scale_")
-        return scaled, intercept - scaled @ self.mean_
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept + coef @ self.mean_
 
     def note(self) -> str:
         return "means and scales of the columns were released with Gaussian noise"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,8 +15,6 @@ from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.checksum import Probe, combine, integers, require_equal
 from tacit.preprocessing.base import Context, Stage, require_count
 from tacit.privacy.sensitivity.drift import Drift
-
-__all__ = ["Projection", "Subspace", "components"]
 
 USUAL = 40  # components, where nobody says how many
 
@@ -38,6 +37,13 @@ class Projection(Stage):
         self.norm_ = float(np.linalg.norm(self.matrix_, 2)) * (1 + 1e-9)
         self.radius_ = rows.bound
         self._check = _Check(self.matrix_ / self.unit_) if context and context.strict else None
+
+    def resolve(
+        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
+    ) -> Self:
+        if getattr(self, "n_components", None) != "auto":
+            return self
+        return replace(self, n_components=self.width(columns))  # type: ignore[call-arg]
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return None if radius is None else radius * float(self._require("norm_"))

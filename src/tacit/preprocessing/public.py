@@ -17,19 +17,12 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.preprocessing.base import Context, Stage, affine, densify, require_positive, saturated
+from tacit.preprocessing.affine import AffineStage
+from tacit.preprocessing.base import Context, Stage, densify, require_positive, saturated
 from tacit.preprocessing.free import RandomProjection
 from tacit.preprocessing.projection import Projection, Subspace
 from tacit.preprocessing.public_components import Spectrum, rank
 from tacit.preprocessing.public_rows import Look, PublicStage
-
-__all__ = [
-    "PublicCenter",
-    "PublicPCA",
-    "PublicPrecondition",
-    "PublicRotation",
-    "PublicScale",
-]
 
 
 def _components(public: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +172,7 @@ class PublicRotation(PublicStage, Projection):
 
 
 @dataclass
-class PublicPrecondition(PublicStage):
+class PublicPrecondition(PublicStage, AffineStage):
     """Divide columns by the public rows' root mean squares, plus a floor.
 
     Column j is divided by A_j = √d·rms_j / R + ``floor``, R being the norm bound of
@@ -244,18 +237,12 @@ class PublicPrecondition(PublicStage):
             scaled.data = saturated(scaled.data)
             return scaled
 
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef / self._require("scale_"), intercept
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept
-
     def note(self) -> str:
         return f"scales come from public rows with fingerprint {self.fingerprint}"
 
 
 @dataclass
-class PublicCenter(PublicStage):
+class PublicCenter(PublicStage, AffineStage):
     """Subtract the mean of the public rows.
 
     What all rows have in common tells no classes apart, and would be stretched by noise all the
@@ -288,21 +275,12 @@ class PublicCenter(PublicStage):
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0
 
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"))
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept - coef @ self._require("mean_")
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept + coef @ self._require("mean_")
-
     def note(self) -> str:
         return f"the mean comes from public rows with fingerprint {self.fingerprint}"
 
 
 @dataclass
-class PublicScale(PublicStage):
+class PublicScale(PublicStage, AffineStage):
     """Centre and scale columns by the public rows' means and standard deviations.
 
     Columns that do not vary in the public rows are left at their own scale.
@@ -336,16 +314,6 @@ class PublicScale(PublicStage):
             return None
         length = float(np.linalg.norm(self.mean_))
         return (radius + length) / float(self.scale_.min()) * (1 + 1e-9)
-
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"), self.scale_)
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scaled = coef / self._require("scale_")
-        return scaled, intercept - scaled @ self.mean_
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept + coef @ self.mean_
 
     def note(self) -> str:
         return f"means and scales come from public rows with fingerprint {self.fingerprint}"

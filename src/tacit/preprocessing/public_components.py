@@ -29,8 +29,6 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.preprocessing.base import densify
 
-__all__ = ["Spectrum", "rank"]
-
 NOISE, POWER = 0.14, 0.75
 NOTHING = 1e-12  # of the largest eigenvalue
 

@@ -25,8 +25,6 @@ from tacit.features.work import compute
 from tacit.preprocessing.base import Context, Kind, Stage, densify
 from tacit.progress import Progress
 
-__all__ = ["PublicFeatures"]
-
 
 class _Slot:
     """The open network of a stage and its copies; sent elsewhere, it is opened again there."""

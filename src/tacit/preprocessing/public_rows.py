@@ -18,8 +18,6 @@ from tacit.data.tables import Table
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import LARGEST_SETTING, Context, Kind, Stage, densify
 
-__all__ = ["Look", "PublicStage", "fingerprint_of"]
-
 PART = 0.5  # of the public rows that may lie beyond a bound without a word
 TINY = 0.01  # of the bound: rows shorter than that drown in noise made for the bound
 

@@ -22,8 +22,6 @@ from typing import Any
 from tacit.exceptions import FileError
 from tacit.files import parse_json, read_text
 
-__all__ = ["FORMAT", "PATH", "Advisory", "advisories", "matching"]
-
 FORMAT = "tacit-advisories/1"
 PATH = Path(__file__).with_name("advisories.json")
 PACKAGE = "tacit"

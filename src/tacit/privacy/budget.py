@@ -8,8 +8,6 @@ from numbers import Real
 
 from tacit.exceptions import InputError
 
-__all__ = ["Budget"]
-
 
 @dataclass(frozen=True)
 class Budget:

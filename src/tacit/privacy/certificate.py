@@ -28,8 +28,6 @@ from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.unit import BEGINS, ROW, Unit
 from tacit.privacy.verification import recheck
 
-__all__ = ["FORMAT", "Certificate", "Expense", "Verification", "check_groups", "counts_groups"]
-
 FORMAT = "tacit-certificate/1"
 DEPTH = 64
 LARGEST_FILE = 16 << 20  # bytes of a file

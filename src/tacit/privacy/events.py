@@ -32,21 +32,6 @@ from typing import Any, ClassVar, Self
 from tacit.exceptions import InputError
 from tacit.params import Documented
 
-__all__ = [
-    "EVENTS",
-    "NEIGHBORS",
-    "Event",
-    "Failure",
-    "Gamma",
-    "Gaussian",
-    "Iterated",
-    "Parallel",
-    "PoissonGaussian",
-    "Repeated",
-    "Selection",
-    "sensitivity",
-]
-
 #: Neighbouring relations, by dp-accounting's names, with how far one row moves a
 #: sum of contributions of norm at most one.
 NEIGHBORS: Mapping[str, float] = {

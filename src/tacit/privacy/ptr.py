@@ -38,8 +38,6 @@ from scipy.special import ndtr, ndtri
 from tacit.exceptions import BudgetError, InputError
 from tacit.privacy.events import Gaussian
 
-__all__ = ["TEST", "StabilityTest"]
-
 TEST = "Test"  # what a plan's account calls the event of its test
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tacit.exceptions import InputError, MissingBound
 from tacit.privacy.events import sensitivity
 
-__all__ = ["resolve_size"]
-
 
 def resolve_size(n: int, neighbors: str, size: int | None) -> int:
     """The number of rows, or with ``add_or_remove_one`` the public stand-in, ``size``.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Relation"]
-
 
 class Relation(StrEnum):
     """What it means for two tables to differ in one row; by dp-accounting's names.

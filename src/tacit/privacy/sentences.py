@@ -9,25 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = [
-    "EXACT",
-    "IDEAL",
-    "ROUNDED",
-    "SEARCHED",
-    "SEEDED",
-    "SETTINGS",
-    "STRICT",
-    "TRUSTED",
-    "UNSEEN_STAGES",
-    "UNSEEN_TRIALS",
-    "cautions",
-    "columns_known",
-    "reasons",
-    "released_before",
-    "rows_known",
-    "tested",
-]
-
 SEEDED = "seeded: not for release"
 SETTINGS = "all settings were chosen without looking at the private rows"
 SEARCHED = (

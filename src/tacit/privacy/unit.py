@@ -8,8 +8,6 @@ from typing import Any
 
 from tacit.exceptions import InputError
 
-__all__ = ["ROW", "Unit"]
-
 MOST_ROWS = 10**6  # of one person
 LONGEST_NAME = 200
 BEGINS = "every person"  # how a certificate says what its unit is; `verify` reads it: frozen

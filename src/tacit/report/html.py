@@ -13,8 +13,6 @@ from tacit.report.show import clean, exact, factor
 from tacit.report.templates import render
 from tacit.report.view import View, read
 
-__all__ = ["render_html"]
-
 _GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
 _AS_SOURCE = {
     "gaussian": _GAUSSIAN,

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "ACCOUNTANTS",
-    "ARITHMETIC",
-    "CORRECTED",
-    "HOW_IT_PAYS",
-    "LIMITS",
-    "RELATIONS",
-    "Relation",
-]
-
 
 @dataclass(frozen=True)
 class Relation:

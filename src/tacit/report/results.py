@@ -9,8 +9,6 @@ from typing import Any
 from tacit.exceptions import InputError
 from tacit.report.show import clean, number, percent, setting
 
-__all__ = ["Bar", "Scores", "read_results"]
-
 ACCURACIES = {
     "test_accuracy": "This model, with privacy",
     "nonprivate_accuracy": "The same without privacy",

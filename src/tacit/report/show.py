@@ -13,8 +13,6 @@ from decimal import MAX_EMAX, ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Conte
 from numbers import Integral, Real
 from typing import SupportsFloat
 
-__all__ = ["at_most", "clean", "date", "exact", "factor", "number", "one_in", "percent", "setting"]
-
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STEERING = re.compile(  # controls, halves of characters, direction of writing, and no characters
     r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb"

@@ -7,8 +7,6 @@ from typing import Any
 
 import jinja2
 
-__all__ = ["render"]
-
 
 def render(template: Path, **values: Any) -> str:
     """A template filled in; all text is escaped, and a value that is missing is an error."""

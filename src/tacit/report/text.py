@@ -16,8 +16,6 @@ from tacit.report.results import Bar
 from tacit.report.show import exact
 from tacit.report.view import read
 
-__all__ = ["plain_text", "render_text"]
-
 _STYLES = {"free": "green", "public": "blue", "private": "magenta", "noiseless": "yellow"}
 
 

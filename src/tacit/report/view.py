@@ -31,8 +31,6 @@ from tacit.report.phrases import (
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
 
-__all__ = ["Spent", "Step", "View", "read"]
-
 
 @dataclass(frozen=True)
 class Spent:

@@ -32,8 +32,6 @@ from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.events import sensitivity
 from tacit.research.theory import Risk, decay, descent, halfspaces, projection
 
-__all__ = ["weigh"]
-
 FAILURE = 0.05  # of statements about the noise of dp-pca
 
 

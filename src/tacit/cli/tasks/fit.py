@@ -26,8 +26,6 @@ from tacit.persistence import LIMIT, dumps
 from tacit.preprocessing import Encode, Stage
 from tacit.report import render_html
 
-__all__ = ["Fitted", "fit"]
-
 MANY_CLASSES = 100  # where nobody has said how many
 
 

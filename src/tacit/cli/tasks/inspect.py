@@ -16,8 +16,6 @@ from tacit.diagnostics import Inspection, PrivateInspection
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON
 from tacit.diagnostics.page import render_page
 
-__all__ = ["PAGE", "inspect", "inspect_privately"]
-
 PAGE = "inspection.html"
 
 

@@ -13,8 +13,6 @@ from tacit.files import new_output
 from tacit.ledger import DeferredLedger, Ledger
 from tacit.privacy.certificate import Certificate
 
-__all__ = ["BASE", "CERTIFICATE", "FILES", "MODEL", "REPORT", "PathLike", "output_in", "written"]
-
 MODEL, CERTIFICATE, REPORT = FILES = ("model.safetensors", "certificate.json", "report.html")
 BASE = 1 << 16  # bytes of a file, besides what grows with the table
 

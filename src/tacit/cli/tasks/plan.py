@@ -20,8 +20,6 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import Encode
 from tacit.privacy import Expense
 
-__all__ = ["Estimator", "TableFacts", "events", "plan", "public_facts", "tuning"]
-
 Estimator: TypeAlias = DPLinearClassifier | DPLinearRegressor
 
 

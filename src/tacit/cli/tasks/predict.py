@@ -11,8 +11,6 @@ from tacit.exceptions import FileError, InputError
 from tacit.files import find_output, new_file
 from tacit.persistence import load
 
-__all__ = ["predict"]
-
 
 def predict(
     model: PathLike,

@@ -9,8 +9,6 @@ from tacit.data.readers import read_table
 from tacit.data.schema import Schema
 from tacit.files import new_file, write_bytes
 
-__all__ = ["draft"]
-
 
 def draft(
     table: PathLike, target: str | None = None, out: PathLike | None = None, *, force: bool = False

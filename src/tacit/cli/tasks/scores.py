@@ -15,8 +15,6 @@ from tacit.data.tables import Table
 from tacit.linear_model import DPLinearRegressor
 from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Stage
 
-__all__ = ["nonprivate_accuracy", "rows_to_test_on", "score"]
-
 
 def rows_to_test_on(
     test: Table, schema: Schema, classes: Sequence[Any] | None, stages: Sequence[Stage]

@@ -19,18 +19,6 @@ from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.exceptions import FileError, InputError, SchemaError, of_rows
 from tacit.preprocessing import Encode, Normalize
 
-__all__ = [
-    "features_of",
-    "labels_of",
-    "open_table",
-    "public_features",
-    "read",
-    "require_other_file",
-    "require_target",
-    "unit_rows",
-    "with_target",
-]
-
 LARGE_FILE = 1 << 28  # bytes from which on a table is not read into memory
 
 

@@ -11,8 +11,6 @@ from tacit.files import find_output, first_bytes
 from tacit.persistence import load
 from tacit.privacy.certificate import Certificate, Verification
 
-__all__ = ["Verdict", "verify"]
-
 MARKS = (b"tacit-certificate/", b"tacit-model/")  # what a file of ours bears, damaged or not
 
 

@@ -38,29 +38,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = [
-    "COARSE_GRID",
-    "FINE_GRID",
-    "MOST_STEPS",
-    "PLD_SLACK",
-    "Alternative",
-    "accountant_for",
-    "alternatives",
-    "closed_form",
-    "delta",
-    "epsilon",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "loss_distribution",
-    "loss_of_step",
-    "searched_trials",
-    "selection_mu",
-    "step_mu",
-    "total_mu",
-    "unfolded",
-]
-
 FINE_GRID = 1e-4  # what certificates are confirmed on
 COARSE_GRID = 1e-3  # about five times faster, costs 0.2% of noise: for searching
 # dp-accounting rounds its grids up but convolves them in floating point: at δ = 1e-12 its ε was

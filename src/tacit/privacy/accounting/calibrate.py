@@ -13,8 +13,6 @@ from tacit.privacy.accounting.accountants import FINE_GRID, closed_form, epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure, Parallel, Repeated, sensitivity
 
-__all__ = ["calibrate"]
-
 # Exact Gaussian DP leaves no slack at all, and a sceptic's discretised accountant
 # rounds up: this much less ε keeps the claim above any recomputation on a 1e-4 grid.
 MARGIN = 1e-5

@@ -36,14 +36,6 @@ from tacit.privacy.events import Event
 from tacit.privacy.ptr import StabilityTest
 from tacit.privacy.unit import ROW
 
-__all__ = [
-    "MOST_ROWS",
-    "ROWS",
-    "group_epsilon",
-    "rounded_up",
-    "sentence",
-]
-
 ROWS = (2, 5, 10)  # of one person: what certificates state
 MOST_ROWS = 1000
 LARGEST_LOG = 700.0  # logarithm: beyond it e^ε overflows, and nothing is promised anyhow

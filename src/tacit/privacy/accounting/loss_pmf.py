@@ -30,8 +30,6 @@ from tacit.privacy.accounting import renyi
 from tacit.privacy.accounting.accountants import FINE_GRID, MOST_STEPS, loss_of_step
 from tacit.privacy.events import Event, Gamma, Iterated, PoissonGaussian, sensitivity
 
-__all__ = ["LossPmf", "dyadic", "event_losses", "power"]
-
 Array = NDArray[np.float64]
 T = TypeVar("T")
 

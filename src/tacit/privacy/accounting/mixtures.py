@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["binomial", "curve", "dots_of", "loss_of_sampled_step", "whole"]
-
 TAIL = 9.8  # standard deviations: beyond lie 1e-22 of the mass, counted as an infinite loss
 LONGEST_GRID = 2**20  # grid steps up to the largest finite loss
 LEAST_NOISE = 1e-3  # of a contribution: with less, nothing is claimed but δ ≤ 1

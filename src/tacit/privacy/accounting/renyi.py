@@ -22,8 +22,6 @@ from scipy.optimize import minimize_scalar
 from tacit.exceptions import InputError
 from tacit.privacy.events import Event, Gamma, sensitivity
 
-__all__ = ["delta", "divergence", "epsilon", "pure_step", "two_points"]
-
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions
 ORDERS = (math.log(1e-4), math.log(1e7))  # of α − 1; any order gives a true bound
 

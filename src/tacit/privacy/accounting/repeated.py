@@ -44,17 +44,6 @@ from scipy.optimize import brentq, minimize_scalar
 from tacit.exceptions import InputError
 from tacit.privacy.events import MOST_TRIALS, SLOWEST_STOP, Event, Repeated
 
-__all__ = [
-    "Profile",
-    "Unfolded",
-    "every_combination",
-    "rate_for",
-    "renyi_epsilon",
-    "shift",
-    "unfold",
-    "weight",
-]
-
 Profile = Callable[[float], float]  # δ as a function of ε
 
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions

@@ -19,24 +19,6 @@ from typing import Any
 
 from tacit.exceptions import InputError
 
-__all__ = [
-    "Drift",
-    "center",
-    "deduplicate",
-    "impute_mean",
-    "impute_median",
-    "impute_regression",
-    "impute_ridge",
-    "impute_shrunk_mean",
-    "impute_trimmed_mean",
-    "pca",
-    "quantize",
-    "scale",
-    "scale_by_floor",
-    "scale_centered",
-    "soft_pca",
-]
-
 UP = 1 + 2.0**-45  # more than the rounding of any formula here
 #: Names in certificates, which are older than those of the attributes.
 WRITTEN = {"bound": "bound", "total": "l1", "each": "linf", "moved": "l0", "energy": "l2"}

@@ -26,8 +26,6 @@ from tacit.privacy.accounting.accountants import COARSE_GRID, epsilon
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["Law", "bernstein", "candidates", "cheapest", "crowded", "flat"]
-
 Array = NDArray[np.float64]
 Shifts = tuple[tuple[float, float], ...]
 Law = tuple[Shifts, float]

@@ -36,20 +36,6 @@ from scipy.special import erfcx, ndtr, ndtri
 
 from tacit.exceptions import InputError
 
-__all__ = [
-    "UNIT",
-    "WIDEST",
-    "Array",
-    "Blend",
-    "Loss",
-    "Mixture",
-    "Pair",
-    "Recheck",
-    "delta_of",
-    "epsilon_of",
-    "gaussian_mu",
-]
-
 Array = NDArray[np.float64]
 Mixture = tuple[tuple[float, float], ...]  # (weight, mean) of each N(mean, 1)
 Pair = tuple[Mixture, Mixture]

@@ -30,8 +30,6 @@ from tacit.privacy.verification.pairs import (
     gaussian_mu,
 )
 
-__all__ = ["Recheck", "delta", "epsilon", "several"]
-
 Steps = Sequence[tuple[str, Mapping[str, Any]]]
 
 MOST_ROWS = 64  # of one unit

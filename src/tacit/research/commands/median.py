@@ -9,8 +9,6 @@ from tacit.cli.console import Json, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.options import Dataset, Force, LedgerPlace, PrivateTable, SchemaFile, Seed
 
-__all__ = ["median"]
-
 NEIGHBORS = """What differing in one row means: replace_special unless given (a row blanked out), or
 replace_one (a row swapped for another)."""
 ANCHOR = """Strength of the pull towards the middle of all bounds. 0 unless given."""

@@ -8,8 +8,6 @@ from typing import Annotated
 from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.options import Delta
 
-__all__ = ["price"]
-
 STAGES = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
 
 Number = float | None

@@ -11,8 +11,6 @@ import typer
 from tacit.cli.console import Json, dump, flag, say, shown_progress
 from tacit.cli.options import Quiet
 
-__all__ = ["reproduce"]
-
 NAMES = """Of claims; all of them if none is given. --list shows what there is."""
 JOBS = """Experiments at a time, each with one thread; one for every core if not given."""
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help=NAMES)]

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from tacit.cli.console import Json, dump, flag, given
 
-__all__ = ["theory"]
-
 NEIGHBORS = """What differing in one row means: replace_special unless given,
 add_or_remove_one, replace_one."""
 NORM = """At least the norm of the best weights (with --clip: of the clipped objective's). 1

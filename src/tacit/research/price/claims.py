@@ -14,8 +14,6 @@ from typing import Any
 from tacit.exceptions import InputError
 from tacit.research.price.smooth import Priced, choose, number, whole
 
-__all__ = ["PREPROCESSORS", "Sensitivity", "preprocessor", "table2"]
-
 GAP = "; rows of norm at most 1 have no eigenvalue, and so no gap, above 1"
 DEVIATION = "; columns of rows of norm at most 1 do not deviate by more than 1"
 MISSING = "; with gaps in every row there is nothing to impute from"

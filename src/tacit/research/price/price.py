@@ -52,13 +52,6 @@ from tacit.research.price.smooth import (
     whole,
 )
 
-__all__ = [
-    "STAGES",
-    "WAYS",
-    "Price",
-    "price",
-]
-
 WAYS = ("tacit", "theorem2", "table2", "group")
 
 

@@ -17,8 +17,6 @@ from tacit.files import svg_file, write_bytes
 from tacit.report.show import clean, number, setting
 from tacit.research.price.price import Price
 
-__all__ = ["draw_price", "plot_price", "show_price"]
-
 NAMES = {
     "tacit": "Tacit",
     "theorem2": "Theorem 2",

@@ -21,24 +21,6 @@ from typing import Any, ClassVar
 from tacit.exceptions import InputError
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 
-__all__ = [
-    "Composed",
-    "ExponentialMechanism",
-    "GaussianMechanism",
-    "GradientDescent",
-    "IteratedSGD",
-    "LaplaceMechanism",
-    "Mechanism",
-    "Priced",
-    "SampledSGD",
-    "compose",
-    "group_privacy",
-    "overall_rdp",
-    "rdp_to_dp",
-    "subsample",
-    "theorem2",
-]
-
 
 @dataclass(frozen=True)
 class Priced:

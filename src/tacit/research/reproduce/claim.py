@@ -15,8 +15,6 @@ import numpy as np
 if TYPE_CHECKING:
     from tacit.research.reproduce.work import Work
 
-__all__ = ["Cell", "Check", "Claim", "Figure", "Finding", "Measured", "Table"]
-
 
 @dataclass(frozen=True)
 class Measured:

@@ -21,8 +21,6 @@ from tacit.research.reproduce import (
 from tacit.research.reproduce.claim import Claim, Finding
 from tacit.research.reproduce.work import Work
 
-__all__ = ["CLAIMS"]
-
 TESTS: dict[str, Callable[[Work], Finding]] = {
     "sun-table1": sun_table.accuracy,
     "sun-table2": sun_table.concentrated,

@@ -21,8 +21,6 @@ from tacit.privacy.sensitivity.drift import Drift
 from tacit.research.price.claims import preprocessor
 from tacit.research.price.smooth import SampledSGD
 
-__all__ = ["dimensions", "imputed", "quantised", "sampled", "scaled", "thinned", "turned"]
-
 UNIT = Drift(1.0)
 Tables = tuple[np.ndarray, np.ndarray]
 

@@ -14,8 +14,6 @@ from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Tab
 from tacit.research.reproduce.work import Work
 from tacit.trainers import DPSGD
 
-__all__ = ["medians", "spectrum"]
-
 # li-median
 DECAYS = {"A = I": 0.0, "1/√k": 0.5, "1/k": 1.0}
 STEPS = 100

@@ -11,8 +11,6 @@ from tacit.diagnostics.picture import STYLE, draw_curves
 from tacit.report.show import clean, number
 from tacit.report.templates import render
 
-__all__ = ["draw", "picture_names", "render_html", "render_markdown", "show_cell"]
-
 INTRODUCTION = (
     "Each claim is a table, figure or theorem of one of the five papers, tested with Tacit's own "
     "code on the data at hand. Verdicts are computed from the checks that stand below them; the "

@@ -17,8 +17,6 @@ from tacit.datasets import (
     load_w8a,
 )
 
-__all__ = ["Split", "Turned", "split", "turned"]
-
 READERS: dict[str, Callable[[], tuple[np.ndarray, ...]]] = {
     "chest_xray": load_chest_xray,
     "cifar10": load_cifar10,

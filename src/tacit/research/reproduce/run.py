@@ -20,8 +20,6 @@ from tacit.research.reproduce.claims import CLAIMS
 from tacit.research.reproduce.page import draw, picture_names, render_html, render_markdown
 from tacit.research.reproduce.work import Work
 
-__all__ = ["Outcome", "reproduce"]
-
 CACHE, PAGE, MARKDOWN = "cache", "reproduction.html", "REPRODUCTION.md"
 SEEDS, QUICK_SEEDS = 5, 2
 NOTHING: dict[str, Any] = {"tables": [], "checks": [], "figures": [], "notes": []}

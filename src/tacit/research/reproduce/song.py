@@ -30,8 +30,6 @@ from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
-__all__ = ["clipping", "dimension", "lower_bound"]
-
 # song-dimension
 BATCH, EPOCHS, DELTA = 250, 10, 1e-5
 NOISE: dict[str, tuple[Any, float]] = {"Gaussian": (DPSGD, 0.63), "gamma": (GammaSGD, 0.57)}

@@ -24,8 +24,6 @@ from tacit.exceptions import FileError
 from tacit.files import parse_json, read_text, write_bytes
 from tacit.progress import Progress, silent
 
-__all__ = ["Work"]
-
 _HELD: list[threadpool_limits] = []  # in a worker: limits last as long as somebody holds them
 
 

@@ -9,8 +9,6 @@ from tacit.research.price import Price
 from tacit.research.price import price as price_of
 from tacit.research.price.show import plot_price
 
-__all__ = ["price"]
-
 
 def price(
     stage: str,

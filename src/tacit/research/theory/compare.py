@@ -24,8 +24,6 @@ from tacit.research.theory import (
 )
 from tacit.research.theory.risk import Risk
 
-__all__ = ["Comparison", "Setting", "compare"]
-
 MOST_DIMENSIONS = 10**8  # of a decay that is added up term by term
 
 

@@ -11,8 +11,6 @@ from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 
-__all__ = ["Risk", "noise_of"]
-
 
 @dataclass(frozen=True)
 class Risk:

@@ -9,8 +9,6 @@ from rich.text import Text
 from tacit.report.show import clean, number
 from tacit.research.theory import Comparison, Risk
 
-__all__ = ["show_comparison"]
-
 ROWS = {"empirical": "these rows", "population": "fresh rows"}
 
 

@@ -23,8 +23,6 @@ from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["FlattestDPGD"]
-
 SHARE = 0.2  # part of the Gaussian budget that the choice takes
 
 

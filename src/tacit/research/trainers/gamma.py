@@ -14,8 +14,6 @@ from tacit.privacy.events import Event, Gamma
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.dpsgd import DPSGD
 
-__all__ = ["GammaSGD"]
-
 
 @dataclass
 class GammaSGD(DPSGD):

@@ -22,8 +22,6 @@ from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["IteratedSGD"]
-
 MOST_STEPS = 1000
 
 

@@ -16,8 +16,6 @@ from tacit.trainers.base import OrAuto, is_auto, is_whole
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["LocalDPGD"]
-
 BLOCK = 1 << 20  # noise values drawn at a time
 
 

@@ -18,8 +18,6 @@ from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpsgd import DPSGD
 
-__all__ = ["NoisySGD"]
-
 SHARE = 0.2  # part of the Gaussian budget that the choice takes
 FAILURE = 0.05  # chance that no run is any good, if each of them is with chance 1 - 1/e
 

@@ -21,8 +21,6 @@ from tacit.trainers.base import OrAuto, is_positive, is_whole
 from tacit.trainers.defaults import PublicFacts, RuleConstants, suggest
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["DPRAFT", "GEP", "AdaDPS"]
-
 UP = 1 + 2.0**-48  # a few roundings
 # Sums that are hardly clipped shrink as the model fits, while the noise stays: it must be smaller.
 # The reach is that of stable steps on rows of norm 1.
