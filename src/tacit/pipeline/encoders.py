@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from tacit.data.tables import match_key
+from tacit.data.cells import match_key
 from tacit.exceptions import InputError
 from tacit.pipeline.parts import Given, refusal
 from tacit.preprocessing.column_maps import Codes, Levels, Load

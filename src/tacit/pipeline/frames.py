@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from tacit.data.cells import as_seconds, is_date
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError, MissingBound
 
@@ -28,21 +29,17 @@ class Frame:
     @classmethod
     def of(cls, X: Any) -> Frame:
         """From a table or an array; values are not looked at."""
-        if isinstance(X, Table):
-            words = frozenset(name for name in X.column_names if X.kind(name) == "text")
-            return cls(X.column_names, words)
-        if hasattr(X, "iloc") and hasattr(X, "dtypes"):  # pandas
-            names = tuple(str(name).strip() for name in X.columns)
-            kinds = [getattr(kind, "kind", "O") for kind in X.dtypes]
-            text = frozenset(name for name, kind in zip(names, kinds, strict=True) if kind in "OUS")
-            truth = frozenset(name for name, kind in zip(names, kinds, strict=True) if kind == "b")
-            return cls(names, text, truth, X.iloc[:0], framed=True)
-        if isinstance(X, Mapping):
-            return cls(tuple(map(str, X)))
-        if hasattr(X, "columns") and not hasattr(X, "dtype"):  # polars
-            return cls(tuple(map(str, X.columns)))
-        if hasattr(X, "column_names"):  # pyarrow
-            return cls(tuple(map(str, X.column_names)))
+        if isinstance(X, Table | Mapping) or any(
+            hasattr(X, k) for k in ("columns", "column_names")
+        ):
+            empty = _without_rows(X)
+            types = as_table(empty).types
+            text, truth = (
+                frozenset(name for name, type_ in types.items() if type_.kind == kind)
+                for kind in ("category", "boolean")
+            )
+            framed = hasattr(X, "iloc")  # pandas
+            return cls(tuple(types), text, truth, empty if framed else None, framed)
         if sp.issparse(X):
             raise InputError("a ColumnTransformer takes a data frame or a dense array here")
         d = X.shape[1] if len(getattr(X, "shape", ())) == 2 else np.ndim(X) == 2 and len(X[0])
@@ -95,7 +92,7 @@ class Frame:
         if pair is None:
             raise MissingBound(f"column {name!r}", f"bounds={{{name!r}: (low, high), ...}}")
         try:
-            low, high = map(float, pair)
+            low, high = map(_end, pair)
         except (TypeError, ValueError):
             raise InputError(
                 f"a ColumnTransformer needs bounds={{{name!r}: (low, high), ...}}, a pair of "
@@ -104,12 +101,33 @@ class Frame:
         return low, high
 
 
+def _named(X: Any) -> bool:
+    """Whether columns have names."""
+    return isinstance(X, Mapping) or hasattr(X, "columns") or hasattr(X, "column_names")
+
+
+def _without_rows(X: Any) -> Any:
+    if isinstance(X, Table):
+        return X.empty()
+    if hasattr(X, "iloc"):
+        return X.iloc[:0]
+    return X if isinstance(X, Mapping) else X.head(0) if hasattr(X, "head") else X.slice(0, 0)
+
+
+def _end(value: Any) -> float:
+    """A bound as a number: that of a date, in seconds since 1970."""
+    text = value.isoformat() if hasattr(value, "isoformat") else value
+    if isinstance(text, str) and is_date(text):
+        return float(as_seconds(text) or 0.0)
+    return float(value)
+
+
 def table_of(X: Any, columns: Sequence[str]) -> Table:
     """The named columns of rows as a table; those of an array are x0, x1 and so on."""
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):  # what others hold is not looked at
         kept = [i for i, name in enumerate(X.columns) if str(name).strip() in columns]
         return as_table(X.iloc[:, kept])
-    if not isinstance(X, Mapping) and not any(hasattr(X, k) for k in ("columns", "column_names")):
+    if not _named(X):
         cells = np.asarray(X)
         X = {f"x{i}": cells[:, i] for i in range(cells.shape[1])}
     table = as_table(X)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tacit.data.tables import Table, as_number
+from tacit.data.tables import Table
 from tacit.exceptions import InputError, of_rows
 
 __all__ = [
@@ -78,7 +78,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Columns of numbers between public bounds: clamped, text and gaps as NaN."""
+    """Columns of numbers between public bounds: clamped, gaps and what is no number as NaN.
+
+    Dates count as seconds since 1970, true and false as 1 and 0.
+    """
 
     kind: ClassVar[str] = "numbers"
     columns: tuple[str, ...]
@@ -96,7 +99,7 @@ class Numbers:
     def load(self, table: Table) -> np.ndarray:
         cells = np.empty((table.n, len(self.columns)))
         for i, name in enumerate(self.columns):
-            cells[:, i] = _numbers(table, name)
+            cells[:, i] = table.values(name)
         return np.clip(cells, self.low, self.high)
 
 
@@ -394,22 +397,6 @@ def centred(cells: np.ndarray, span: Span) -> np.ndarray:
     low, high = np.array(span.low), np.array(span.high)
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     return np.clip((np.clip(cells, low, high) - middle) / half, -1.0, 1.0)
-
-
-def _numbers(table: Table, name: str) -> np.ndarray:
-    """The numbers of a column; of text, those that are spelled, and truth as 1."""
-    cells = table.column(name)
-    if cells.dtype.kind == "f":
-        return cells
-    words, places = np.unique([cell or "" for cell in cells.tolist()], return_inverse=True)
-    return np.array([_spelled(word) for word in words.tolist()])[places]
-
-
-def _spelled(word: str) -> float:
-    if word.lower() in ("true", "false"):
-        return float(word.lower() == "true")
-    value = as_number(word)
-    return np.nan if value is None else value
 
 
 def _listed(value: Any) -> Any:
