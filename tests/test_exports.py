@@ -77,7 +77,7 @@ EXPORTED = {
     """,
     "tacit.preprocessing": """
         Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip PrivateEncode
         PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
         PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
         SoftPCA Stage

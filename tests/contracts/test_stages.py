@@ -118,8 +118,8 @@ MAKERS = {
     "RandomProjection": lambda d: RandomProjection(4, seed=5),
     "SoftPCA": lambda d: SoftPCA(0.4),
 }
-# Tables: tests/preprocessing/test_encode.py and test_by_columns.py.
-ELSEWHERE = {"ByColumns", "Encode"}
+# Tables: tests/preprocessing/test_encode.py and test_by_columns.py, tests/soundness.
+ELSEWHERE = {"ByColumns", "Encode", "PrivateEncode"}
 EXAMPLES = {"PrivateRescale"}  # of CONTRIBUTING.md
 EVERY_STAGE = sorted(MAKERS)
 PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]

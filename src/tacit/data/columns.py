@@ -72,8 +72,8 @@ class NumberColumn:
         log1p(value - low) / log1p(high - low), for amounts of which most are
         near low and a few are large.
     shape : {"auto", "straight", "hat"}
-        One number, or weights of the two knots that a value lies between, and one
-        that marks a missing value.
+        One number, or a line and a curve: weights of the two ends, of the two knots that a
+        value lies between, and of a missing value.
     knots : int or sequence of float, optional
         Of a hat shape: how many, or where they are.
     monotone : {"increasing", "decreasing"}, optional
@@ -148,7 +148,7 @@ class NumberColumn:
     def width(self) -> int:
         """Columns after encoding."""
         if self.shape == "hat":
-            return self.knot_count + 1
+            return self.knot_count + 3
         return 2 if self.missing == "indicator" else 1
 
     @property
@@ -172,7 +172,8 @@ class NumberColumn:
             Its own, or one for each knot, and that of the mark of missing values if there is one.
         """
         if self.shape == "hat":
-            return [*(f"{name}[{i}]" for i in range(self.knot_count)), f"{name}=<missing>"]
+            knots = [f"{name}[{i}]" for i in range(self.knot_count)]
+            return [f"{name}[low]", f"{name}[high]", *knots, f"{name}=<missing>"]
         return [name, f"{name}=<missing>"][: self.width]
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,7 +274,7 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
-        if self.categories is not None:
+        if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
             object.__setattr__(self, "categories", texts)

@@ -280,7 +280,8 @@ def parse_stage(text: str) -> Stage:
         raise InputError(
             f"{text!r:.200} is not a stage; write for instance SoftPCA(strength=0.05)"
         ) from None
-    known = [name for name in every.__all__ if name not in ("Context", "Encode", "Stage")]
+    others = ("Context", "Encode", "PrivateEncode", "Stage")  # of which two need a schema
+    known = [name for name in every.__all__ if name not in others]
     if name not in known:
         raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
     try:

@@ -9,6 +9,7 @@ from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjectio
 from tacit.preprocessing.noiseless import NoiselessPCA, NoiselessScale, SoftPCA
 from tacit.preprocessing.noiseless_impute import FillGaps, NoiselessImpute
 from tacit.preprocessing.private_center import PrivateCenter
+from tacit.preprocessing.private_encode import PrivateEncode
 from tacit.preprocessing.private_equalize import PrivateEqualize
 from tacit.preprocessing.private_extent import PrivateBounds, PrivateClip
 from tacit.preprocessing.private_impute import PrivateImpute
@@ -39,6 +40,7 @@ __all__ = [
     "PrivateBounds",
     "PrivateCenter",
     "PrivateClip",
+    "PrivateEncode",
     "PrivateEqualize",
     "PrivateImpute",
     "PrivatePCA",

@@ -23,7 +23,7 @@ from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.params import Params
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event, Failure, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
 
@@ -75,7 +75,15 @@ class Context:
     strict: bool = False
 
     @classmethod
-    def paid(cls, event: Event, size: int, *, key: Key | None = None, **more: Any) -> Context:
+    def paid(
+        cls,
+        event: Event,
+        size: int,
+        *,
+        failure: float = 0.0,
+        key: Key | None = None,
+        **more: Any,
+    ) -> Context:
         """A context for a stage by itself, outside any plan: what it may release is one event.
 
         Parameters
@@ -84,6 +92,8 @@ class Context:
             What fitting costs.
         size : int
             The public normaliser.
+        failure : float
+            Probability that what it releases may fail, besides.
         key : Key, optional
             Where randomness comes from; a fresh one unless given.
         **more
@@ -94,7 +104,8 @@ class Context:
         Context
             With a token for that event.
         """
-        run = Releases(key or Key.fresh(), [("stage", event)])
+        counted = [("stage", event), *([("stage", Failure(failure))] if failure else [])]
+        run = Releases(key or Key.fresh(), counted)
         return cls(size, run.token("stage"), run.public, **more)
 
     def release(self, label: str) -> Token:
@@ -174,6 +185,11 @@ class Stage(Params):
         """Whether its drift holds only under a condition on the rows, which a plan then tests."""
         return False
 
+    @property
+    def fails(self) -> bool:
+        """Whether what it releases rests on a threshold: a plan then counts a `Failure` for it."""
+        return False
+
     def event(self, noise_multiplier: float) -> Event:
         """What fitting costs, given its noise, if it `pays`.
 
@@ -218,6 +234,21 @@ class Stage(Params):
             Columns out.
         """
         return d
+
+    def widest(self, d: int) -> int:
+        """Most columns out, for at most d in, where `width` is known only once it is fitted.
+
+        Parameters
+        ----------
+        d : int
+            Most columns in.
+
+        Returns
+        -------
+        int
+            `width`, as a rule; before `fit`, that may be what is expected.
+        """
+        return self.width(d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         """Norm bound of the rows out, for rows of norm at most ``radius`` in.
@@ -376,6 +407,21 @@ class Stage(Params):
             A warning, or nothing.
         """
         return ""
+
+    def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
+        """Refuse, before anything is spent, rows that are too few for it to be of any use.
+
+        Parameters
+        ----------
+        size : int
+            Number of rows, or the public stand-in for it.
+        d : int
+            Columns in.
+        noise_multiplier : float
+            Of its noise.
+        failure : float
+            Probability that was counted for accidents, if it `fails`.
+        """
 
     @property
     def carries_constant(self) -> bool:
