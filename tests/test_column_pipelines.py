@@ -37,7 +37,7 @@ from sklearn.preprocessing import (
 
 import tacit
 from tacit import privatize
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError
 
 pd = pytest.importorskip("pandas")
 N = 1500
@@ -426,9 +426,17 @@ def test_there_are_twenty_of_them():
 
 
 REFUSED = {
-    "categories of the rows": (
-        ("cat", OneHotEncoder(), ["sex"]),
-        r"categories='auto'.*OneHotEncoder\(categories=\[\[...\], ...\]\).*categories=\{'sex'",
+    "an order of the rows' categories": (
+        ("cat", OrdinalEncoder(), ["sex"]),
+        r"categories='auto'.*OrdinalEncoder\(categories=\[\[...\], ...\]\).*categories=\{'sex'",
+    ),
+    "components of categories of the rows": (
+        ("cat", make_pipeline(OneHotEncoder(), StandardScaler(with_mean=False)), ["sex"]),
+        r"list them, categories=\{'sex': \[...\]\}",
+    ),
+    "splines without bounds": (
+        ("splines", SplineTransformer(), ["class"]),
+        r"bounds=\{'class': \(low, high\)\}",
     ),
     "counted categories": (
         ("cat", one_hot(SEXES, min_frequency=5), ["sex"]),
@@ -451,7 +459,6 @@ REFUSED = {
     "neighbours": (("i", KNNImputer(), ["age"]), "KNNImputer.*SimpleImputer"),
     "norms": (("n", Normalizer(), ["age"]), "Normalizer"),
     "words as they are": (("w", "passthrough", ["sex"]), r"'sex'.*add OneHotEncoder\("),
-    "no bounds": (("n", StandardScaler(), ["class"]), r"bounds=\{'class': \(low, high\)"),
     "an infinite logarithm": (("l", FunctionTransformer(np.log), ["age"]), "give it bounds within"),
     "a constant word": (
         ("i", make_pipeline(SimpleImputer(strategy="most_frequent")), ["age"]),
@@ -545,10 +552,39 @@ def test_any_value_of_a_cell_is_predicted():
         model.predict({"sex": ["male"], "port": ["C"]})
 
 
-def test_bounds_are_asked_for_by_column():
+def test_bounds_and_categories_that_nobody_declares_are_found_through_noise(tmp_path):
+    parts = [passengers(seed) for seed in range(4)]
+    X, y = pd.concat([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    words = OneHotEncoder(handle_unknown="ignore", drop="first")
+    columns = make_column_transformer((words, ["sex", "class"]), (NUMERIC, ["age", "fare"]))
+    pipeline = make_pipeline(columns, LogisticRegression())
+    model = privatize(pipeline, epsilon=8, delta=1e-5, bounds={"age": (0, 80)}, random_state=0)
+    model.fit(X, y)
+    assert [stage.name for stage in model.plan_.plan.stages] == [
+        "PrivateByColumns",
+        "PrivateBlocks",
+    ]
+    assert "found through noise" in model.explain()
+    assert model.certificate_.verify().holds
+    assert model.score(X, y) > pipeline.fit(X, y).score(X, y) - 0.02
+    (first, _) = model.estimator_.stages_
+    assert {"age", "fare", "sex=male", "class=3"} <= set(first.feature_names)
+    tacit.save(model.estimator_, tmp_path / "model.safetensors")
+    again = tacit.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.isfinite(again.decision_function({name: [None] for name in X})).all()
+
+
+def test_a_column_is_not_searched_in_two_ways():
     X, y = passengers()
-    pipeline = make_pipeline(
-        ColumnTransformer([("n", "passthrough", ["age", "fare"])]), LogisticRegression()
-    )
-    with pytest.raises(MissingBound, match="'fare'"):
-        privatize(pipeline, epsilon=1, delta=1e-5, bounds={"age": (0, 80)}).fit(X, y)
+    columns = make_column_transformer((OneHotEncoder(), ["class"]), ("passthrough", ["class"]))
+    with pytest.raises(InputError, match=r"'class' would be searched .* declare bounds=\{'class'"):
+        privatize(make_pipeline(columns, LogisticRegression()), epsilon=9, delta=1e-5).fit(X, y)
+
+
+def test_too_few_rows_are_told_with_the_lines_to_add():
+    X, y = passengers()
+    columns = make_column_transformer((OneHotEncoder(), ["sex"]), ("passthrough", ["fare"]))
+    pipeline = make_pipeline(columns, LogisticRegression())
+    with pytest.raises(InputError, match=r"too few .*'fare': \(low, high\).*'sex': \[...\]"):
+        privatize(pipeline, epsilon=0.02, delta=1e-5).fit(X, y)

@@ -77,8 +77,9 @@ EXPORTED = {
     """,
     "tacit.preprocessing": """
         Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip PrivateEncode
-        PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateByColumns PrivateCenter
+        PrivateClip PrivateEncode PrivateEqualize PrivateImpute PrivatePCA PrivateScale
+        PublicCenter PublicFeatures PublicPCA
         PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
         SoftPCA Stage
     """,

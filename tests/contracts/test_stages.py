@@ -119,7 +119,7 @@ MAKERS = {
     "SoftPCA": lambda d: SoftPCA(0.4),
 }
 # Tables: tests/preprocessing/test_encode.py and test_by_columns.py, tests/soundness.
-ELSEWHERE = {"ByColumns", "Encode", "PrivateEncode"}
+ELSEWHERE = {"ByColumns", "Encode", "PrivateByColumns", "PrivateEncode"}
 EXAMPLES = {"PrivateRescale"}  # of CONTRIBUTING.md
 EVERY_STAGE = sorted(MAKERS)
 PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -20,10 +21,14 @@ from tacit.pipeline.parts import Given, Last, Part
 from tacit.pipeline.reading import by_columns, read
 from tacit.pipeline.rows import bound_stage, column_names, public_rows, shape
 from tacit.plan.propagate import propagate_bounds
-from tacit.preprocessing import ByColumns, Stage
+from tacit.preprocessing import ByColumns, PrivateByColumns, Stage
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 
 __all__ = ["Privatized"]
+
+
+BY_COLUMNS = (ByColumns, PrivateByColumns)
 
 
 class Privatized(ShowsBudget, BaseEstimator):
@@ -158,10 +163,13 @@ class Privatized(ShowsBudget, BaseEstimator):
         table = by_columns(self.pipeline)
         names, (n, d) = column_names(X), shape(X, table=table)
         public = self.public if table else public_rows(self.public, names, d)
-        given = self._given(names, public, Frame.of(X) if table else None)
+        given = self._given(names, public)
+        if table:
+            mu = gaussian_mu(budget.epsilon, budget.delta)
+            given = replace(given, frame=Frame.of(X), size=n, mu=mu)
         first, parts, last = self._read(given)
         assert first is not None
-        if isinstance(first, ByColumns):
+        if isinstance(first, BY_COLUMNS):
             X = table_of(X, first.columns)
             d = X.d
         labels = np.asarray(y)
@@ -240,9 +248,9 @@ class Privatized(ShowsBudget, BaseEstimator):
     def _rows(self, X: Any) -> Any:
         """Rows as the fitted estimator takes them: a table behind a ColumnTransformer."""
         first = next(iter(self.estimator_.stages_), None)
-        return table_of(X, first.columns) if isinstance(first, ByColumns) else X
+        return table_of(X, first.columns) if isinstance(first, BY_COLUMNS) else X
 
-    def _given(self, names: Sequence[str] | None, public: Any, frame: Frame | None = None) -> Given:
+    def _given(self, names: Sequence[str] | None, public: Any) -> Given:
         """What is declared, checked."""
         gaps = self.rows_with_gaps
         whole = isinstance(gaps, Integral) and not isinstance(gaps, bool)
@@ -260,7 +268,6 @@ class Privatized(ShowsBudget, BaseEstimator):
             declared=self.bounds,
             categories=self.categories,
             row_wise=self.row_wise,
-            frame=frame,
         )
 
     def _read(self, given: Given) -> tuple[Stage | None, tuple[Part, ...], Last]:

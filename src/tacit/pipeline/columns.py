@@ -18,11 +18,14 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
+    SplineTransformer,
     StandardScaler,
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
-from tacit.exceptions import InputError
+from tacit.data.columns import default_column
+from tacit.data.schema import Schema
+from tacit.exceptions import InputError, MissingBound
 from tacit.pipeline.encoders import encoder, is_missing
 from tacit.pipeline.expansions import EXPANSIONS, expansion
 from tacit.pipeline.frames import Frame
@@ -31,7 +34,15 @@ from tacit.pipeline.parts import Given, Option, Part, Place, refusal
 from tacit.pipeline.projections import components, random_projection
 from tacit.pipeline.refusals import REFUSED, UNKNOWN
 from tacit.pipeline.scalers import standard
-from tacit.preprocessing import ByColumns, ClipNorm, PrivateBlocks, Stage
+from tacit.plan.plan import share_of
+from tacit.preprocessing import (
+    ByColumns,
+    ClipNorm,
+    PrivateBlocks,
+    PrivateByColumns,
+    PrivateEncode,
+    Stage,
+)
 from tacit.preprocessing.base import PrivateStage
 from tacit.preprocessing.by_columns import Branch
 from tacit.preprocessing.column_maps import ColumnMap, Fill, Load, Numbers
@@ -62,6 +73,8 @@ class _Reading:
     private: list[Option] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gaps: bool = False
+    bounds: list[str] = field(default_factory=list)  # columns whose bounds are to be found
+    categories: list[str] = field(default_factory=list)
 
     @property
     def branch(self) -> Branch:
@@ -78,8 +91,8 @@ def check_columns(title: str, step: ColumnTransformer) -> None:
                 raise refusal(inner, "", REFUSED.get(type(each).__name__, UNKNOWN))
 
 
-def read_columns(title: str, step: ColumnTransformer, given: Given) -> tuple[ByColumns, Part]:
-    """The free stage that stands first, and the part that follows it."""
+def read_columns(title: str, step: ColumnTransformer, given: Given) -> tuple[Stage, Part]:
+    """The stage that stands first, free if all is declared, and the part that follows it."""
     check_columns(title, step)
     frame = given.frame
     assert frame is not None
@@ -98,18 +111,44 @@ def read_columns(title: str, step: ColumnTransformer, given: Given) -> tuple[ByC
             readings.append(_read(f"{title}.{name}", steps, picked, given, frame))
     if not readings:
         raise InputError(f"{title} keeps no column")
-    stage = ByColumns([reading.branch for reading in readings])
+    # Blocks are found by their place, so what has no width yet comes last.
+    fixed = [reading for reading in readings if not reading.categories]
+    readings = [*fixed, *(reading for reading in readings if reading.categories)]
+    stage = _first(readings, given)
 
     def build(place: Place) -> list[Stage]:
-        blocks = [(r.branch.end.width, _chain(r, place)) for r in readings]
+        blocks: list[Any] = [(r.branch.end.width, _chain(r, place)) for r in fixed]
         shares = [s.share for _, chain in blocks for s in chain if isinstance(s, PrivateStage)]
         if not shares:
             return []
+        if rest := readings[len(fixed) :]:
+            radius = math.sqrt(math.fsum(r.branch.square for r in rest))
+            blocks.append((None, [ClipNorm(radius * (1 + 1e-9))]))
         return [PrivateBlocks(share=math.hypot(*shares), blocks=blocks)]
 
     told = [f"{r.title}: {'; '.join(r.notes)}" for r in readings if r.notes]
     said = ". ".join(["columns are mapped row by row by public constants: no cost", *told])
     return stage, Part.of(title, Option("PrivateBlocks", build, said))
+
+
+def _first(readings: Sequence[_Reading], given: Given) -> Stage:
+    branches = [reading.branch for reading in readings]
+    bounds = list(dict.fromkeys(name for r in readings for name in r.bounds))
+    categories = list(dict.fromkeys(name for r in readings for name in r.categories))
+    if not bounds and not categories:
+        return ByColumns(branches)
+    kinds = {**dict.fromkeys(bounds, "number"), **dict.fromkeys(categories, "category")}
+    finder = PrivateEncode(
+        Schema({name: default_column(kind) for name, kind in kinds.items()}),
+        narrow=False,
+        shapes=False,
+    )
+    (chosen,), _ = finder.expand(
+        (), columns=len(kinds), size=given.size, mu=given.mu, intercept=True
+    )
+    return PrivateByColumns(
+        share=share_of(chosen), branches=branches, bounds=bounds, categories=categories
+    )
 
 
 def _chain(reading: _Reading, place: Place) -> list[Stage]:
@@ -155,10 +194,15 @@ def _read(
     if at is not None:
         load, notes = encoder(*steps[at], [step for _, step in steps[:at]], columns, given)
         reading = _Reading(title, load, notes=notes)
+        if isinstance(steps[at][1].categories, str):
+            reading.categories = [n for n in columns if n not in (given.categories or {})]
         steps = steps[at + 1 :]
     else:
         _require_numbers(title, columns, frame)
-        reading = _Reading(title, Numbers(tuple(columns), *frame.limits(given.declared, columns)))
+        pairs = frame.limits(given.declared, columns)
+        low, high = zip(*[pair or (-1.0, 1.0) for pair in pairs], strict=True)
+        reading = _Reading(title, Numbers(tuple(columns), low, high))
+        reading.bounds = [name for name, pair in zip(columns, pairs, strict=True) if pair is None]
     expanding = [isinstance(step, (*EXPANSIONS, FunctionTransformer)) for _, step in steps]
     for i, (inner, step) in enumerate(steps):
         _add(reading, inner, step, given, frame, later=any(expanding[i + 1 :]))
@@ -177,8 +221,10 @@ def _add(
         if reading.private:
             kind = reading.private[0].name
             raise refusal(title, f"a place behind {kind}", "put it in front of that")
-        added = expansion(title, step, reading.branch.end, given, frame)
-        reading.maps += added
+        if reading.bounds and isinstance(step, SplineTransformer | FunctionTransformer):
+            name = reading.bounds[0]
+            raise MissingBound(f"{title} of column {name!r}", f"bounds={{{name!r}: (low, high)}}")
+        reading.maps += expansion(title, step, reading.branch.end, given, frame)
     elif later and isinstance(step, SimpleImputer | StandardScaler):
         if isinstance(step, SimpleImputer) and step.strategy not in ("mean", "median"):
             raise refusal(
@@ -186,6 +232,12 @@ def _add(
             )
         what = "a gap has no weight" if isinstance(step, SimpleImputer) else "no scale is needed"
         reading.notes.append(f"{type(step).__name__} stands in front of a public expansion: {what}")
+    elif reading.categories:
+        raise refusal(
+            title,
+            "a place behind categories that are to be found",
+            f"list them, categories={{{reading.categories[0]!r}: [...]}}",
+        )
     elif type(step) in BLOCKED:
         reading.private.append(_blocked(reading, title, step, given))
     else:

@@ -18,12 +18,16 @@ from tacit.preprocessing.column_maps import Codes, Levels, Load
 __all__ = ["encoder", "is_missing"]
 
 Category = str | float
+STAND_IN = ("c0",)
 
 
 def encoder(
     title: str, step: Any, before: Sequence[Any], columns: list[str], given: Given
 ) -> tuple[Load, list[str]]:
-    """The counterpart of an encoder behind imputers, and remarks."""
+    """The counterpart of an encoder behind imputers, and remarks.
+
+    Where categories are declared nowhere, one stands in for those that are to be found.
+    """
     for name in ("min_frequency", "max_categories"):
         if getattr(step, name, None) is not None:
             raise refusal(
@@ -68,16 +72,17 @@ def _categories(title: str, step: Any, columns: list[str], given: Given) -> list
             )
         return listed
     declared: Mapping[str, Any] = given.categories or {}
-    if lost := [name for name in columns if name not in declared]:
-        kind = type(step).__name__
+    lost = [name for name in columns if name not in declared]
+    if lost and (isinstance(step, OrdinalEncoder) or step.drop not in (None, "first")):
+        what = "their order" if isinstance(step, OrdinalEncoder) else f"drop={step.drop!r}"
         raise refusal(
             title,
             "categories='auto'",
-            f"categories read from private rows would leak; list them, "
-            f"{kind}(categories=[[...], ...]), or privatize(..., categories={{{lost[0]!r}: "
-            "[...]})",
+            f"{what} takes categories that are public; list them, "
+            f"{type(step).__name__}(categories=[[...], ...]), or privatize(..., "
+            f"categories={{{lost[0]!r}: [...]}})",
         )
-    return [list(declared[name]) for name in columns]
+    return [list(declared.get(name, STAND_IN)) for name in columns]
 
 
 def _missing(

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from tacit.data.cells import as_seconds, is_date
 from tacit.data.tables import Table, as_table
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError
 
 __all__ = ["Frame", "table_of"]
 
@@ -78,19 +78,18 @@ class Frame:
             raise InputError(f"{where} names column {column!r}, which X does not have")
         return str(column)
 
-    def limits(self, bounds: Any, columns: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Public bounds of these columns, lows and highs."""
+    def limits(self, bounds: Any, columns: Sequence[str]) -> list[tuple[float, float] | None]:
+        """Public bounds of these columns; None where none are declared."""
         if isinstance(bounds, Mapping) and (extra := [n for n in bounds if n not in self.names]):
             raise InputError(f"bounds= names {extra[0]!r}, which X does not have")
-        pairs = [self._limit(bounds, name) for name in columns]
-        return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
+        return [self._limit(bounds, name) for name in columns]
 
-    def _limit(self, bounds: Any, name: str) -> tuple[float, float]:
+    def _limit(self, bounds: Any, name: str) -> tuple[float, float] | None:
         pair = bounds.get(name) if isinstance(bounds, Mapping) else bounds
         if pair is None and name in self.truth:
             return 0.0, 1.0
         if pair is None:
-            raise MissingBound(f"column {name!r}", f"bounds={{{name!r}: (low, high), ...}}")
+            return None
         try:
             low, high = map(_end, pair)
         except (TypeError, ValueError):

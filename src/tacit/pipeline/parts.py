@@ -66,6 +66,8 @@ class Given:
     categories: Mapping[str, Any] | None = None
     row_wise: Mapping[Any, Any] | None = None
     frame: Frame | None = None  # names and types of columns, once rows are there
+    size: int = 0  # the same: their number, and the Gaussian budget
+    mu: float = 0.0
 
     def lacks(self, *names: str) -> str:
         """Those of the named declarations that were not made."""

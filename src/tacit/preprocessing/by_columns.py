@@ -25,7 +25,7 @@ from tacit.preprocessing.column_maps import (
     to_dict,
 )
 
-__all__ = ["Branch", "ByColumns"]
+__all__ = ["Branch", "ByColumns", "table_of"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,11 @@ class ByColumns(Stage):
         self._branches = tuple(map(Branch.of, self.branches))
 
     @property
+    def listed(self) -> tuple[Branch, ...]:
+        """The branches."""
+        return self._branches
+
+    @property
     def columns(self) -> list[str]:
         """Columns of the table that are used, each once."""
         return list(dict.fromkeys(name for each in self._branches for name in each.load.columns))
@@ -158,7 +163,7 @@ class ByColumns(Stage):
 
     def fit(self, rows: Any, context: Any = None) -> Self:
         """Check that the table has the columns; nothing is learned from the rows."""
-        self._require_columns(_table(rows))
+        self._require_columns(table_of(rows))
         return self
 
     def example(self, d: int) -> Table:
@@ -177,7 +182,7 @@ class ByColumns(Stage):
 
     def transform(self, rows: Any) -> Any:
         """Map a whole table to an array; what is given as `Rows` stays lazy."""
-        table = _table(rows)
+        table = table_of(rows)
         self._require_columns(table)
         return super().transform(rows if isinstance(rows, Rows) else table)
 
@@ -214,7 +219,7 @@ class ByColumns(Stage):
             raise InputError(f"the table lacks columns: {', '.join(map(repr, gone[:20]))}")
 
 
-def _table(rows: Any) -> Table:
+def table_of(rows: Any) -> Table:
     """The table that rows are, or one without rows where they are in a file."""
     if not isinstance(rows, Rows):
         return as_table(rows)
