@@ -204,7 +204,7 @@ def privatize(
         Public bounds of the rows, which are needed: the largest norm of a row; or
         ``(low, high)``, numbers or sequences with one for each column; or
         ``{column: (low, high)}`` for data frames. Behind a ColumnTransformer: of columns
-        of numbers, by column or one pair for all.
+        of numbers, by column or one pair for all; those not given are found through noise.
     public : array of shape (m, d) or data frame, optional
         Public rows like the private ones: scales and components taken from them
         cost nothing.
@@ -213,7 +213,8 @@ def privatize(
     classes : sequence, optional
         The labels that may occur; if None they are read from ``y`` and taken as public.
     categories : dict of str to sequence, optional
-        Public categories by column, for encoders that list none.
+        Public categories by column, for encoders that list none; those not given are found
+        through noise.
     row_wise : dict of callable to (float, float), optional
         Functions of a FunctionTransformer that look at one row at a time, which is taken
         for granted, each with public bounds of its results.

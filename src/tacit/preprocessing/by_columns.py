@@ -190,8 +190,9 @@ class ByColumns(Stage):
         return "columns of the table are mapped row by row, with public constants"
 
     def assumption(self) -> str:
-        names = list(dict.fromkeys(step.title for step in self._functions))
-        return f"{' and '.join(names)} look at one row at a time" if names else ""
+        titles = list(dict.fromkeys(step.title for step in self._functions))
+        declared = f", and {' and '.join(titles)} look at one row at a time" if titles else ""
+        return f"names and types of columns do not depend on the rows{declared}"
 
     @property
     def _functions(self) -> list[RowFunction]:
