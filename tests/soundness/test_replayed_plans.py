@@ -15,7 +15,17 @@ from tacit.mechanisms import bounds, histogram, release
 from tacit.mechanisms.quantile import Targets
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.plan import CalibratedPlan
-from tacit.preprocessing import ClipNorm, PrivateBlocks, PrivateCenter, SoftPCA, private_encode
+from tacit.preprocessing import (
+    ByColumns,
+    ClipNorm,
+    PrivateBlocks,
+    PrivateByColumns,
+    PrivateCenter,
+    SoftPCA,
+    private_encode,
+)
+from tacit.preprocessing.by_columns import Branch
+from tacit.preprocessing.column_maps import Numbers
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer
@@ -51,6 +61,43 @@ def test_plans_that_find_out_about_a_table_are_covered_by_their_account():
         assert not replays.compare(case, seed)
         met[case.plan.plan.neighbors] += 1
     assert set(met) == set(NEIGHBORS) and sum(met.values()) > 15
+
+
+def columns(seeds):
+    return ((seed, case) for seed in seeds if (case := replays.draw_columns(seed)) is not None)
+
+
+def test_plans_of_columns_in_groups_are_covered_by_their_account():
+    met = Counter()
+    for seed, case in columns(range(20)):
+        assert not replays.compare(case, seed)
+        met.update([case.plan.plan.neighbors, *(stage.name for stage in case.plan.plan.stages)])
+    assert met["PrivateByColumns"] > 4 and met["ByColumns"] > 1 and met["PrivateBlocks"] > 12
+    assert set(NEIGHBORS) <= set(met)
+
+
+def test_bounds_of_columns_that_are_read_without_noise_are_found(monkeypatch):
+    real = PrivateByColumns.fit
+
+    def exact(self, rows, context=None):
+        real(self, rows, context)
+        if "amount" in self.bounds:
+            high = 1.0 + (~np.isfinite(rows.source.values("amount"))).sum()
+            branch = Branch(Numbers(("amount",), (0.0,), (float(high),)))
+            self.found_ = ByColumns([*self.found_.listed[:2], branch])
+        return self
+
+    monkeypatch.setattr(PrivateByColumns, "fit", exact)
+    assert any(replays.compare(case, seed) for seed, case in columns(range(12)))
+
+
+@pytest.mark.long
+def test_five_hundred_plans_of_columns_are_covered_by_their_account():
+    seen = 0
+    for seed, case in columns(range(1000, 1700)):
+        assert not replays.compare(case, seed)
+        seen += 1
+    assert seen > 400
 
 
 @pytest.mark.long

@@ -2,8 +2,10 @@
 
 from tacit.preprocessing.base import Context, Stage
 from tacit.preprocessing.blocks import PrivateBlocks
+from tacit.preprocessing.by_columns import ByColumns
 from tacit.preprocessing.duplicates import Dedup, Quantize
 from tacit.preprocessing.encode import Encode
+from tacit.preprocessing.find_columns import PrivateByColumns
 from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjection, Root
 from tacit.preprocessing.noiseless import NoiselessPCA, NoiselessScale, SoftPCA
 from tacit.preprocessing.noiseless_impute import FillGaps, NoiselessImpute
@@ -26,6 +28,7 @@ from tacit.preprocessing.public_features import PublicFeatures
 
 __all__ = [
     "Bound",
+    "ByColumns",
     "ClipNorm",
     "Context",
     "Dedup",
@@ -37,6 +40,7 @@ __all__ = [
     "Normalize",
     "PrivateBlocks",
     "PrivateBounds",
+    "PrivateByColumns",
     "PrivateCenter",
     "PrivateClip",
     "PrivateEncode",
