@@ -77,8 +77,8 @@ EXPORTED = {
     """,
     "tacit.preprocessing": """
         Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBounds PrivateCenter PrivateClip PrivateEqualize
-        PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip
+        PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
         PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
         SoftPCA Stage
     """,

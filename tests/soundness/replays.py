@@ -43,6 +43,7 @@ from tacit.preprocessing import (
     NoiselessPCA,
     NoiselessScale,
     Normalize,
+    PrivateBlocks,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -95,6 +96,9 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateClip(),
         PrivateClip(method="exponential"),
         PrivatePCA(2),
+        PrivateBlocks(blocks=[(1, [PrivateScale()]), (2, [PrivateScale(), ClipNorm(0.7)])]),
+        PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
+        PrivateBlocks(blocks=[(1, [ClipNorm(0.5)]), (2, [PrivateImpute(0.3), PrivatePCA(1)])]),
         Dedup(0.0, crowd=plans.CROWD, share=0.2),
         Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
         Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
@@ -268,7 +272,7 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
 
 def _learned(stage: Stage) -> dict[str, Any]:
     """What a fitted stage would write to a file."""
-    return {k: np.asarray(v).tobytes() for k, v in vars(stage).items() if k.endswith("_")}
+    return {k: np.asarray(v).tobytes() for k, v in stage.arrays().items()}
 
 
 def compare(case: Case, seed: int = 0) -> list[str]:

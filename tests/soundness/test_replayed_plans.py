@@ -13,7 +13,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.plan import CalibratedPlan
-from tacit.preprocessing import ClipNorm, PrivateCenter, SoftPCA
+from tacit.preprocessing import ClipNorm, PrivateBlocks, PrivateCenter, SoftPCA
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer
@@ -95,6 +95,18 @@ def test_an_event_that_is_dropped_is_stopped(monkeypatch):
 
     monkeypatch.setattr(CalibratedPlan, "releases", fewer)
     assert "not counted" in found(like=has(PrivateCenter))
+
+
+def test_a_block_that_takes_more_than_its_part_is_stopped(monkeypatch):
+    real = PrivateBlocks._parts
+    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [1.0 for _ in real(self)])
+    assert "not counted" in found(range(400), has(PrivateBlocks))
+
+
+def test_a_block_that_is_fitted_and_not_counted_is_stopped(monkeypatch):
+    real = PrivateBlocks._parts
+    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [0.25 / len(real(self))] * 9)
+    assert "counted and not drawn" in found(range(400), has(PrivateBlocks))
 
 
 def test_an_event_that_is_counted_twice_is_stopped(monkeypatch):

@@ -13,7 +13,12 @@ import numpy as np
 
 from tacit.data.mapped import Mapped, open_array
 from tacit.data.parquet import ParquetFiles, open_parquet
-from tacit.data.readers import kind_of, require_limit, too_large_for_memory
+from tacit.data.readers import (
+    kind_of,
+    require_decimal,
+    require_limit,
+    too_large_for_memory,
+)
 from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
 from tacit.data.tables import ABSENT, UNSEEN, ColumnType, PathLike, Table, joined
@@ -260,6 +265,7 @@ def scan(
     drop: str | Sequence[str] = (),
     memory: float | None = None,
     limit: float | None = None,
+    decimal: str | None = None,
 ) -> Scan:
     """Open a table or an array that may be larger than memory; it is read when it is needed.
 
@@ -281,6 +287,9 @@ def scan(
         can be made to unpack to more than any machine has. Unless given, 1 GB of text, and for
         small files less, or a hundred times the file; and 2^27 rows of Parquet, or eight for
         every byte of all files together.
+    decimal : {".", ","}, optional
+        Whether 1,5 is a number in a file of text; it is unless given if semicolons separate its
+        fields.
 
     Returns
     -------
@@ -304,6 +313,7 @@ def scan(
         raise InputError(f"memory={memory!r} must be a positive number of bytes")
     room = None if memory is None else int(min(memory, 2**62))
     require_limit(limit)
+    require_decimal(decimal)
     most = None if limit is None else int(min(limit, 2**62))
     if path.suffix.lower() == ".npy" and not path.is_dir():
         if target is not None or drop:
@@ -315,7 +325,8 @@ def scan(
     else:
         Stamp.of(path)  # says why it cannot be read, whatever its kind
         _, kind = kind_of(path)
-        whole = open_parquet([path], most) if kind == ".parquet" else open_text(path, most)
+        is_parquet = kind == ".parquet"
+        whole = open_parquet([path], most) if is_parquet else open_text(path, most, decimal)
     whole = replace(whole, memory=room)
     gone = {drop} if isinstance(drop, str) else set(drop)
     for name in (*gone, *([] if target is None else [target])):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.readers import (
-    SEPARATORS,
+    Dialect,
     kind_of,
     reading,
     require_text,
@@ -33,12 +33,13 @@ BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
 @dataclass(frozen=True, eq=False)
 class TextFile(Ordered):
     """Columns of a file of text; attributes as those of `ParquetFiles`, and ``limit``: bytes to
-    which it may unpack."""
+    which it may unpack, and ``dialect``: how it is to be read."""
 
     stamp: Stamp
     header: tuple[str, ...]
     kinds: dict[str, str]
     limit: int
+    dialect: Dialect
     n: int = 0
     numbers: bool = False
     gaps: bool = False
@@ -68,7 +69,7 @@ class TextFile(Ordered):
         places = [(self.header.index(name), name, kind) for name, kind in self.kinds.items()]
         first = 0
         with self.stamp.unchanged(), reading(self.stamp.path):
-            for block in _blocks(self.stamp.path, self.header, self.limit):
+            for block in _blocks(self.stamp.path, self.header, self.limit, self.dialect):
                 self.stamp.check()
                 if first + len(block) > start:
                     yield first, self._batch(block, places)
@@ -109,16 +110,17 @@ class _Numbers:
         return _Numbers(self.table.take(index), self.gaps)
 
 
-def open_text(path: Path, limit: int | None = None) -> TextFile:
+def open_text(path: Path, limit: int | None = None, decimal: str | None = None) -> TextFile:
     """A CSV or TSV file, read once from beginning to end."""
     stamp = Stamp.of(path)
     limit = unpacked_limit(stamp.size) if limit is None else limit
     with stamp.unchanged(), reading(path):
-        opener, _ = kind_of(path)
+        opener, kind = kind_of(path)
         with opener(path, "rb") as file:
             require_text(path, file.read(4096))
-        header, words, n = _header(path, limit), set[int](), 0
-        for block in _blocks(path, header, limit):
+        dialect = Dialect(kind, decimal)
+        header, words, n = _header(path, limit, dialect), set[int](), 0
+        for block in _blocks(path, header, limit, dialect):
             n += len(block)
             for i, cells in enumerate(zip(*block, strict=True)):
                 if i not in words and spelled_numbers(cells) is None:
@@ -126,19 +128,21 @@ def open_text(path: Path, limit: int | None = None) -> TextFile:
         if not n:
             raise FileError(f"{path} has a header and no rows; a table needs at least one")
     kinds = {name: "text" if i in words else "number" for i, name in enumerate(header)}
-    return TextFile(stamp, header, kinds, limit, n)
+    return TextFile(stamp, header, kinds, limit, dialect, n)
 
 
-def _header(path: Path, limit: int) -> tuple[str, ...]:
-    opener, kind = kind_of(path)
-    with text_blocks(path, opener, SEPARATORS[kind], limit) as (names, _):
+def _header(path: Path, limit: int, dialect: Dialect) -> tuple[str, ...]:
+    opener, _ = kind_of(path)
+    with text_blocks(path, opener, dialect, limit) as (names, _):
         return tuple(names)
 
 
-def _blocks(path: Path, header: tuple[str, ...], limit: int) -> Iterator[list[list[str]]]:
-    opener, kind = kind_of(path)
+def _blocks(
+    path: Path, header: tuple[str, ...], limit: int, dialect: Dialect
+) -> Iterator[list[list[str]]]:
+    opener, _ = kind_of(path)
     rows = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(header)))
-    with text_blocks(path, opener, SEPARATORS[kind], limit, rows) as (names, blocks):
+    with text_blocks(path, opener, dialect, limit, rows) as (names, blocks):
         if tuple(names) != header:
             raise FileError(f"{path} has changed: it has other columns")
         yield from blocks

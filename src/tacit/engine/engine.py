@@ -45,7 +45,7 @@ from tacit.engine.quantization import (
     Weights,
     check_range,
 )
-from tacit.engine.schedule import Block, groups_of, ordered_sum, padded
+from tacit.engine.schedule import LANES, Block, groups_of, ordered_sum, padded
 from tacit.engine.selftest import tested
 from tacit.engine.storage import Workspace, checked_batch, checked_targets
 from tacit.engine.streaming import Streamed, make_store, reading
@@ -273,6 +273,7 @@ class Engine:
         """
         shares = 1 if self.threads == 1 or count * values < SHARED else 4 * self.threads
         size = max(1, -(-count // shares))
+        size += -size % LANES  # whole vectors
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
     @property

@@ -1,6 +1,7 @@
 """Steps before training, each of which pays for looking at the data in one of four ways."""
 
 from tacit.preprocessing.base import Context, Stage
+from tacit.preprocessing.blocks import PrivateBlocks
 from tacit.preprocessing.duplicates import Dedup, Quantize
 from tacit.preprocessing.encode import Encode
 from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjection, Root
@@ -32,6 +33,7 @@ __all__ = [
     "NoiselessPCA",
     "NoiselessScale",
     "Normalize",
+    "PrivateBlocks",
     "PrivateBounds",
     "PrivateCenter",
     "PrivateClip",

@@ -427,90 +427,47 @@ static void N(conclude)(const Job *job, Scratch *work)
 
 /* --- Shapes ----------------------------------------------------------------------------------- */
 
-/* Cells of a block, a shape after the other. */
-static void N(turn)(const Job *job, Scratch *work, int64_t count)
-{
-    int64_t length = work->length, shapes = job->shapes, j = 0;
-    for (int64_t i = 0; i < count; i += LANES) {
-        const uint32_t *const *from = work->cells + i;
-        uint32_t *to = work->turned + i;
-#if LEVEL == 2
-        for (j = 0; j < shapes; j += 16) {
-            __mmask16 there = (__mmask16)(shapes - j < 16 ? (1 << (shapes - j)) - 1 : 0xffff);
-            __m512i a[16], b[16];
-            UNROLL16 for (int r = 0; r < 16; r++)
-                a[r] = _mm512_maskz_loadu_epi32(there, from[r] + j);
-            UNROLL16 for (int r = 0; r < 16; r += 2) {
-                b[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
-                b[r + 1] = _mm512_unpackhi_epi32(a[r], a[r + 1]);
-            }
-            UNROLL16 for (int r = 0; r < 16; r += 4)
-                UNROLL for (int t = 0; t < 2; t++) {
-                    a[r + 2 * t] = _mm512_unpacklo_epi64(b[r + t], b[r + 2 + t]);
-                    a[r + 2 * t + 1] = _mm512_unpackhi_epi64(b[r + t], b[r + 2 + t]);
-                }
-            UNROLL for (int t = 0; t < 4; t++)
-                UNROLL for (int h = 0; h < 2; h++) {
-                    b[8 * h + t] = _mm512_shuffle_i32x4(a[8 * h + t], a[8 * h + 4 + t], 0x88);
-                    b[8 * h + 4 + t] = _mm512_shuffle_i32x4(a[8 * h + t], a[8 * h + 4 + t], 0xdd);
-                }
-            UNROLL for (int t = 0; t < 8; t++) {
-                /* b[t]: rows 0 to 7 of columns (t, 8 + t), or (4 + t, 12 + t); b[8 + t]: rows 8 to 15 */
-                int64_t low = j + (t < 4 ? t : t);
-                if (low < shapes)
-                    _mm512_storeu_si512(to + low * length, _mm512_shuffle_i32x4(b[t], b[8 + t], 0x88));
-                if (low + 8 < shapes)
-                    _mm512_storeu_si512(to + (low + 8) * length,
-                                        _mm512_shuffle_i32x4(b[t], b[8 + t], 0xdd));
-            }
-        }
-#endif
-        for (; j < shapes; j++)
-            for (int64_t lane = 0; lane < LANES; lane++)
-                to[j * length + lane] = from[lane][j];
-#if LEVEL != 2
-        j = 0;
-#endif
-    }
-}
-
 /* Both weights of every cell of a shape, added to the scores of a line. */
-static void N(look_up)(const Job *job, const uint32_t *cells, int64_t j, const int16_t *w,
+static void N(look_up)(const Job *job, const uint32_t *const *cells, int64_t j, const int16_t *w,
                        uint32_t *raw, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        const int16_t *two = w + place_of(job, j, cells[i]);
-        int32_t upper = (int32_t)(cells[i] >> 16), lower = (int32_t)job->one - upper;
+        uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
+        const int16_t *two = w + place_of(job, j, cell);
+        int32_t upper = (int32_t)(cell >> 16), lower = (int32_t)job->one - upper;
         raw[i] += (uint32_t)(lower * two[0]) + (uint32_t)(upper * two[1]);
     }
 }
 
 #if LEVEL == 2
-/* The same for shapes of at most 16 weights, or 32, which are kept in registers; in every lane a
-   cell becomes its two numbers side by side. */
-INLINE void N(permute)(const Job *job, const uint32_t *cells, const int16_t *w, int64_t reach,
-                       int lines, int wide, int32_t *raw, int64_t length, int64_t count)
+/* The same of 16 rows and some lines, for shapes whose pairs of weights fit a table: in every lane
+   a cell becomes its two numbers side by side. Tables of up to 16 pairs take one instruction. */
+INLINE void N(permute)(const Job *job, const Scratch *work, const uint32_t *cells, int64_t k, int lines,
+                       int32_t *raw)
 {
     const __m512i one = _mm512_set1_epi32((int)job->one), top = _mm512_set1_epi32(-65536);
-    __m512i tables[FEW][2];
+    const int32_t *tables = work->tables + k * job->shapes * TABLE;
+    __m512i sums[FEW];
     UNROLL for (int l = 0; l < lines; l++)
-        for (int t = 0; t <= wide; t++) {
-            const int16_t *from = w + l * reach + 16 * t;
-            __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
-            __m512i next = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + 1)));
-            tables[l][t] = _mm512_or_si512(first, _mm512_slli_epi32(next, 16));
-        }
-    for (int64_t i = 0; i < count; i += 16) {
-        __m512i cell = _mm512_loadu_si512(cells + i);
+        sums[l] = _mm512_loadu_si512(raw + l * work->length);
+    for (int64_t j = 0; j < job->shapes; j++, cells += LANES, tables += TABLE) {
+        int64_t width = job->offsets[j + 1] - job->offsets[j];
+        if (width > TABLE)
+            continue;
+        __m512i cell = _mm512_loadu_si512(cells);
         __m512i lower = _mm512_sub_epi16(one, _mm512_srli_epi32(cell, 16));
         __m512i both = _mm512_ternarylogic_epi32(cell, top, lower, 0xea); /* (cell & top) | lower */
         UNROLL for (int l = 0; l < lines; l++) {
-            __m512i found = wide ? _mm512_permutex2var_epi32(tables[l][0], cell, tables[l][1])
-                                 : _mm512_permutexvar_epi32(cell, tables[l][0]);
-            int32_t *to = raw + l * length + i;
-            _mm512_storeu_si512(to, dpwssd(_mm512_loadu_si512(to), both, found));
+            const int32_t *at = tables + l * job->shapes * TABLE;
+            __m512i found = _mm512_permutexvar_epi32(cell, _mm512_load_si512(at));
+            if (width > TABLE / 2)
+                found = _mm512_permutex2var_epi32(_mm512_load_si512(at), cell,
+                                                  _mm512_load_si512(at + TABLE / 2));
+            sums[l] = dpwssd(sums[l], both, found);
         }
     }
+    UNROLL for (int l = 0; l < lines; l++)
+        _mm512_storeu_si512(raw + l * work->length, sums[l]);
 }
 #endif
 
@@ -520,40 +477,32 @@ static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
     for (int64_t k = 0; k < lines; k++)
         for (int64_t i = 0; i < count; i++)
             work->raw[k * length + i] = (int32_t)((uint32_t)work->raw[k * length + i] + (uint32_t)job->base[k]);
-    for (int64_t j = 0; j < job->shapes; j++) {
-        const uint32_t *cells = work->turned + j * length;
-        const int16_t *w = job->weights + job->stride + job->offsets[j];
-        int64_t k = 0;
 #if LEVEL == 2
-        int64_t width = job->offsets[j + 1] - job->offsets[j];
-        for (; width <= 32 && k < lines; k += FEW) {
-            const int16_t *from = w + k * job->reach;
-            int32_t *raw = work->raw + k * length;
-            int some = (int)(lines - k < FEW ? lines - k : FEW);
-#define PERMUTE(lines, wide) N(permute)(job, cells, from, job->reach, lines, wide, raw, length, count)
-            if (some == 1 && width <= 16)
-                PERMUTE(1, 0);
-            else if (width <= 16 && some == FEW)
-                PERMUTE(FEW, 0);
-            else
-                for (int l = 0; l < some; l++, from += job->reach, raw += length)
-                    if (width <= 16)
-                        PERMUTE(1, 0);
-                    else
-                        PERMUTE(1, 1);
-#undef PERMUTE
-        }
-#endif
+    for (int64_t i = 0; i < count; i += LANES) {
+        const uint32_t *cells = work->cells[i / LANES];
+        int64_t k = 0;
+        for (; k + FEW <= lines; k += FEW)
+            N(permute)(job, work, cells, k, FEW, work->raw + k * length + i);
         for (; k < lines; k++)
-            N(look_up)(job, cells, j, w + k * job->reach, (uint32_t *)work->raw + k * length, count);
+            N(permute)(job, work, cells, k, 1, work->raw + k * length + i);
     }
+#endif
+    for (int64_t j = 0; j < job->shapes; j++)
+        for (int64_t k = 0; k < lines; k++) {
+#if LEVEL == 2
+            if (job->offsets[j + 1] - job->offsets[j] <= TABLE)
+                continue;
+#endif
+            const int16_t *w = job->weights + k * job->reach + job->stride + job->offsets[j];
+            N(look_up)(job, work->cells, j, w, (uint32_t *)work->raw + k * length, count);
+        }
 }
 
 #if LEVEL == 2
 /* Of `bins` weights of a shape, from `first` on: rows that meet them, times the parts of some lines
    of multipliers. Numbers of a row are put where its index says; 32 rows at once, and so many times
    as 32-bit sums allow. */
-INLINE void N(spread)(const Job *job, const uint32_t *cells, int64_t first, int bins, const int16_t *z,
+INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, int64_t first, int bins, const int16_t *z,
                       int64_t length, int lines, int64_t steps, int64_t count, uint64_t *onto)
 {
     const __m512i one = _mm512_set1_epi16((short)job->one);
@@ -564,13 +513,19 @@ INLINE void N(spread)(const Job *job, const uint32_t *cells, int64_t first, int 
         UNROLL16 for (int b = 0; b < bins * lines; b++)
             sums[b][0] = sums[b][1] = NONE();
         for (; i < stop; i += 32) {
-            __m512i here = _mm512_loadu_si512(cells + i), next = NONE();
+            const uint32_t *const *at = cells + i / LANES;
+            __m512i here = _mm512_loadu_si512(at[0] + j * LANES), next = NONE();
             if (i + 16 < count)
-                next = _mm512_loadu_si512(cells + i + 16);
+                next = _mm512_loadu_si512(at[1] + j * LANES);
             __m512i index = _mm512_permutex2var_epi16(here, low, next);
             __m512i upper = _mm512_permutex2var_epi16(here, high, next);
             __m512i lower = _mm512_sub_epi16(one, upper);
-            __mmask32 rows = i + 16 < count ? 0xffffffff : 0xffff;
+            __m512i h[4], s[4];
+            UNROLL for (int l = 0; l < lines; l++) {
+                const int16_t *from = z + 2 * l * length + i;
+                h[l] = i + 16 < count ? LOAD(from) : HALF(from);
+                s[l] = i + 16 < count ? LOAD(from + length) : HALF(from + length);
+            }
             __mmask32 before = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first - 1)));
             UNROLL16 for (int b = 0; b < bins; b++) {
                 __mmask32 now = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
@@ -578,24 +533,21 @@ INLINE void N(spread)(const Job *job, const uint32_t *cells, int64_t first, int 
                 x = _mm512_mask_mov_epi16(x, before, upper);
                 before = now;
                 UNROLL for (int l = 0; l < lines; l++) {
-                    const int16_t *at = z + 2 * l * length + i;
-                    __m512i h = _mm512_maskz_loadu_epi16(rows, at);
-                    __m512i s = _mm512_maskz_loadu_epi16(rows, at + length);
-                    sums[b * lines + l][0] = dpwssd(sums[b * lines + l][0], x, h);
-                    sums[b * lines + l][1] = dpwssd(sums[b * lines + l][1], x, s);
+                    sums[l * bins + b][0] = dpwssd(sums[l * bins + b][0], x, h[l]);
+                    sums[l * bins + b][1] = dpwssd(sums[l * bins + b][1], x, s[l]);
                 }
             }
         }
-        UNROLL16 for (int b = 0; b < bins; b++)
-            UNROLL for (int l = 0; l < lines; l++) {
-                __m512i h = sums[b * lines + l][0], s = sums[b * lines + l][1];
-                __m512i u = _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(h)),
-                                             _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(h, 1)));
-                __m512i v = _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(s)),
-                                             _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(s, 1)));
-                u = _mm512_add_epi64(_mm512_slli_epi64(u, LIMB), v);
-                onto[l * job->reach + first + b] += (uint64_t)_mm512_reduce_add_epi64(u);
-            }
+        UNROLL16 for (int b = 0; b < bins * lines; b++) {
+            __m512i h = sums[b][0], s = sums[b][1]; /* in 64 bits, from 32 below and above */
+            __m512i even = _mm512_srai_epi64(_mm512_slli_epi64(s, 32), 32);
+            even = _mm512_add_epi64(even, _mm512_srai_epi64(_mm512_slli_epi64(h, 32), 32 - LIMB));
+            __m512i odd = _mm512_slli_epi64(_mm512_srai_epi64(h, 32), LIMB);
+            odd = _mm512_add_epi64(odd, _mm512_srai_epi64(s, 32));
+            sums[b][0] = _mm512_add_epi64(even, odd);
+        }
+        UNROLL16 for (int b = 0; b < bins * lines; b++)
+            onto[b / bins * job->reach + first + b % bins] += (uint64_t)_mm512_reduce_add_epi64(sums[b][0]);
     }
 }
 #endif
@@ -613,27 +565,30 @@ static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
     steps = steps < 1 ? 1 : steps;
 #endif
     for (int64_t j = 0; j < job->shapes; j++) {
-        const uint32_t *cells = work->turned + j * length;
+        const uint32_t *const *cells = work->cells;
         int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0;
         uint64_t *sums = job->onto + job->stride + job->offsets[j];
 #if LEVEL == 2
-        if (width <= 49)
-            for (; k < lines; k++)
-                for (int64_t first = 0; first < width - 1;) {
-                    const int16_t *z = work->parts + 2 * k * length;
-#define SPREAD(bins) N(spread)(job, cells, first, bins, z, length, 1, steps, count, sums + k * job->reach)
-                    if (width - 1 - first > 8) {
-                        SPREAD(12);
-                        first += 12;
-                    } else if (width - 1 - first > 4) {
-                        SPREAD(8);
-                        first += 8;
-                    } else {
-                        SPREAD(4);
-                        first += 4;
-                    }
+#define SPREAD(bins, some)                                                                        \
+    do {                                                                                          \
+        N(spread)(job, work->cells, j, first, bins, z, length, some, steps, count,                \
+                  sums + k * job->reach);                                                         \
+        first += bins;                                                                            \
+    } while (0)
+        for (int some = 4; width <= 49 && k < lines; k += some) {
+            const int16_t *z = work->parts + 2 * k * length;
+            some = lines - k < 4 ? 1 : 4;
+            for (int64_t first = 0; first < width - 1;)
+                if (some == 4)
+                    SPREAD(3, 4);
+                else if (width - 1 - first > 8)
+                    SPREAD(12, 1);
+                else if (width - 1 - first > 4)
+                    SPREAD(8, 1);
+                else
+                    SPREAD(4, 1);
+        }
 #undef SPREAD
-                }
 #endif
         for (; k < lines; k++) {
             const int16_t *z = work->parts + 2 * k * length;
@@ -641,9 +596,10 @@ static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
             memset(bins, 0, sizeof(*bins) * (size_t)(2 * width));
             for (int64_t i = 0; i < count; i++) {
                 int64_t by = (int64_t)z[i] * (1 << LIMB) + z[length + i];
-                uint64_t *two = bins + 2 * place_of(job, j, cells[i]);
+                uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
+                uint64_t *two = bins + 2 * place_of(job, j, cell);
                 two[0] += (uint64_t)by;
-                two[1] += (uint64_t)(by * (int64_t)(cells[i] >> 16));
+                two[1] += (uint64_t)(by * (int64_t)(cell >> 16));
             }
             for (int64_t e = 0; e < width; e++) {
                 onto[e] += (uint64_t)job->one * bins[2 * e] - bins[2 * e + 1];
@@ -690,7 +646,7 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
 }
 
 static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
-                               N(conclude), N(turn), N(shape_scores), N(shape_sums),
+                               N(conclude), N(shape_scores), N(shape_sums),
                                N(round_doubles), N(round_singles), N(measure)};
 
 #undef N

@@ -36,8 +36,9 @@
 #define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, SPARE = 32 };
-/* rows to fetch ahead; bits of l; rows of a block; weights behind those of the last shape */
+enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1 };
+/* rows to fetch ahead; bits of l; rows of a block; weights in a
+   table, and weights behind those of the last shape */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
 #define ROUND 0x1.8p52
@@ -66,7 +67,7 @@ typedef struct {
     const uint16_t *peaks; /* magnitude that no number of a row exceeds */
     const int16_t *weights;
     int64_t lines, reach;  /* of weights or multipliers: settings times outputs; their columns */
-    const uint32_t *cells; /* (n, shapes): an index, and a fraction in the upper half; or NULL */
+    const uint32_t *cells; /* (n / LANES, shapes, LANES): index, and fraction above it; or NULL */
     int64_t shapes, one, bases;
     const int64_t *offsets; /* where the weights of every shape begin behind those of rows, and end */
     const int32_t *base;    /* what every score of a line begins with, modulo 2**32 */
@@ -88,9 +89,10 @@ typedef struct {
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
-    const uint32_t **cells; /* where cells of rows lie */
-    uint32_t *turned;       /* cells of a shape after the other, (shapes, length) */
+    const uint32_t **cells; /* where those of LANES rows lie, (shapes, LANES) */
+    uint32_t *picked;       /* room for those of a batch */
     uint64_t *bins;         /* sums of multipliers, and of their fractions, for a shape's weights */
+    int32_t *tables;        /* pairs of neighbouring weights, (lines, shapes, 32) */
 } Scratch;
 
 typedef struct {
@@ -99,7 +101,6 @@ typedef struct {
     void (*given)(const Job *, Scratch *, int64_t first, int64_t count);
     void (*sums)(const Job *, Scratch *, int64_t count);
     void (*conclude)(const Job *, Scratch *);
-    void (*turn)(const Job *, Scratch *, int64_t count);
     void (*shape_scores)(const Job *, Scratch *, int64_t count);
     void (*shape_sums)(const Job *, Scratch *, int64_t count);
     int (*round_doubles)(const double *, const double *, int64_t, double, int64_t, int16_t *);
@@ -128,6 +129,12 @@ INLINE int64_t place_of(const Job *job, int64_t shape, uint32_t cell)
     return index < last ? index : last;
 }
 
+/* Where the cell of a row's first shape lies. */
+INLINE int64_t cell_at(const Job *job, int64_t row)
+{
+    return row / LANES * job->shapes * LANES + row % LANES;
+}
+
 /* One row times a multiplier that does not fit two parts. */
 static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64_t line, double z)
 {
@@ -139,7 +146,7 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
     for (int64_t j = 0; j < job->stride; j++)
         onto[j] += (uint64_t)(int64_t)row[j] * by;
     for (int64_t j = 0; j < job->shapes; j++) {
-        uint32_t cell = job->cells[number * job->shapes + j];
+        uint32_t cell = job->cells[cell_at(job, number) + j * LANES];
         uint64_t *two = onto + job->stride + job->offsets[j] + place_of(job, j, cell);
         two[0] += (uint64_t)(job->one - (int64_t)(cell >> 16)) * by;
         two[1] += (uint64_t)(cell >> 16) * by;
@@ -245,7 +252,7 @@ static int64_t padded(int64_t count) { return (count + LANES - 1) & ~(int64_t)(L
 /* All arrays of a Scratch in one piece of memory; NULL if there is none. */
 static void *scratch_for(const Job *job, Scratch *work)
 {
-    int64_t length = block_rows(job->stride + 2 * job->shapes), lines = job->lines, outputs = job->terms.outputs;
+    int64_t length = block_rows(job->stride + job->shapes), lines = job->lines, outputs = job->terms.outputs;
     if (length > padded(job->count))
         length = padded(job->count);
     work->length = length;
@@ -260,9 +267,10 @@ static void *scratch_for(const Job *job, Scratch *work)
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
-        sizeof(*work->cells) * (size_t)(job->shapes ? length : 0),
-        sizeof(*work->turned) * (size_t)(job->shapes * length),
-        sizeof(*work->bins) * (size_t)(2 * most)};
+        sizeof(*work->cells) * (size_t)(length / LANES),
+        sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
+        sizeof(*work->bins) * (size_t)(2 * most),
+        sizeof(*work->tables) * (size_t)(job->base ? lines * job->shapes * TABLE : 0)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
     for (int i = 0; i < PIECES; i++)
@@ -287,8 +295,14 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->pairs = (void *)pieces[9];
     work->sums = memset(pieces[10], 0, sizes[10]);
     work->cells = (void *)pieces[11];
-    work->turned = (void *)pieces[12];
+    work->picked = (void *)pieces[12];
     work->bins = (void *)pieces[13];
+    work->tables = (void *)pieces[14];
+    for (int64_t k = 0; job->base && k < lines; k++)
+        for (int64_t j = 0; j < job->shapes; j++)
+            for (int e = 0; e < TABLE; e++)
+                work->tables[(k * job->shapes + j) * TABLE + e] =
+                    pair_at(job->weights + k * job->reach + job->stride + job->offsets[j] + e);
     return memory;
 }
 
@@ -315,10 +329,18 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
     EACH(work->at[i], job->rows + row * job->stride)
     for (int64_t i = count; i < whole + AHEAD; i++)
         work->at[i] = job->rows + number_at(job, first + i) * job->stride;
-    if (job->shapes) {
-        EACH(work->cells[i], job->cells + row * job->shapes)
-        for (int64_t i = count; i < whole; i++)
-            work->cells[i] = job->cells + number_at(job, first + i) * job->shapes;
+    for (int64_t i = 0; job->shapes && i < whole; i += LANES) {
+        if (!job->index && start % LANES == 0) {
+            work->cells[i / LANES] = job->cells + (start + i) * job->shapes;
+            continue;
+        }
+        uint32_t *to = work->picked + i * job->shapes;
+        work->cells[i / LANES] = to;
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            const uint32_t *from = job->cells + cell_at(job, number_at(job, first + i + lane));
+            for (int64_t j = 0; j < job->shapes; j++)
+                to[j * LANES + lane] = from[j * LANES];
+        }
     }
     if (kind == SCORES)
         return;
@@ -364,8 +386,6 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         int64_t left = job->count - first, count = left < work->length ? left : work->length;
         int64_t whole = padded(count);
         gather(job, work, first, count, whole, kind);
-        if (job->shapes)
-            loops->turn(job, work, whole);
         if (kind != SUMS)
             loops->scores(job, work, whole);
         if (kind != SUMS && job->shapes)
@@ -438,18 +458,19 @@ static const Loops *chosen(Py_ssize_t level)
     return loops;
 }
 
-/* Cells of shapes (n, shapes) beside the rows; where their weights begin, and the last ones end;
+/* Cells of shapes (n / LANES, shapes, LANES) beside the rows; where their weights begin, and the last ones end;
    what the two weights of a cell add up to; and what scores begin with (or None, for sums). */
 static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offsets, int64_t one,
                        PyObject *base)
 {
-    Py_buffer *view = array(held, cells, "cells", 'I', 2, 0);
+    Py_buffer *view = array(held, cells, "cells", 'I', 3, 0);
     if (!view)
         return 0;
     job->cells = view->buf;
     job->shapes = view->shape[1];
     job->one = one;
-    int fits = view->shape[0] == job->n && one > 0 && one < 1 << 15 && job->shapes < 1 << 20;
+    int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
+               one < 1 << 15 && job->shapes < 1 << 20;
     if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
         return 0;
     job->offsets = view->buf;

@@ -2,7 +2,7 @@
 
 `tacit.engine.shaped` says why the integers are exact. Straight columns and the constant are rows as
 `tacit.engine.kernels.compact` keeps them; cells of shapes lie beside them, an index and a fraction
-in 32 bits. Every shape has one weight more there, always zero, which a gap meets.
+in 32 bits, those of 16 rows in a shape together, as vectors read them. Every shape has one weight more there, always zero, which a gap meets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tacit.mechanisms.checksum import Residues
 
 __all__ = ["ShapedStore"]
 
-SPARE = 32  # weights behind those of the last shape, so that whole vectors can be read
+LANES = 16  # rows whose cells lie together
+SPARE = 33  # weights behind those of the last shape, so that whole vectors can be read
 
 
 class ShapedStore(CompactStore):
@@ -45,7 +46,7 @@ class ShapedStore(CompactStore):
         self._straight = d - int(layout.offsets[-1])
         super().__init__(n, self._straight + 1, arithmetic, parts, longest)
         shapes, widths = len(layout.widths), np.array(layout.widths)
-        self.cells = np.zeros((n, shapes), dtype=np.uint32)
+        self.cells = np.zeros((-(-n // LANES), shapes, LANES), dtype=np.uint32)
         self.one = round(1 / rounding.scale.unit)
         self.offsets = np.concatenate([[0], np.cumsum(widths + 1)])
         # Where the weight of every column of the expansion lies.
@@ -83,16 +84,28 @@ class ShapedStore(CompactStore):
         rows = rounded(chunk, rounding, blanked)
         widths = np.array(self.layout.widths, dtype=np.uint32)
         index = np.where(rows.index == GAP, widths, rows.index)
-        self.cells[span] = index | rows.upper.astype(np.uint32) << np.uint32(16)
+        self._set(span, index | rows.upper.astype(np.uint32) << np.uint32(16))
         self.values[span, : self._straight] = rows.straight
         self.values[span, self._straight :] = 1
         largest = np.abs(rows.straight).max(axis=1, initial=self.one)
         self.peaks[span] = largest
         self.inverse_norms[0][span] = rows.inverse_norm
 
+    def _set(self, span: slice, cells: np.ndarray) -> None:
+        """Cells (rows, shapes) of some rows, to be kept as the loops read them."""
+        stop = span.start + len(cells) // LANES * LANES if span.start % LANES == 0 else span.start
+        whole, rest = cells[: stop - span.start], np.arange(stop, span.stop)
+        tiles = whole.reshape(-1, LANES, cells.shape[1]).transpose(0, 2, 1)
+        self.cells[span.start // LANES : stop // LANES] = tiles
+        self.cells[rest // LANES, :, rest % LANES] = cells[len(whole) :]
+
+    def _get(self) -> np.ndarray:
+        return self.cells.transpose(0, 2, 1).reshape(-1, self.cells.shape[1])[: self.n]
+
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), without the loops."""
-        index, upper = (self.cells & 0xFFFF).astype(np.uint16), (self.cells >> 16).astype(float)
+        cells = self._get()
+        index, upper = (cells & 0xFFFF).astype(np.uint16), (cells >> 16).astype(float)
         index[index == np.array(self.layout.widths)] = GAP
         lower = np.where(index == GAP, 0, self.one) - upper
         straight = self.values[:, : self._straight].astype(float)
@@ -101,4 +114,5 @@ class ShapedStore(CompactStore):
 
     def repeat_last(self, count: int) -> None:
         super().repeat_last(count)
-        self.cells[count:] = self.cells[count - 1]
+        last = self._get()[count - 1]
+        self._set(slice(count, self.n), np.tile(last, (self.n - count, 1)))
