@@ -2,7 +2,8 @@ r"""Sums of clipped gradients of rows, from their factors: in integers, or in fl
 
 What a row adds to the sum for a matrix is Zᵀa, of integer factors: a holds what comes in, in
 2^-20 of its largest value or somewhat more, and Z is fb rounded, where b holds the gradients of
-what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of clip/2^BITS:
+what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of
+clip/2^BITS:
 
     ‖Zᵀa‖ ≤ f‖bᵀa‖ + Σ_t ‖Z_t − fb_t‖‖a_t‖ ≤ f(‖bᵀa‖ + uP) + h,   P = Σ_t ‖a_t‖‖b_t‖,
     h = √N/2 · Σ_t ‖a_t‖.
