@@ -126,7 +126,13 @@ class PrivateBlocks(PrivateStage):
         return tuple((width, chain) for (width, _), chain in zip(self._blocks, chains, strict=True))
 
     def budget_parts(self) -> list[float]:
-        """Parts of the noise of the stages that pay, in their order; they add up to one."""
+        """Parts of the noise of the stages that pay, in their order; they add up to one.
+
+        Returns
+        -------
+        list of float
+            One for each stage.
+        """
         shares = [s.share**2 for _, stages in self._blocks for s in stages if isinstance(s, PAYING)]
         return [share / math.fsum(shares) for share in shares]
 
