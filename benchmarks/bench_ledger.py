@@ -21,8 +21,8 @@ from typing import Any
 from tacit import Ledger
 from tacit.ledger import store
 from tacit.ledger.ledger import BOOKS
+from tacit.ledger.spending import Spending
 from tacit.ledger.store import Store
-from tacit.ledger.tally import Spending
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import epsilon
 

@@ -210,8 +210,8 @@ class Output:
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         before = _manifest(self.directory)
         replaced = [] if before is None else [name for name in before.files if name not in files]
-        said = Manifest(digests, self._stage.name, replaced)._asdict()
-        manifest = json.dumps({"format": FORMAT, **said}, indent=2).encode() + b"\n"
+        facts = Manifest(digests, self._stage.name, replaced)._asdict()
+        manifest = json.dumps({"format": FORMAT, **facts}, indent=2).encode() + b"\n"
         try:
             (self._stage / ROOM).unlink(missing_ok=True)
             for name, data in {**files, MANIFEST: manifest}.items():
@@ -381,11 +381,11 @@ def _busy(directory: Path) -> str:
 def _manifest(directory: Path) -> Manifest | None:
     """What the directory says that it holds; None if nothing, or nothing that can be read."""
     try:
-        said = parse_json(read_text(directory / MANIFEST, limit=PAGE))
-        found = Manifest(dict(said["files"]), said["stage"], list(said["replaced"]))
+        facts = parse_json(read_text(directory / MANIFEST, limit=PAGE))
+        found = Manifest(dict(facts["files"]), facts["stage"], list(facts["replaced"]))
         names = [*found.files, *found.replaced]
         ours = all(NAME.fullmatch(name) for name in names) and MANIFEST not in names
-        right = said["format"] == FORMAT and found.files and STAGE.fullmatch(found.stage)
+        right = facts["format"] == FORMAT and found.files and STAGE.fullmatch(found.stage)
         return found if ours and right else None
     except (FileError, ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -25,8 +25,8 @@ from tacit import Ledger
 from tacit.data import readers
 from tacit.exceptions import BudgetError, InputError
 from tacit.ledger.links import LONGEST_ENTRY
+from tacit.ledger.spending import MOST_KINDS, Limits, Spending, Tally
 from tacit.ledger.store import Store
-from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
 from tacit.privacy import Gaussian, Parallel, PoissonGaussian
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, loss_distribution
 from tacit.privacy.certificate import MOST_EVENTS, MOST_SAMPLED, Certificate, Expense

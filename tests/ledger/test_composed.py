@@ -15,12 +15,12 @@ from tests.ledger import racing
 
 from tacit import Ledger
 from tacit.exceptions import BudgetError
-from tacit.ledger import composed, store, tally
+from tacit.ledger import composed, spending, store
 from tacit.ledger.composed import Composed, composed_event, grid_for
 from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import canonical, digest
+from tacit.ledger.spending import Limits, Spending, Tally
 from tacit.ledger.store import Store
-from tacit.ledger.tally import Limits, Spending, Tally
 from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
 from tacit.privacy.accounting import loss_pmf
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta
@@ -482,7 +482,7 @@ def test_other_limits_keep_or_compose_anew_what_is_spent(full):
 
 
 def test_more_kinds_than_are_composed_are_refused(monkeypatch):
-    monkeypatch.setattr(tally, "MOST_KINDS", 2)
+    monkeypatch.setattr(spending, "MOST_KINDS", 2)
     total = Tally()
     for k in range(3):
         total = total.plus(Spending(tuple(kind(k))))

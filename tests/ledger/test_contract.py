@@ -18,7 +18,7 @@ from tacit.exceptions import BudgetError, InputError, LedgerError
 from tacit.ledger import store
 from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import ORIGIN
-from tacit.ledger.tally import Spending
+from tacit.ledger.spending import Spending
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 

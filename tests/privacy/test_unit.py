@@ -12,7 +12,7 @@ import pytest
 from tacit.exceptions import CertificateError, InputError, LedgerError
 from tacit.ledger import Ledger, Limits
 from tacit.ledger.links import Tampered
-from tacit.ledger.tally import Spending, Tally
+from tacit.ledger.spending import Spending, Tally
 from tacit.losses import LOSSES
 from tacit.plan import Plan
 from tacit.privacy.accounting.accountants import epsilon

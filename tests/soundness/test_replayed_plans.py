@@ -169,14 +169,14 @@ def test_an_event_that_is_dropped_is_stopped(monkeypatch):
 
 
 def test_a_block_that_takes_more_than_its_part_is_stopped(monkeypatch):
-    real = PrivateBlocks._parts
-    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [1.0 for _ in real(self)])
+    real = PrivateBlocks.budget_parts
+    monkeypatch.setattr(PrivateBlocks, "budget_parts", lambda self: [1.0 for _ in real(self)])
     assert "not counted" in found(range(400), has(PrivateBlocks))
 
 
 def test_a_block_that_is_fitted_and_not_counted_is_stopped(monkeypatch):
-    real = PrivateBlocks._parts
-    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [0.25 / len(real(self))] * 9)
+    real = PrivateBlocks.budget_parts
+    monkeypatch.setattr(PrivateBlocks, "budget_parts", lambda self: [0.25 / len(real(self))] * 9)
     assert "counted and not drawn" in found(range(400), has(PrivateBlocks))
 
 

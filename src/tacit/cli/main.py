@@ -43,8 +43,8 @@ class Commands(TyperGroup):
         except MemoryError as error:
             self._end(error, "error: the memory of this machine is not enough for that", 2)
         except KeyboardInterrupt as error:
-            told = consequences(error)
-            self._end(error, "interrupted" if told else "interrupted; nothing was written", 130)
+            notes = consequences(error)
+            self._end(error, "interrupted" if notes else "interrupted; nothing was written", 130)
         except Exception as error:
             ours = isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code")
             if ours or isinstance(error, BrokenPipeError) or os.environ.get(TRACEBACK):

@@ -172,11 +172,11 @@ def _present(name: str, download: bool) -> list[tuple[File, Path]]:
 
 def _missing(source: Source, file: File) -> FileError:
     root = os.environ.get("TACIT_DATA")
-    told = f"TACIT_DATA is {root}" if root else "TACIT_DATA is not set"
+    where = f"TACIT_DATA is {root}" if root else "TACIT_DATA is not set"
     get = f"; tacit data fetch {source.name} gets it" * (file.url is not None)
     return FileError(
         f"no file {file.name} (or .gz, .xz, .bz2) of {source.name}: set the environment variable "
-        f"TACIT_DATA to a folder that holds {source.name}/{file.name} ({told}){get}; "
+        f"TACIT_DATA to a folder that holds {source.name}/{file.name} ({where}){get}; "
         f"source: {source.origin}"
     )
 

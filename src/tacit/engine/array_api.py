@@ -306,8 +306,8 @@ def require_full_precision(xp: Any, device: Any) -> None:
         return
     torch = sys.modules["torch"]
     backends = torch.backends
-    told = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
-    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in told)
+    precisions = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
+    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in precisions)
     if not lower:  # or else these may not be asked
         lower = torch.get_float32_matmul_precision() != "highest"
     if lower or torch.is_autocast_enabled(str(device or "cpu").partition(":")[0]):

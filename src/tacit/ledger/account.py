@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from tacit.exceptions import BudgetError, LedgerError
 from tacit.ledger.composed import Composed
 from tacit.ledger.links import ORIGIN, Row, Tampered, digest, follow
-from tacit.ledger.tally import Limits, Spending, Tally, checked
+from tacit.ledger.spending import Limits, Spending, Tally, checked
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 
 OUTCOMES = ("model", "test failed", "summary")
@@ -133,7 +134,7 @@ class Remaining:
     dataset: str
     epsilon: float
     delta: float
-    neighbors: str
+    neighbors: Neighbors
     spent: float
     left: float
     plans: int
@@ -226,7 +227,7 @@ class Account:
         """ε of everything together, at the account's δ."""
         return self.tally.epsilon(self.limits)
 
-    def plus(self, spending: Spending, neighbors: str, unit: Unit) -> tuple[Tally, float]:
+    def plus(self, spending: Spending, neighbors: Neighbors, unit: Unit) -> tuple[Tally, float]:
         """What is spent with this spending in it, and its ε at the account's δ."""
         limits = self.limits
         if unit != limits.unit:

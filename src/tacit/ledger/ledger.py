@@ -18,9 +18,10 @@ from tacit.ledger.account import OUTCOMES, Account, Book, Charge, Remaining
 from tacit.ledger.address import Address
 from tacit.ledger.composed import LARGEST_KEPT, Composed
 from tacit.ledger.links import Row, Tampered, broken, canonical, digest, parse
-from tacit.ledger.tally import Limits, Spending, unit_said
+from tacit.ledger.spending import Limits, Spending, unit_facts
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class Ledger:
         *,
         epsilon: float,
         delta: float,
-        neighbors: str = "replace_special",
+        neighbors: Neighbors = "replace_special",
         unit: Unit = ROW,
     ) -> Ledger:
         """Open an account, and the ledger itself if there is none yet.
@@ -333,7 +334,7 @@ class Ledger:
         self,
         events: Sequence[tuple[str, Event]],
         *,
-        neighbors: str,
+        neighbors: Neighbors,
         draws: int = 0,
         failure: float = 0.0,
         budget: Budget | None = None,
@@ -372,9 +373,9 @@ class Ledger:
             If it cannot be recorded. In either case nothing may be drawn.
         """
         name, spending = self._named(None), Spending(tuple(events), draws, failure)
-        said = dict(plan or {})
+        described = dict(plan or {})
         try:
-            fits = len(canonical(said)) <= LONGEST_PLAN
+            fits = len(canonical(described)) <= LONGEST_PLAN
         except (TypeError, ValueError, RecursionError):
             fits = False
         if not fits:
@@ -390,7 +391,7 @@ class Ledger:
             if not together <= account.limits.epsilon:
                 raise _Refused(account)
             asked = None if budget is None else [budget.epsilon, budget.delta]
-            facts = {"plan": said, "budget": asked, "together": together, **unit_said(unit)}
+            facts = {"plan": described, "budget": asked, "together": together, **unit_facts(unit)}
             composed = tally.composed(account.limits) if sampled else None
             return _Next({"kind": "reserve", **facts, **spending.to_dict()}, composed)
 

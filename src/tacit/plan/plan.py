@@ -31,7 +31,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
-from tacit.privacy.relation import Relation
+from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
@@ -75,7 +75,7 @@ class Plan:
     stages: tuple[Stage, ...]
     trainer: Trainer
     loss: Loss
-    neighbors: Relation | str = Relation.REPLACE_SPECIAL
+    neighbors: Neighbors = Relation.REPLACE_SPECIAL
     fit_intercept: bool = True
     arithmetic: Arithmetic | str = Arithmetic.EXACT
     fitted: bool = False  # the stages are: what they released before is not released again

@@ -27,6 +27,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Gaussian, sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.trainers.base import is_number, is_positive, is_whole
 
 __all__ = ["DPGeometricMedian"]
@@ -103,7 +104,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         steps: int = STEPS,
         learning_rate: float | None = None,
         anchor: float = 0.0,
-        neighbors: str = "replace_special",
+        neighbors: Neighbors = "replace_special",
         random_state: int | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -151,9 +152,9 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         token = run.token("DPGeometricMedian")
         entry = None
         if self.ledger is not None:
-            said = {"kind": "median", "rows": n, "columns": d}
+            described = {"kind": "median", "rows": n, "columns": d}
             entry = self.ledger.reserve(
-                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
+                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=described
             )
         rows = shorten(X, float(self.radius or 0.0)) * roots
         held = 1 + rate * float(self.anchor) / weights  # the anchor's own step, solved for its end

@@ -100,7 +100,24 @@ class IteratedSGD(GradientTrainer):
                 )
 
     def largest_rate(self, loss: Loss, facts: PublicFacts, steps: int, fraction: Any) -> float:
-        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
+        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not.
+
+        Parameters
+        ----------
+        loss : Loss
+            Of smoothness β in the score.
+        facts : PublicFacts
+            Rows, and the norm that they are taken for.
+        steps : int
+            Of a pass, each of which takes a group of rows.
+        fraction : float
+            Size of the constant feature, in norms of a row.
+
+        Returns
+        -------
+        float
+            Up to which a step brings no two weights farther apart.
+        """
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
         beta = loss.smoothness * _length(facts, fraction) ** 2 * uneven + float(
             self.alpha + self.anchor
