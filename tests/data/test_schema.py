@@ -162,6 +162,30 @@ def test_a_name_with_a_star_that_the_table_has_is_that_column():
     assert schema.expanded(["a*", "*"]) is schema
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fits", "fails"),
+    [
+        ("*", ["", "a", "b\nc"], []),
+        ("PAY*", ["PAY", "PAY_1"], ["pay", "XPAY"]),
+        ("*_id", ["_id", "a_id"], ["a_ids"]),
+        ("a*b*a", ["aba", "aXbXa"], ["ab", "aXa", "a"]),
+        ("a.*", ["a.b"], ["axb"]),
+        ("ab*ba", ["abba"], ["aba"]),
+    ],
+)
+def test_a_star_stands_for_any_text(pattern, fits, fails):
+    names = [name for name in (*fits, *fails) if name]
+    spare = {name: "number" for name in names if name in fails}
+    schema = Schema.from_dict({"columns": {"x": [0, 1], pattern: "number"}})
+    found = schema.expanded(["x", *names]).columns
+    assert set(found) == {"x", *fits} - {""}
+    assert not spare.keys() & found.keys()
+    with pytest.raises(SchemaError, match="fits no column"):
+        Schema.from_dict({"x": [0, 1], "a" + "*a" * 3000 + "b": "number"}).expanded(
+            ["x", "a" * 9999]
+        )
+
+
 def test_columns_whose_facts_are_private_have_no_width_yet():
     for column in (CategoryColumn(), UnknownColumn()):
         with pytest.raises(SchemaError, match="private"):
@@ -209,6 +233,41 @@ def test_bounds_of_dates_come_back_to_the_bit(low, span):
 def test_errors_in_short_forms(entry, message):
     with pytest.raises(SchemaError, match=f"column 'x': .*{message}"):
         Schema.from_dict({"columns": {"x": entry}})
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.dates()
+    | st.datetimes()
+    | st.binary(max_size=2)
+    | st.sampled_from(
+        [10**400, "private", "none", "1e5", "2020-01-01", "number", "date", "*", "a*"]
+    )
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+keys = ["kind", "low", "high", "categories", "missing", "scale", "shape", "knots", "monotone"]
+entries = values | st.fixed_dictionaries(
+    {"kind": st.sampled_from(["number", "date", "category", "boolean", "private"])},
+    optional={key: values for key in keys[1:]},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.text(max_size=3) | st.integers(), entries, min_size=1, max_size=3))
+def test_whatever_a_schema_says_is_read_or_refused(columns):
+    try:
+        schema = Schema.from_dict({"columns": columns})
+    except SchemaError:
+        return
+    assert Schema.from_dict(schema.to_dict()) == schema
+    hash(schema)
 
 
 # What is declared

@@ -444,7 +444,7 @@ def parse_column(entry: Any) -> Column:
     if isinstance(entry, str):
         _one_of("kind", entry, _WORDS)
         return default_column(entry)
-    if isinstance(entry, Sequence):
+    if isinstance(entry, Sequence) and not isinstance(entry, bytes):
         return _from_list(list(entry))
     if not isinstance(entry, Mapping) or "kind" not in entry:
         raise SchemaError(
@@ -455,7 +455,10 @@ def parse_column(entry: Any) -> Column:
     _one_of("kind", kind, _WORDS)
     facts = {key: value for key, value in entry.items() if key != "kind"}
     made = CategoryColumn if kind == "boolean" else KINDS[kind]
-    known_keys(entry, ["kind", *(field.name for field in fields(made))], f"a {kind} column")
+    allowed = [field.name for field in fields(made)]
+    if kind == "boolean":
+        allowed.remove("categories")
+    known_keys(entry, ["kind", *allowed], f"a {kind} column")
     if isinstance(facts.get("categories"), str) and facts["categories"] == NONE:
         facts["categories"] = ()
     return CategoryColumn(BOOLEAN, **facts) if kind == "boolean" else made(**facts)
