@@ -370,11 +370,8 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
 
 def _learned(stage: Stage) -> dict[str, Any]:
     """What a fitted stage would write to a file."""
-    found = stage.arrays()
-    schema = getattr(stage, "schema_", None)
-    return {k: np.asarray(v).tobytes() for k, v in found.items()} | {
-        "schema": repr(None if schema is None else schema.to_dict())
-    }
+    found = {k: np.asarray(v).tobytes() for k, v in stage.arrays().items()}
+    return {**found, "parameters": stage.parameters()}
 
 
 def compare(case: Case, seed: int = 0) -> list[str]:

@@ -70,11 +70,15 @@ class Tape(list[Release]):
         trainer = plan.trainer
         own = {"noise": trainer.name, "moment": trainer.name, "weights": trainer.name}
         own |= {"choice": f"{trainer.name} choice", "test": TEST}
+        finder = plan.plan.target
+        own |= {} if finder is None else {"target": finder.name}
         found: dict[str, set[object]] = {}
         for number, release in enumerate(self):
             label, step, _ = ast.literal_eval(f"({release.source},)")
             if label not in own:  # all that a stage releases is one event
                 found.setdefault(plan.plan.stages[step].name, set()).add(step)
+            elif label == "target":  # all of it is one event
+                found.setdefault(own[label], set()).add(step)
             elif not release.start:  # of a step in two parts, the first
                 found.setdefault(own[label], set()).add(number)
         counts = {name: len(seen) for name, seen in found.items()}

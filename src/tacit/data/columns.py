@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"  # in files and dicts, for what is not known
+NONE = "none"  # the same for categories of which noise has left none: no blank to be filled in
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 NUMBER_SHAPES = ("auto", "straight", "hat")
@@ -274,6 +275,8 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
+        if isinstance(self.categories, str) and self.categories == NONE:
+            object.__setattr__(self, "categories", ())
         if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
@@ -322,20 +325,13 @@ class CategoryColumn:
         dict
             As in the YAML file.
         """
-        listed = PRIVATE if self.categories is None else list(self.categories)
+        listed = PRIVATE if self.categories is None else list(self.categories) or NONE
         return {"kind": self.kind, **asdict(self), "categories": listed}
 
 
 @dataclass(frozen=True)
 class UnknownColumn:
     """A column of a text file of which not even the kind is known: a count, paid for, decides.
-
-    Parameters
-    ----------
-    shape : {"auto", "straight", "hat"}
-        What it is to have if it is a number, or a date.
-    knots : int, optional
-        Of a hat shape.
 
     Examples
     --------
@@ -346,8 +342,6 @@ class UnknownColumn:
     kind: ClassVar[str] = PRIVATE
     missing: ClassVar[str] = "indicator"
     private: ClassVar[bool] = True
-    shape: str = "auto"
-    knots: int | None = None
 
     @property
     def width(self) -> int:
@@ -377,9 +371,7 @@ class UnknownColumn:
         dict
             As in the YAML file.
         """
-        facts = {"shape": self.shape, "knots": self.knots}
-        news = {"shape": "auto", "knots": None}
-        return {"kind": self.kind} | {k: v for k, v in facts.items() if v != news[k]}
+        return {"kind": self.kind}
 
 
 Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn | UnknownColumn

@@ -31,6 +31,7 @@ from tacit.plan.fit import apply_stages
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
     Encode,
+    PrivateEncode,
     PublicFeatures,
 )
 from tacit.preprocessing.projection import Projection
@@ -380,7 +381,7 @@ class DPLinearModel(Composed, BaseEstimator):
         count = np.atleast_2d(self.coef_).shape[1]
         names = getattr(self, "feature_names_in_", input_features)
         for stage in self.stages_:
-            if isinstance(stage, Encode):
+            if isinstance(stage, Encode | PrivateEncode):
                 names = stage.feature_names
             elif isinstance(stage, Projection | PublicFeatures):
                 names = None  # mixtures of columns, which have no names

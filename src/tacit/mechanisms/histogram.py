@@ -44,6 +44,7 @@ from tacit.mechanisms.release import BoundedSum, Token
 
 VOTE = 1 << 24  # lattice units of one row
 UP = 1 + 1e-14
+MOST_KEYS = 1 << 44  # different ones in a table: noise values that are drawn at most
 PLACES = 1 << 18  # of the public hash, in every column
 LOAD = 4  # rows that a key must have to take part, in rows of a place
 

@@ -29,6 +29,11 @@ def explain(plan: CalibratedPlan) -> str:
         f"trainer, scores of width {facts.outputs} come out.",
     ]
     lines += asked.remarks
+    if asked.target is not None:
+        lines.append(
+            f"Targets, {asked.target.name}: adds noise of {asked.target_noise():.4g} contributions "
+            f"of a row; {asked.target.assumption()}."
+        )
     for i, stage in enumerate(asked.stages):
         lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {_cost(plan, i)}.")
     if plan.test is not None:

@@ -18,6 +18,7 @@ from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
 from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
+from tacit.plan.targets import TargetFinder
 from tacit.plan.validate import validate_monotone, validate_plan
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.accounting.accountants import (
@@ -66,6 +67,8 @@ class Plan:
         What `CalibratedPlan.explain` says besides.
     unit : Unit
         Whose contributions are bounded and counted.
+    target : TargetFinder or None
+        What is found out about the targets first, through noise.
     """
 
     budget: Budget
@@ -78,6 +81,7 @@ class Plan:
     fitted: bool = False  # the stages are: what they released before is not released again
     remarks: tuple[str, ...] = ()  # what public facts chose in place of a stage, in words
     unit: Unit = ROW  # of privacy: whose contributions are bounded and counted
+    target: TargetFinder | None = None
 
     def __post_init__(self) -> None:
         validate_plan(self)  # and then names are taken for what they stand for
@@ -110,9 +114,11 @@ class Plan:
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
-        if len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages)):
+        target = None if self.target is None else self.target.resolve(size, mu)
+        same = len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages))
+        if same and target is self.target:
             return self
-        return replace(self, stages=stages, remarks=(*self.remarks, *remarks))
+        return replace(self, stages=stages, target=target, remarks=(*self.remarks, *remarks))
 
     def stage_noise(self) -> dict[int, float]:
         """Noise multiplier of every stage that pays, by position.
@@ -138,6 +144,10 @@ class Plan:
             In order.
         """
         chances, listed = self.stage_failures(), []
+        if self.target is not None:
+            listed.append((self.target.name, self.target.event(self.target_noise())))
+            if self.target.fails:
+                listed.append((self.target.name, Failure(self._chance())))
         for i, z in self.stage_noise().items():
             listed.append((self.stages[i].name, self.stages[i].event(z)))
             if i in chances:
@@ -152,8 +162,28 @@ class Plan:
         dict of int to float
             Probabilities, which are part of δ.
         """
-        failing = [i for i in self.stage_noise() if self.stages[i].fails]
-        return dict.fromkeys(failing, FAILING * self.budget.delta / max(len(failing), 1))
+        return dict.fromkeys(self._failing(), self._chance())
+
+    def target_noise(self) -> float:
+        """Noise multiplier of what finds out about the targets; 0 if nothing does.
+
+        Returns
+        -------
+        float
+            A multiplier.
+        """
+        if self.target is None:
+            return 0.0
+        mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
+        return self.target.noise(mu / sensitivity(self.neighbors))
+
+    def _failing(self) -> list[int]:
+        return [i for i in self.stage_noise() if self.stages[i].fails]
+
+    def _chance(self) -> float:
+        """Probability of an accident of each of those that may have one."""
+        count = len(self._failing()) + (self.target is not None and self.target.fails)
+        return FAILING * self.budget.delta / max(count, 1)
 
     @of_public_facts
     def calibrate(
@@ -203,7 +233,9 @@ class Plan:
         fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
         test_share = max((share_of(stage) for stage in self.stages if stage.tested), default=0.0)
-        spent = math.fsum((unit / (z * mu)) ** 2 for z in noise.values()) + test_share**2
+        first = [] if self.target is None else [self.target_noise()]
+        paid = [*first, *noise.values()]
+        spent = math.fsum((unit / (z * mu)) ** 2 for z in paid) + test_share**2
         if spent >= 1:
             raise BudgetError(
                 "the stages before training ask for the whole budget; lower their shares",
@@ -212,6 +244,8 @@ class Plan:
         free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
         stages = resolve_settings(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         trace = propagate_bounds(stages, size, columns)
+        if self.target is not None:
+            self.target.require_rows(size, first[0], self._chance())
         chances, d = self.stage_failures(), columns
         for i, stage in enumerate(stages):
             if i in noise:
@@ -235,7 +269,9 @@ class Plan:
             monotone=tuple(cone for stage in stages for cone in stage.monotone),
         )
         trainer = self.trainer.resolve(facts)
-        draws = trace.draws + trainer.draws(trace.widest + self.adds_constant, outputs)
+        most = outputs if self.target is None else self.target.outputs(self.loss)
+        draws = trace.draws + trainer.draws(trace.widest + self.adds_constant, most)
+        draws += 0 if self.target is None else self.target.draws()
         draws = 0 if self.arithmetic is Arithmetic.FAST else draws + bool(test_share)
         pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
         slack = require_precision(

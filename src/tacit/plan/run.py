@@ -32,6 +32,7 @@ from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
 from tacit.plan.fit import Fit, Prepared
 from tacit.plan.propagate import released_norm
+from tacit.plan.targets import FoundTarget
 from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.privacy.certificate import Certificate
@@ -69,6 +70,8 @@ class CalibratedPlan:
         The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
+    found : mapping or None
+        What was found out about the targets, through noise; None before it was.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
     plan : Plan
@@ -95,6 +98,7 @@ class CalibratedPlan:
     test: StabilityTest | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
+    found: Mapping[str, Any] | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -249,8 +253,14 @@ class CalibratedPlan:
         on_gradient: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
-        seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
-        plan = self.resolve(seen)
+        told, found = self.find_target(targets, rows, run)
+        seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
+        if found is not None:
+            targets, blanked = found.targets, seen.rows.blanked
+            gone = found.gone if blanked is None or found.gone is None else found.gone | blanked
+            if gone is not None:
+                seen = replace(seen, rows=replace(seen.rows, blanked=gone))
+        plan = told.resolve(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
         how["init"] = plan.weights(init, seen)
@@ -262,7 +272,47 @@ class CalibratedPlan:
             )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
-        return plan.conclude(seen, weights, **how)
+        return replace(plan.conclude(seen, weights, **how), target=found)
+
+    def find_target(
+        self, targets: Any, rows: Rows, run: Releases
+    ) -> tuple[CalibratedPlan, FoundTarget | None]:
+        """What is found out about the targets, if the plan asks, and the plan that knows it.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (n,)
+            Labels or numbers as they come.
+        rows : Rows
+            Private rows.
+        run : Releases
+            What may be drawn.
+
+        Returns
+        -------
+        plan : CalibratedPlan
+            With as many outputs as there are; the same events.
+        found : FoundTarget or None
+            Targets as the loss takes them, and what was released.
+        """
+        finder, facts = self.plan.target, self.facts
+        if finder is None:
+            return self, None
+        counted = self.plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
+        token = run.token(finder.name).at("target")
+        found = finder.find(targets, self.plan.loss, token, size=facts.size, counted=counted)
+        plan = replace(self, found=found.describe())
+        if found.classes is not None:
+            plan = replace(plan, classes=len(found.classes))
+        if found.outputs == facts.outputs:
+            return plan, found
+        facts = replace(facts, outputs=found.outputs)
+        asked, trainer = self.plan.trainer, self.trainer
+        if asked.follows and self.moves is None:
+            trainer = asked.resolve_again(facts, trainer)
+            if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
+                trainer = self.trainer
+        return replace(plan, facts=facts, trainer=trainer), found
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
         """The same plan with settings for the norm and width of rows that stages have shown.

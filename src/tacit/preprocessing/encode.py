@@ -199,7 +199,7 @@ def _table(rows: Any) -> Table:
 def _some_cell(column: Column) -> str | float:
     if isinstance(column, NumberColumn):
         return column.ends[0]
-    return column.known[0] if isinstance(column, CategoryColumn) else 0.0
+    return (*column.known, "")[0] if isinstance(column, CategoryColumn) else 0.0
 
 
 def _list(first: Iterable[str], count: int) -> str:

@@ -25,23 +25,23 @@ from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
-from tacit.mechanisms.histogram import key_rows, noisy_keys
+from tacit.mechanisms.histogram import MOST_KEYS, key_rows, noisy_keys
 from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
-from tacit.preprocessing.shapes import Cone, choose_shapes, row_bound
+from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
 MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy counts
 EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
-MOST_KEYS = 1 << 44  # different keys in a table: noise values that are drawn at most
 OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 
-LEAST_SHARE, LARGEST_SHARE = 0.1, 0.35  # of μ
-FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
+FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
+_NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
 
@@ -65,6 +65,9 @@ class PrivateEncode(PrivateStage):
     narrow : bool or "auto"
         Whether bounds are searched behind public ones as well, which may be far too wide: if there
         are rows enough to see them well.
+    shapes : bool
+        Whether numbers whose ``shape`` is ``auto`` become curves where public facts speak for it
+        (`tacit.preprocessing.shapes.choose_shapes`); else they stay straight.
 
     Attributes
     ----------
@@ -94,6 +97,7 @@ class PrivateEncode(PrivateStage):
     share: Any
     noise_multiplier: float | None
     narrow: bool | str
+    shapes: bool
 
     def __init__(
         self,
@@ -101,9 +105,12 @@ class PrivateEncode(PrivateStage):
         share: float | str = "auto",
         noise_multiplier: float | None = None,
         narrow: bool | str = "auto",
+        shapes: bool = True,
     ) -> None:
         self.schema = Schema.of(schema)
-        self.share, self.noise_multiplier, self.narrow = share, noise_multiplier, narrow
+        self.share, self.noise_multiplier = share, noise_multiplier
+        self.narrow, self.shapes = narrow, shapes
+        self._number = _NUMBER  # what a column of unknown kind becomes, if it is a number
         if share != "auto":
             super().__post_init__()
         if narrow not in (True, False, "auto"):
@@ -142,17 +149,22 @@ class PrivateEncode(PrivateStage):
     def fails(self) -> bool:
         return self._counts()[2] > 0
 
-    def _complete(self, categories: int) -> Schema:
-        """The schema as it may become, with so many categories where they are private."""
+    def _complete(self, categories: int, *, widest: bool = False) -> Schema:
+        """The schema as it may become, with so many categories where they are private.
+
+        What is of unknown kind becomes what has the largest norm, or the most columns.
+        """
         if hasattr(self, "schema_"):
             return self.schema_
         words = tuple(f"c{i}" for i in range(categories))
         columns: dict[str, Column] = {}
         for name, column in self.schema.columns.items():
             if isinstance(column, UnknownColumn):
-                number = _of_kind(column, "number", low=0.0, high=1.0)
+                number = _bounded(self._number)
                 category = default_column("category", categories=words)
-                column = max(number, category, key=lambda made: made.width)
+                column = category
+                if (number.width > category.width) if widest else is_hat(number):
+                    column = number
             elif isinstance(column, NumberColumn) and column.private:
                 column = _bounded(column)
             elif isinstance(column, CategoryColumn) and column.private:
@@ -183,11 +195,10 @@ class PrivateEncode(PrivateStage):
         return self.encode.width(d)
 
     def widest(self, d: int) -> int:
-        return Encode(self._complete(MOST_CATEGORIES)).width(d)
+        return Encode(self._complete(MOST_CATEGORIES, widest=True)).width(d)
 
     def bound(self, radius: float | None = None, d: int | None = None) -> float | None:
-        found = hasattr(self, "schema_")  # before: a column of unknown kind may have a curve
-        return row_bound(self.schema_.columns if found else self.schema.columns)
+        return self.encode.bound(radius, d)
 
     @property
     def layout(self) -> Layout | None:
@@ -219,26 +230,28 @@ class PrivateEncode(PrivateStage):
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
             return (self,), ""
-        schema = choose_shapes(self.schema, size, mu)
-        if schema is not self.schema:
-            shaped = PrivateEncode(schema, self.share, self.noise_multiplier, self.narrow)
-            return shaped.expand(before, columns=columns, size=size, mu=mu, intercept=intercept)
         stage, own = self, self.noise_multiplier
+        if self.shapes:
+            stage = self._as(schema=choose_shapes(self.schema, size, mu), shapes=False)
+            number = choose_shapes(Schema({"x": _NUMBER}), size, mu).columns["x"]
+            assert isinstance(number, NumberColumn)
+            stage._number = number
         if self.narrow == "auto":
-            wide = PrivateEncode(self.schema, self.share, own, narrow=True)
+            wide = stage._as(narrow=True)
             z = own or 1 / (wide._share(size, mu) * mu)
-            stage = wide if wide._outside(size, z) <= NARROW else wide._as(narrow=False)
+            stage = wide if wide._outside(size, z) <= NARROW else stage._as(narrow=False)
         if not any(stage._counts()):
-            return (Encode(self.schema),), ""
+            return (Encode(stage.schema),), ""
         share = stage._share(size, mu)
-        if stage is self and share == self.share:
-            return (self,), ""
-        return (stage._as(share=share),), ""
+        if share != stage.share:
+            stage = stage._as(share=share)
+        return (stage,), ""
 
     def _as(self, **settings: Any) -> PrivateEncode:
-        given = {"share": self.share, "noise_multiplier": self.noise_multiplier}
-        given["narrow"] = self.narrow
-        return PrivateEncode(self.schema, **{**given, **settings})
+        names = ("schema", "share", "noise_multiplier", "narrow", "shapes")
+        made = PrivateEncode(**{**{name: getattr(self, name) for name in names}, **settings})
+        made._number = self._number
+        return made
 
     def _share(self, size: int, mu: float) -> float:
         """The least part of μ that sees all but a few rows, within limits."""
@@ -290,36 +303,33 @@ class PrivateEncode(PrivateStage):
         return first, rest[0], rest[1]
 
     def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
-        _, numbers, categories = self._counts()
-        _, bounds, keys = self._shares(size, noise_multiplier)
-        columns, lines = self.schema.columns, []
-        if numbers:
-            needed = bounds_rows(numbers, noise_multiplier / math.sqrt(bounds), gaps=True)
+        columns, unknown = self.schema.columns, self._unknown
+        half = math.ceil(len(unknown) / 2)  # of unknown kind: as many numbers as not
+        numbers, words = self._numbers(columns), self._categories(columns)
+        counts = (len(unknown), len(numbers) + half, len(words) + half)
+        _, bounds, keys = self._shares(size, noise_multiplier, counts)
+        texts = []
+        if counts[1]:
+            needed = bounds_rows(counts[1], noise_multiplier / math.sqrt(bounds), gaps=True)
             if size < needed:
-                names = [name for name in self._numbers(columns) if columns[name].private]
-                lines.append(
-                    (f"bounds of {numbers} columns", needed, "bounds", names, "(low, high)")
-                )
-        if categories:
+                private = [name for name in numbers if columns[name].private]
+                texts.append(f"bounds of {counts[1]} columns, which take about {needed:,}: pass ")
+                texts[-1] += _lines("bounds", private, "(low, high)")
+        if counts[2]:
             part = noise_multiplier / math.sqrt(keys)
-            needed = math.ceil(2 * key_rows(part, categories, failure or OUTSIDE, size))
+            needed = math.ceil(2 * key_rows(part, counts[2], failure or OUTSIDE, size))
             if size < needed:
-                names = self._categories(columns)
-                lines.append(
-                    (f"categories of {categories} columns", needed, "categories", names, "[...]")
-                )
-        if not lines:
-            return
-        texts, unknown = [], self._unknown
-        for what, needed, key, names, value in lines:
-            some = ", ".join(f"{name!r}: {value}" for name in (names or unknown)[:3])
-            more = ", ..." if len(names or unknown) > 3 else ""
-            texts.append(f"the {what}, which takes about {needed:,} rows: {key}={{{some}{more}}}")
-        raise InputError(
-            f"{size:,} rows are too few to find through this noise {'; and '.join(texts)} would "
-            "make them public. Add such lines, to the call or to the schema, for columns of which "
-            "you know them, or leave columns out (ignore), or raise epsilon. Nothing was spent"
-        )
+                texts.append(f"categories of {counts[2]} columns, which take about {needed:,}: ")
+                texts[-1] += "pass " + _lines("categories", words, "[...]")
+        if texts:
+            kinds = (
+                f". {len(unknown)} columns are of unknown kind: pass a schema" if unknown else ""
+            )
+            raise InputError(
+                f"{size:,} rows are too few to find, through this noise, the "
+                f"{'; nor the '.join(texts)}{kinds}. Declare what is public of them, leave columns "
+                "out, or raise epsilon. Nothing was spent"
+            )
 
     # --- What is found ---------------------------------------------------------------------------
 
@@ -352,8 +362,7 @@ class PrivateEncode(PrivateStage):
         columns = dict(self.schema.columns)
         first = self._shares(size, z)[0]
         if unknown:
-            kinds = _kinds(passes, unknown, token.part(first))
-            columns |= {name: _of_kind(columns[name], kind) for name, kind in kinds.items()}
+            columns |= _kinds(passes, unknown, token.part(first), self._number)
         numbers, categories = self._numbers(columns), self._categories(columns)
         # What is left is divided again, now that kinds are known.
         counts = (len(unknown), len(numbers), len(categories))
@@ -450,11 +459,10 @@ def _table(rows: Any) -> Any:
     return as_table(rows)
 
 
-def _of_kind(column: Column, kind: str, **facts: Any) -> Column:
-    """The column that one of unknown kind turns out to be."""
-    if isinstance(column, UnknownColumn) and kind != "category":
-        facts = {"shape": column.shape, "knots": column.knots, **facts}
-    return default_column(kind, **facts)
+def _lines(key: str, names: Sequence[str], value: str) -> str:
+    """What to pass, for some columns."""
+    some = ", ".join(f"{name!r}: {value}" for name in names[:3])
+    return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
 
 
 def _bounded(column: NumberColumn) -> NumberColumn:
@@ -481,15 +489,16 @@ def _keys(chunk: Table, names: Sequence[str]) -> list[dict[str, int]]:
     return found
 
 
-KINDS = ("number", "date", "category")
-
-
-def _kinds(passes: Any, names: Sequence[str], token: Token) -> dict[str, str]:
+def _kinds(
+    passes: Any, names: Sequence[str], token: Token, number: NumberColumn
+) -> dict[str, Column]:
     """Kinds by what most values spell, through noise: a row has one vote in each column."""
     counts = passes.merged(partial(_spelled, names=names), np.zeros((len(names), 3), np.int64))
     norm = math.sqrt(len(names)) * UP
     noisy = token.gaussian(BoundedSum(counts * VOTE, 1 / VOTE, norm, norm * UP, "votes"))
-    return {name: KINDS[int(v.argmax())] for name, v in zip(names, noisy, strict=True)}
+    date = default_column("date", shape=number.shape, knots=number.knots)
+    kinds: list[Column] = [number, date, default_column("category")]
+    return {name: kinds[int(v.argmax())] for name, v in zip(names, noisy, strict=True)}
 
 
 def _spelled(chunk: Table, names: Sequence[str]) -> np.ndarray:
