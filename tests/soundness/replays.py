@@ -231,11 +231,14 @@ def draw_table(seed: int) -> Case | None:
         Table.from_columns({k: [odd[k], *common[k]] for k in common})
         for odd in (ODD[pair[0]], ODD[pair[1]])
     ]
+    known = [
+        {},
+        {"low": 0.0, "monotone": "increasing"},
+        {"low": 1900.0, "high": 3e4, "shape": "hat", "knots": (1900.0, 1950.0, 2e4)},
+    ]
     columns = {
-        "year": default_column(
-            "number", **[{}, {"low": 0.0}, {"low": 1900.0, "high": 3e4}][seed % 3]
-        ),
-        "amount": default_column("number"),
+        "year": default_column("number", **known[seed % 3]),
+        "amount": default_column("number", shape=["auto", "straight"][seed % 2]),
         "job": default_column("category", **[{}, {"categories": ["cook", "nurse"]}][seed % 2]),
         "town": default_column("category"),
         "any": [UnknownColumn(), default_column("category"), default_column("date")][seed % 3],

@@ -20,6 +20,7 @@ from tacit.data.cluster import is_dask
 from tacit.data.rows import Rows, each
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
+from tacit.linear_model.curves import ShapeCurves, shape_curves
 from tacit.linear_model.inputs import cells_of, rows_of
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
@@ -347,6 +348,21 @@ class DPLinearModel(Composed, BaseEstimator):
                 "y cannot be compared with what is predicted: it must hold values of the same kind"
             )
         )
+
+    def shape_curves(self) -> ShapeCurves:
+        """What every column of a table adds to the score, up to a constant, in its own units.
+
+        A score is the sum of these curves and a constant, exactly, as long as nothing that looks
+        at a whole row, such as `tacit.preprocessing.Normalize`, is behind the encoding.
+
+        Returns
+        -------
+        ShapeCurves
+            By column: a grid of values, their effects, and that of a missing value; ``plot`` draws
+            all of them.
+        """
+        check_is_fitted(self, "coef_")
+        return shape_curves(self.stages_, self.coef_, self.intercept_)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of ``coef_``.

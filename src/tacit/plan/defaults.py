@@ -133,5 +133,5 @@ def few_columns(facts: PublicFacts) -> bool:
 
     Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.
     """
-    squared = isinstance(facts.loss, Squared) and not facts.drift
+    squared = isinstance(facts.loss, Squared) and not facts.drift and not facts.monotone
     return squared and ROOM * (facts.features + 1) ** 1.5 <= facts.size * facts.mu

@@ -19,7 +19,7 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
 from tacit.plan.targets import TargetFinder
-from tacit.plan.validate import validate_plan
+from tacit.plan.validate import validate_monotone, validate_plan
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -220,6 +220,7 @@ class Plan:
                 size=size, columns=columns, classes=classes, training=training
             )
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
+        validate_monotone(self.stages, self.trainer, outputs)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = self.stage_noise()
@@ -265,6 +266,7 @@ class Plan:
             mean_noise_norm=0.0
             if center is None
             else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
+            monotone=tuple(cone for stage in stages for cone in stage.monotone),
         )
         trainer = self.trainer.resolve(facts)
         most = outputs if self.target is None else self.target.outputs(self.loss)

@@ -525,7 +525,9 @@ class CalibratedPlan:
             For the trainer.
         """
         last = prepared.fitted[-1] if prepared.fitted else None
-        return replace(self.facts, scales=() if last is None else last.column_scales)
+        cones = [cone for stage in prepared.fitted for cone in stage.monotone]
+        scales = () if last is None else last.column_scales
+        return replace(self.facts, scales=scales, monotone=tuple(cones))
 
     def conclude(
         self,

@@ -123,6 +123,26 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         blanked = stage if stage.blanks else blanked
 
 
+def validate_monotone(stages: Sequence[Stage], trainer: Trainer, outputs: int) -> None:
+    """Refuse columns that may go one way only where nothing would hold them to it."""
+    first = next((i for i, stage in enumerate(stages) if stage.monotone), None)
+    if first is None:
+        return
+    mixed = next((stage.name for stage in stages[first + 1 :] if not stage.translates), None)
+    if mixed is not None:
+        raise InputError(
+            f"a column that is monotone in the schema would not be behind {mixed}, which changes "
+            "what its weights mean: leave that stage out, or monotone"
+        )
+    if outputs > 1:
+        raise InputError(
+            "monotone is for two classes and for numbers: of several classes, one grows at the "
+            "others' expense"
+        )
+    if not trainer.takes_monotone:
+        raise InputError(f"{trainer.name} cannot keep weights in an order: use DPGD or DPSGD")
+
+
 def validate_trainer(
     stages: Sequence[Stage],
     trainer: Trainer,

@@ -157,6 +157,8 @@ class Stage(Params):
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
     scales_columns: ClassVar[bool] = False
+    #: Whether rows are moved by one vector, all alike, or not at all: weights mean what they did.
+    translates: ClassVar[bool] = False
     #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
     external: ClassVar[bool] = False
 
@@ -474,6 +476,14 @@ class Stage(Params):
     @property
     def column_scales(self) -> tuple[float, ...]:
         """After `fit`: what the columns were divided by, if it `scales_columns`."""
+        return ()
+
+    @property
+    def monotone(self) -> tuple[tuple[int, int, int], ...]:
+        """Which weights of rows out must not fall from one to the next: start, stop and sign.
+
+        With sign -1 they must not rise. One weight by itself must not be negative, or positive.
+        """
         return ()
 
     @property

@@ -21,6 +21,7 @@ from tacit.data.columns import (
 )
 from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema
+from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
@@ -29,7 +30,7 @@ from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
-from tacit.preprocessing.shapes import choose_shapes, is_hat
+from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -199,6 +200,15 @@ class PrivateEncode(PrivateStage):
 
     def bound(self, radius: float | None = None, d: int | None = None) -> float | None:
         return self.encode.bound(radius, d)
+
+    @property
+    def layout(self) -> Layout | None:
+        """How encoded rows lie, if some of their columns are curves."""
+        return self.encode.layout
+
+    @property
+    def monotone(self) -> tuple[Cone, ...]:
+        return self.encode.monotone
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return self.encode.typical(radius, d)

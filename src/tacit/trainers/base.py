@@ -312,6 +312,11 @@ class Trainer(Params, ABC):
         """Whether its event covers the noisy gradients of all steps, which may then be seen."""
         return False
 
+    @property
+    def takes_monotone(self) -> bool:
+        """Whether weights can be kept in an order, at every step and at the end."""
+        return False
+
     def inflation(self, norm: float, moves: GradientSensitivity) -> float:
         """How many times more noise rows that moved ask for, at weights of that norm.
 

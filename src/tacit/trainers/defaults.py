@@ -58,6 +58,8 @@ class PublicFacts:
         How far from the origin a mean that was subtracted with its noise leaves all rows.
     measured : bool
         Whether ``bound`` is what a released mean shows.
+    monotone : tuple of (int, int, int)
+        Which weights must not fall from one to the next (`tacit.trainers.monotone`).
     """
 
     size: int
@@ -74,6 +76,7 @@ class PublicFacts:
     limit: float | None = None
     mean_noise_norm: float = 0.0
     measured: bool = False
+    monotone: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
