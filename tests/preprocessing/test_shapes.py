@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn, UnknownColumn
+from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema
 from tacit.data.tables import as_table
@@ -120,7 +120,6 @@ def test_curves_need_rows_and_knots_grow_with_them():
             "x": NumberColumn(0, 1),
             "given": NumberColumn(0, 1, knots=3),
             "line": NumberColumn(0, 1, shape="straight"),
-            "any": UnknownColumn(),
             "word": CategoryColumn(("a",)),
         }
     )
@@ -132,8 +131,8 @@ def test_curves_need_rows_and_knots_grow_with_them():
         }
         for n in (50, 1_000, 10**6)
     }
-    assert shapes[50]["x"] == shapes[50]["any"] == ("straight", None)
-    assert shapes[1_000]["x"] == shapes[1_000]["any"] == ("hat", 13)
+    assert shapes[50]["x"] == ("straight", None)
+    assert shapes[1_000]["x"] == ("hat", 13)
     assert shapes[10**6]["x"] == ("hat", 24)
     for found in shapes.values():
         assert found["given"] == ("hat", 3) and found["line"] == ("straight", None)

@@ -333,13 +333,6 @@ class CategoryColumn:
 class UnknownColumn:
     """A column of a text file of which not even the kind is known: a count, paid for, decides.
 
-    Parameters
-    ----------
-    shape : {"auto", "straight", "hat"}
-        What it is to have if it is a number, or a date.
-    knots : int, optional
-        Of a hat shape.
-
     Examples
     --------
     >>> UnknownColumn().to_dict(), UnknownColumn().private
@@ -349,8 +342,6 @@ class UnknownColumn:
     kind: ClassVar[str] = PRIVATE
     missing: ClassVar[str] = "indicator"
     private: ClassVar[bool] = True
-    shape: str = "auto"
-    knots: int | None = None
 
     @property
     def width(self) -> int:
@@ -380,9 +371,7 @@ class UnknownColumn:
         dict
             As in the YAML file.
         """
-        facts = {"shape": self.shape, "knots": self.knots}
-        news = {"shape": "auto", "knots": None}
-        return {"kind": self.kind} | {k: v for k, v in facts.items() if v != news[k]}
+        return {"kind": self.kind}
 
 
 Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn | UnknownColumn

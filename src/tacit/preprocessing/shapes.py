@@ -17,11 +17,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from tacit.data.columns import CategoryColumn, Column, DateColumn, NumberColumn, UnknownColumn
+from tacit.data.columns import CategoryColumn, Column, DateColumn, NumberColumn
 from tacit.data.schema import Schema
 from tacit.data.shaped import GAP, ONE, Layout, ShapedChunk
 from tacit.data.tables import ABSENT, UNSEEN, Table
@@ -54,8 +54,8 @@ class Block:
 
 
 def is_hat(column: Column) -> bool:
-    """Whether a column has a curve, if it is a number or a date."""
-    return isinstance(column, NumberColumn | UnknownColumn) and column.shape == "hat"
+    """Whether a column is a number, or a date, with a curve."""
+    return isinstance(column, NumberColumn) and column.shape == "hat"
 
 
 def _is_straight(column: Column) -> bool:
@@ -256,11 +256,10 @@ def choose_shapes(schema: Schema, size: int, mu: float) -> Schema:
     knots = min(max(round((2 * weight) ** (1 / 3)), LEAST_KNOTS), MOST_KNOTS)
     columns = dict(schema.columns)
     for name, column in columns.items():
-        if isinstance(column, NumberColumn | UnknownColumn):
+        if isinstance(column, NumberColumn):
             asked = column.shape if column.knots is None or column.shape != "auto" else "hat"
             wanted = shape if asked == "auto" else asked
             count = knots if column.knots is None and wanted == "hat" else column.knots
             if (wanted, count) != (column.shape, column.knots):
-                settings: Any = {"shape": wanted, "knots": count}
-                columns[name] = replace(column, **settings)
+                columns[name] = replace(column, shape=wanted, knots=count)
     return schema if columns == dict(schema.columns) else replace(schema, columns=columns)
