@@ -260,6 +260,8 @@ def draw_table(seed: int) -> Case | None:
         [PrivateCenter()],
         [Normalize(), PrivateCenter()],
     ]
+    if seed % 3 == 1:  # monotone: not behind Normalize
+        behind = behind[::2]
     stages = (first, *behind[rng.integers(len(behind))])
     trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
     neighbors = list(NEIGHBORS)[rng.integers(3)]
