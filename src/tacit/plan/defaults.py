@@ -138,7 +138,7 @@ def table_stages(
     ordered = any(getattr(column, "monotone", None) for column in schema.columns.values())
     # Steps along a second moment are not those that a projection onto ordered weights is made for.
     last = () if ordered else (PrivatePrecondition(),)
-    return (PrivateEncode(schema), PrivateCenter(), *last)
+    return (PrivateEncode(schema, shapes=shapes is not False), PrivateCenter(), *last)
 
 
 def enough_rows(schema: Schema, size: int, budget: Budget, neighbors: Relation) -> bool:

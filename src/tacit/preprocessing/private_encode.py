@@ -30,7 +30,7 @@ from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
-from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat, row_bound
+from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -42,6 +42,7 @@ READ_CELLS = 1 << 22  # of numbers at a time
 
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
 FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
+_NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
 
@@ -65,6 +66,9 @@ class PrivateEncode(PrivateStage):
     narrow : bool or "auto"
         Whether bounds are searched behind public ones as well, which may be far too wide: if there
         are rows enough to see them well.
+    shapes : bool
+        Whether numbers whose ``shape`` is ``auto`` become curves where public facts speak for it
+        (`tacit.preprocessing.shapes.choose_shapes`); else they stay straight.
 
     Attributes
     ----------
@@ -94,6 +98,7 @@ class PrivateEncode(PrivateStage):
     share: Any
     noise_multiplier: float | None
     narrow: bool | str
+    shapes: bool
 
     def __init__(
         self,
@@ -101,10 +106,12 @@ class PrivateEncode(PrivateStage):
         share: float | str = "auto",
         noise_multiplier: float | None = None,
         narrow: bool | str = "auto",
+        shapes: bool = True,
     ) -> None:
         self.schema = Schema.of(schema)
         self.share, self.noise_multiplier = share, noise_multiplier
-        self.narrow = narrow
+        self.narrow, self.shapes = narrow, shapes
+        self._number = _NUMBER  # what a column of unknown kind becomes, if it is a number
         if share != "auto":
             super().__post_init__()
         if narrow not in (True, False, "auto"):
@@ -154,7 +161,7 @@ class PrivateEncode(PrivateStage):
         columns: dict[str, Column] = {}
         for name, column in self.schema.columns.items():
             if isinstance(column, UnknownColumn):
-                number = _of_kind(column, "number", low=0.0, high=1.0)
+                number = _bounded(self._number)
                 category = default_column("category", categories=words)
                 column = category
                 if (number.width > category.width) if widest else is_hat(number):
@@ -224,11 +231,12 @@ class PrivateEncode(PrivateStage):
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
             return (self,), ""
-        schema = choose_shapes(self.schema, size, mu)
-        if schema is not self.schema:
-            shaped = self._as(schema=schema)
-            return shaped.expand(before, size=size, mu=mu, **more)
         stage, own = self, self.noise_multiplier
+        if self.shapes:
+            stage = self._as(schema=choose_shapes(self.schema, size, mu), shapes=False)
+            number = choose_shapes(Schema({"x": _NUMBER}), size, mu).columns["x"]
+            assert isinstance(number, NumberColumn)
+            stage._number = number
         if self.narrow == "auto":
             wide = stage._as(narrow=True)
             z = own or 1 / (wide._share(size, mu) * mu)
@@ -241,8 +249,10 @@ class PrivateEncode(PrivateStage):
         return (stage,), ""
 
     def _as(self, **settings: Any) -> PrivateEncode:
-        names = ("schema", "share", "noise_multiplier", "narrow")
-        return PrivateEncode(**{**{name: getattr(self, name) for name in names}, **settings})
+        names = ("schema", "share", "noise_multiplier", "narrow", "shapes")
+        made = PrivateEncode(**{**{name: getattr(self, name) for name in names}, **settings})
+        made._number = self._number
+        return made
 
     def _share(self, size: int, mu: float) -> float:
         """The least part of μ that sees all but a few rows, within limits."""
@@ -353,8 +363,7 @@ class PrivateEncode(PrivateStage):
         columns = dict(self.schema.columns)
         first = self._shares(size, z)[0]
         if unknown:
-            kinds = _kinds(passes, unknown, token.part(first))
-            columns |= {name: _of_kind(columns[name], kind) for name, kind in kinds.items()}
+            columns |= _kinds(passes, unknown, token.part(first), self._number)
         numbers, categories = self._numbers(columns), self._categories(columns)
         # What is left is divided again, now that kinds are known.
         counts = (len(unknown), len(numbers), len(categories))
@@ -470,13 +479,6 @@ def _lines(key: str, names: Sequence[str], value: str) -> str:
     return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
 
 
-def _of_kind(column: Column, kind: str, **facts: Any) -> Column:
-    """The column that one of unknown kind turns out to be."""
-    if isinstance(column, UnknownColumn) and kind != "category":
-        facts = {"shape": column.shape, "knots": column.knots, **facts}
-    return default_column(kind, **facts)
-
-
 def _bounded(column: NumberColumn) -> NumberColumn:
     """Bounds in place of private ones, beside a public one if there is one."""
     low, high = column.low, column.high
@@ -501,15 +503,16 @@ def _keys(chunk: Table, names: Sequence[str]) -> list[dict[str, int]]:
     return found
 
 
-KINDS = ("number", "date", "category")
-
-
-def _kinds(passes: Any, names: Sequence[str], token: Token) -> dict[str, str]:
+def _kinds(
+    passes: Any, names: Sequence[str], token: Token, number: NumberColumn
+) -> dict[str, Column]:
     """Kinds by what most values spell, through noise: a row has one vote in each column."""
     counts = passes.merged(partial(_spelled, names=names), np.zeros((len(names), 3), np.int64))
     norm = math.sqrt(len(names)) * UP
     noisy = token.gaussian(BoundedSum(counts * VOTE, 1 / VOTE, norm, norm * UP, "votes"))
-    return {name: KINDS[int(v.argmax())] for name, v in zip(names, noisy, strict=True)}
+    date = default_column("date", shape=number.shape, knots=number.knots)
+    kinds: list[Column] = [number, date, default_column("category")]
+    return {name: kinds[int(v.argmax())] for name, v in zip(names, noisy, strict=True)}
 
 
 def _spelled(chunk: Table, names: Sequence[str]) -> np.ndarray:
