@@ -516,7 +516,7 @@ def _declared(
     gone = [name for name in whole.columns if name not in types]
     if gone:
         near = did_you_mean(gone[0], types)
-        raise SchemaError(f"the table lacks column {gone[0]!r} of the schema{near}")
+        raise SchemaError(f"the table lacks columns of the schema: {gone[0]!r}{near}")
     return whole, whole.columns
 
 
