@@ -84,7 +84,7 @@ typedef struct {
     const int16_t **at;    /* where rows lie, and AHEAD more */
     int32_t *raw;          /* scores (lines, length) */
     int16_t *parts;        /* of multipliers (2 lines, length) */
-    int32_t *peaks, *most; /* largest magnitude in a row, and that times one of its parts */
+    int32_t *peaks, *sizes, *most; /* largest magnitude in a row, and of its parts; their product */
     const double *inverse, *targets; /* of the rows, where they lie or in their room */
     double *inverse_room, *target_room, *residuals;
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
@@ -279,7 +279,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
         sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
-        sizeof(*work->peaks) * (size_t)length,
+        sizeof(*work->peaks) * (size_t)(2 * length),
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
@@ -304,6 +304,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->parts = (void *)pieces[2];
     work->most = (void *)pieces[3];
     work->peaks = (void *)pieces[4];
+    work->sizes = work->peaks + length;
     work->inverse_room = (void *)pieces[5];
     work->target_room = (void *)pieces[6];
     work->residuals = (void *)pieces[7];
