@@ -26,7 +26,7 @@ sanitize: $(VENV)/.dev
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
 	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
-	  tests/trainers/test_compact.py
+	  tests/trainers/test_compact.py tests/trainers/test_shaped.py
 
 # The sampler over a hundred million draws, and whatever else takes minutes.
 test-long: $(VENV)/.dev

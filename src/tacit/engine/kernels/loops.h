@@ -20,7 +20,7 @@
 #define LOW(a, b) _mm512_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
 #define SIZE(a) _mm512_abs_epi16(a)
-#define UPPER(a, b) _mm512_max_epi16(a, b)
+#define UPPER(a, b) _mm512_max_epu16(a, b)
 #define PAIR(p) _mm512_set1_epi32(pair_at(p))
 #define FOLD(s) _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1))
 #define VMAX(a, b) ((N(VD))_mm512_max_pd((__m512d)(a), (__m512d)(b)))
@@ -41,7 +41,7 @@
 #define LOW(a, b) _mm256_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
 #define SIZE(a) _mm256_abs_epi16(a)
-#define UPPER(a, b) _mm256_max_epi16(a, b)
+#define UPPER(a, b) _mm256_max_epu16(a, b)
 #define PAIR(p) _mm256_set1_epi32(pair_at(p))
 #define FOLD(s) (s)
 #define VMAX(a, b) ((N(VD))_mm256_max_pd((__m256d)(a), (__m256d)(b)))
@@ -61,8 +61,8 @@
 #define MADD(sum, a, b) madd(sum, a, b)
 #define LOW(a, b) beside(a, b, 0)
 #define HIGH(a, b) beside(a, b, 4)
-#define SIZE(a) UPPER(a, -(a))
-#define UPPER(a, b) ((((a) > (b)) & (a)) | (~((a) > (b)) & (b)))
+#define SIZE(a) (((a) ^ ((a) >> 15)) - ((a) >> 15))
+#define UPPER(a, b) larger(a, b)
 #define PAIR(p) ((shorts){(p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1]})
 #define VMAX(a, b) N(choose)((a) > (b), a, b)
 #define VMIN(a, b) N(choose)((a) < (b), a, b)
@@ -400,7 +400,7 @@ static void N(sums)(const Job *job, Scratch *work, int64_t count)
                 top = UPPER(top, UPPER(SIZE(a), SIZE(b)));
             }
         if (!few) { /* these columns may be smaller than others: fewer cuts */
-            int16_t tops[COLS];
+            uint16_t tops[COLS];
             int64_t peak = 1;
             memcpy(tops, &top, sizeof tops);
             for (int t = 0; t < COLS; t++)

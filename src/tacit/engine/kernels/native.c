@@ -172,6 +172,7 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
 /* --- Vectors of any processor ----------------------------------------------------------------- */
 
 typedef int16_t shorts __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
 typedef uint32_t words __attribute__((vector_size(16)));
 
 INLINE shorts load_shorts(const int16_t *p)
@@ -186,6 +187,13 @@ INLINE words madd(words sum, shorts a, shorts b)
     for (int t = 0; t < 4; t++)
         sum[t] += (uint32_t)(a[2 * t] * b[2 * t]) + (uint32_t)(a[2 * t + 1] * b[2 * t + 1]);
     return sum;
+}
+
+/* The larger of unsigned numbers. */
+INLINE shorts larger(shorts a, shorts b)
+{
+    shorts above = (shorts)((halves)a > (halves)b);
+    return (above & a) | (~above & b);
 }
 
 INLINE shorts beside(shorts a, shorts b, int from)
@@ -286,7 +294,7 @@ static void *scratch_for(const Job *job, Scratch *work)
         sizeof(*work->cells) * (size_t)(length / LANES),
         sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
         sizeof(*work->bins) * (size_t)(2 * most),
-        sizeof(*work->tables) * (size_t)(job->base ? lines * job->shapes * TABLE : 0)};
+        sizeof(*work->tables) * (size_t)(job->weights ? lines * job->shapes * TABLE : 0)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
     for (int i = 0; i < PIECES; i++)
@@ -315,7 +323,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->picked = (void *)pieces[12];
     work->bins = (void *)pieces[13];
     work->tables = (void *)pieces[14];
-    for (int64_t k = 0; job->base && k < lines; k++)
+    for (int64_t k = 0; job->weights && k < lines; k++)
         for (int64_t j = 0; j < job->shapes; j++)
             for (int e = 0; e < TABLE; e++)
                 work->tables[(k * job->shapes + j) * TABLE + e] =
