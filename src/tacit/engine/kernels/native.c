@@ -13,8 +13,13 @@
    Buffers are checked on entry; then the interpreter is let go, and Python's threads may run
    several calls at once. */
 
+#ifndef NO_PYTHON /* as tests/trainers/neon.c has it */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#else
+#include <stddef.h>
+typedef ptrdiff_t Py_ssize_t;
+#endif
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -438,6 +443,7 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         loops->conclude(job, work);
 }
 
+#ifndef NO_PYTHON
 /* --- Arguments ------------------------------------------------------------------------------------ */
 
 enum { MOST_BUFFERS = 14 }; /* of any call */
@@ -873,3 +879,4 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                         .m_methods = functions};
 
 PyMODINIT_FUNC PyInit_native(void) { return PyModuleDef_Init(&definition); }
+#endif
