@@ -36,6 +36,7 @@ from tacit.preprocessing import (
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
+    PrivateEncode,
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
@@ -266,6 +267,17 @@ def test_data_frames_whose_sizes_nobody_knows(client):
     same(fitted(here[["age"]].fillna(0.0), here["y"]), model)
     assert model.feature_names_in_.tolist() == ["age"]
     same(model, fitted(numbers.to_dask_array(), spread["y"].to_dask_array()))  # unknown chunks
+
+
+def test_what_is_private_of_a_data_frame_is_found_from_counts(client):
+    table = frame()
+    schema = Schema({"age": NumberColumn(), "job": CategoryColumn()})
+    stages = [PrivateEncode(schema, 0.5), PrivateCenter()]
+    spread = dd.from_pandas(table, npartitions=4)
+    how = {"stages": stages, "epsilon": 40.0}
+    local = fitted(table[["age", "job"]], table["y"], **how)
+    same(local, fitted(spread[["age", "job"]], spread["y"], **how))
+    assert local.stages_[0].schema_.columns["job"].categories
 
 
 def test_gaps_are_filled_through_noise(client):

@@ -30,7 +30,7 @@ NEEDS = {
     "ptr-pca": {"n_components": 1, "gap": 1e-3},
 }
 PARTS = {
-    "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
+    "dpsgd-f": (["Normalize", "PrivateCenter", "PrivatePrecondition"], DPGD),
     "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),  # once it has chosen
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
@@ -99,7 +99,8 @@ def test_settings_reach_their_stage():
 def test_columns_may_be_equalized_for_a_share():
     stages = recipe("dpsgd-f", radius=3.0, equalize=0.2)["stages"]
     names = [stage.name for stage in stages]
-    assert names == ["Normalize", "PrivateCenter", "PrivateEqualize", "Normalize"]
+    behind = ["PrivateEqualize", "Normalize", "PrivatePrecondition"]
+    assert names == ["Normalize", "PrivateCenter", *behind]
     assert stages[2].share == 0.2 and stages[3].radius == 3.0
 
 

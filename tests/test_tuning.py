@@ -74,7 +74,8 @@ def test_the_model_and_its_certificate_are_as_of_any_fit(tmp_path):
     assert claim.releasable
     assert claim.verify().holds
     assert Certificate.from_json(claim.to_json()) == claim
-    assert [expense.stage for expense in claim.events] == ["PrivateCenter", "Search"]
+    names = ["PrivateCenter", "PrivatePrecondition", "Search"]
+    assert [expense.stage for expense in claim.events] == names
     save(best, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "model.safetensors").predict(X), best.predict(X))
     page = render_html(claim.to_dict())
@@ -161,7 +162,8 @@ def test_the_budget_is_met_and_used(distribution, neighbors):
 
 def test_shared_stages_are_counted_once_and_others_in_every_trial():
     once = search().plan(size=600, columns=4)
-    assert [name for name, _ in once.spent] == ["PrivateCenter", "Search"]
+    names = ["PrivateCenter", "PrivatePrecondition", "Search"]
+    assert [name for name, _ in once.spent] == names
     grid = {"stages": [[Normalize(), PrivateCenter()], [ClipNorm(2.0)]]}
     each = search(grid).plan(size=600, columns=4)
     assert [name for name, _ in each.spent] == ["Search"]

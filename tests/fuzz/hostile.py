@@ -35,7 +35,8 @@ from safetensors.numpy import save as to_bytes
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, save
 from tacit import persistence as models
-from tacit.data import NumberColumn, Schema, Table, read_table, scan
+from tacit.data import NumberColumn, Schema, Table, declared_schema, read_table, scan
+from tacit.data.cells import is_missing
 from tacit.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
 from tacit.files import first_bytes
@@ -443,7 +444,11 @@ def read_rows(path: Path) -> None:
     table = read_table(path, limit=1 << 26)
     for name in table.column_names:
         table.column(name)
+        assert len(table.values(name)) == len(table.values(name, dates=True)) == table.n
+        words = [word for word in table.coded(name)[1] if not is_missing(word)][:3]
+        assert len(table.match(name, words)) == len(table.texts(name)) == table.n
     Schema.draft(table)
+    assert declared_schema(table).private
 
 
 def scan_rows(path: Path) -> None:

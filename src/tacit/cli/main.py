@@ -71,7 +71,7 @@ def _mistake(error: Exception) -> str:
 app = typer.Typer(
     cls=Commands,
     help="Differentially private linear models in which the whole pipeline is counted.\n\n"
-    "Begin with: tacit demo. For a table of your own: tacit schema, fill in its blanks, tacit "
+    "Begin with: tacit demo. For a table of your own: tacit schema, fill in what is public, tacit "
     "fit, tacit verify. Every command takes --json, and --help explains it.",
     no_args_is_help=True,
     add_completion=False,

@@ -22,8 +22,6 @@ from tacit.linear_model import DPLinearRegressor
 from tacit.losses import Huber, Loss
 from tacit.pipeline.parts import Given, Last, refusal
 
-__all__ = ["LAST", "regression"]
-
 LOGISTIC = "logistic loss, softmax for more than two classes"
 PULL = "the penalty is a pull towards zero in the scaled space, on the intercept too, and weighs "
 PULL += "more than it did, since gradients are clipped"
@@ -83,7 +81,7 @@ def regression(name: str, step: Any, given: Given) -> Last:
     """Ridge, LinearRegression, SGDRegressor and HuberRegressor."""
     if given.target_bounds is None:
         raise MissingBound(name, "target_bounds=(low, high)")
-    _, half = DPLinearRegressor(target_bounds=given.target_bounds)._target_scale()
+    _, half = DPLinearRegressor()._target_scale(given.target_bounds)
     if getattr(step, "positive", False):
         raise refusal(name, "positive=True", "leave it out")
     loss: str | Loss = "squared"

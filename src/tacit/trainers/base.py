@@ -18,6 +18,7 @@ from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.quantization import LIMIT
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
+from tacit.losses import Loss
 from tacit.mechanisms.release import Releases
 from tacit.params import Params
 from tacit.privacy.budget import Budget
@@ -25,17 +26,6 @@ from tacit.privacy.events import Event
 from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import PublicFacts
-
-__all__ = [
-    "RANGE",
-    "OrAuto",
-    "Trainer",
-    "is_auto",
-    "is_in_range",
-    "is_number",
-    "is_positive",
-    "is_whole",
-]
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 RANGE = "a positive number within 2**-60 and 2**60"
@@ -310,6 +300,26 @@ class Trainer(Params, ABC):
     @property
     def covers_steps(self) -> bool:
         """Whether its event covers the noisy gradients of all steps, which may then be seen."""
+        return False
+
+    @property
+    def takes_monotone(self) -> bool:
+        """Whether weights can be kept in an order, at every step and at the end."""
+        return False
+
+    def takes_moment(self, loss: Loss) -> bool:
+        """Whether its steps follow a second moment of the rows, if a stage has released one.
+
+        Parameters
+        ----------
+        loss : Loss
+            What is minimised.
+
+        Returns
+        -------
+        bool
+            True if so.
+        """
         return False
 
     def inflation(self, norm: float, moves: GradientSensitivity) -> float:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.exceptions import InputError
+from tacit.losses import Logistic, Loss
 from tacit.trainers.base import is_positive, is_whole
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
-
-__all__ = ["DPGD"]
 
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
 
@@ -53,6 +52,9 @@ class DPGD(GradientTrainer):
     @property
     def covers_steps(self) -> bool:
         return type(self) is DPGD
+
+    def takes_moment(self, loss: Loss) -> bool:
+        return self.by_rule and isinstance(loss, Logistic)
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)

@@ -34,8 +34,6 @@ from tacit.trainers.defaults import PublicFacts, noise_left, suggest
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
 
-__all__ = ["GradientTrainer", "require_descent"]
-
 LARGEST_STEPS = 10**7  # weeks on a table of any size
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 WANDERING = (
@@ -114,6 +112,11 @@ class GradientTrainer(Trainer):
 
     def resolve_again(self, facts: PublicFacts, resolved: Any) -> GradientTrainer:
         return replace(self, steps=resolved.steps).resolve(facts)
+
+    @property
+    def takes_monotone(self) -> bool:
+        own = type(self)
+        return own.train is Trainer.train and own.train_group is GradientTrainer.train_group
 
     @property
     def shared_settings(self) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ import pytest
 
 from tacit.research.reproduce import reproduce
 
-
 #: Claims of which one run says as much as two, and takes seconds.
 ONCE = {"hu-lowrank", "hu-clipping"}
 

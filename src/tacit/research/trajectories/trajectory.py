@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,6 @@ from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
-
-__all__ = ["Run", "Trajectory", "follow", "trajectory"]
 
 COMPONENTS = 100
 RETRAIN = (1, 10, 20, 100)
@@ -310,16 +309,20 @@ def follow(
     passes: int,
     measure: str,
     dtype: type = np.float64,
+    folder: str | Path | None = None,
     progress: Progress = silent,
 ) -> Trajectory:
     """Directions of a run's gradients, and the run again with some of them."""
     for name, value in (("components", components), ("passes", passes), *_named(retrain)):
         if isinstance(value, bool) or int(value) != value or value < 1:
             raise InputError(f"{name}={value!r} must be an integer from 1")
+    if folder is not None and int(passes) != 1:
+        raise InputError(f"passes={passes!r}: where gradients are kept in a folder, one is enough")
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
-    sketch = Sketch(most, dtype=dtype)
+    rows = None if folder is None else steps
+    sketch = Sketch(most, dtype=dtype, rows=rows, folder=folder)
     progress("trajectory", 0, runs)
     weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()
