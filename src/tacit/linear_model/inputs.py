@@ -25,8 +25,6 @@ from tacit.exceptions import InputError
 from tacit.features.work import FeatureSet
 from tacit.preprocessing import Stage
 
-__all__ = ["cells_of", "rows_of"]
-
 NO_TARGETS = "no_validation"  # scikit-learn's word for it
 
 

@@ -27,17 +27,6 @@ from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = [
-    "RANGE",
-    "OrAuto",
-    "Trainer",
-    "is_auto",
-    "is_in_range",
-    "is_number",
-    "is_positive",
-    "is_whole",
-]
-
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 RANGE = "a positive number within 2**-60 and 2**60"
 

@@ -26,8 +26,6 @@ from tacit.trainers.precondition import Preconditioner
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["SHARED", "rehearsal", "train_together"]
-
 SHARED = ("steps", "batch_size", "clipping", "n_components")  # by settings trained together
 
 

@@ -13,8 +13,6 @@ from tacit.trainers.base import is_positive, is_whole
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["DPGD"]
-
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
 
 
