@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import as_table, declared_schema, read_table, scan
+from tacit.data import Schema, as_table, declared_schema, read_table, scan
+from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn
+from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
+from tacit.mechanisms.noise import Key
+from tacit.preprocessing import Context, Encode, PrivateEncode
 
 DAY = datetime(2020, 1, 2, tzinfo=UTC).timestamp()
 
@@ -143,7 +147,8 @@ class Nasty:
         raise RuntimeError("secret")
 
     __hash__ = object.__hash__
-    __str__ = __repr__ = __eq__ = __float__ = __bool__ = __len__ = __iter__ = _raise
+    __repr__ = object.__repr__  # of failing examples
+    __str__ = __eq__ = __float__ = __bool__ = __len__ = __iter__ = _raise
 
 
 marks = ["", " ? ", "nan", "-NaN", "1e400", "1_0", "01", " 1.0", "true", "TRUE", "inf", "٣", "1,5"]
@@ -166,6 +171,12 @@ cells = st.one_of(
     st.text(max_size=4),
     st.datetimes(timezones=st.none() | st.just(UTC)),
 )
+
+
+def dense(rows):
+    return rows if isinstance(rows, np.ndarray) else rows.toarray()
+
+
 WORDS = ("1", "true", "a", "2020-01-02")
 
 
@@ -231,3 +242,40 @@ def test_numbers_dates_and_words_of_a_text():
     codes, found = table.coded("x")
     assert [None if code < 0 else found[code] for code in codes] == words
     assert len(set(found)) == len(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_stops_an_encoding_and_no_row_is_longer_than_its_bound(values):
+    pd = pytest.importorskip("pandas")
+    objects = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        objects[i] = value
+    columns = {
+        "number": NumberColumn(-5, 120, "indicator"),
+        "shaped": NumberColumn(-5, 120, "indicator", shape="hat", knots=4),
+        "date": DateColumn("1900-01-01", "2030-01-01"),
+        "word": CategoryColumn(WORDS, "level", "level"),
+    }
+    frame = pd.DataFrame({name: pd.Series(objects, dtype=object) for name in columns})
+    stage = Encode(Schema(columns))
+    rows = dense(stage.fit(frame).transform(frame))
+    assert rows.shape == (len(values), stage.width())
+    assert (np.linalg.norm(rows, axis=1) <= stage.bound()).all()
+    for i in range(len(values)):
+        np.testing.assert_array_equal(rows[i], dense(stage.transform(frame[i : i + 1]))[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_stops_what_is_found_through_noise(values):
+    kinds = ("number", "date", "category", "private")
+    table = as_table(dict.fromkeys(kinds, values * 20))
+    schema = declared_schema(table, schema={kind: kind for kind in kinds})
+    stage = PrivateEncode(schema, 0.1, narrow=False)
+    context = Context.paid(stage.event(1.0), table.n, failure=1e-6, key=Key.from_seed(0))
+    stage.fit(as_rows(table), context)
+    assert not stage.schema_.private
+    assert Schema.from_dict(stage.schema_.to_dict()) == stage.schema_
+    rows = dense(stage.transform(table))
+    assert rows.shape[0] == table.n and np.isfinite(rows).all()
