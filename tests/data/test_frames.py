@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit import DPLinearClassifier
 from tacit.data import Schema, as_table, declared_schema, read_table, scan
 from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn
 from tacit.data.rows import as_rows
@@ -279,3 +280,29 @@ def test_no_value_stops_what_is_found_through_noise(values):
     assert Schema.from_dict(stage.schema_.to_dict()) == stage.schema_
     rows = dense(stage.transform(table))
     assert rows.shape[0] == table.n and np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("stored", ["pandas", "lists", "scan"])
+def test_no_value_stops_a_fit(tmp_path, stored):
+    pd, n = pytest.importorskip("pandas"), 2000
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=n), "b": rng.choice(["x", "y"], n)}
+    y = np.where(columns["a"] > 0, "no", "yes")
+    for name, words in columns.items():
+        cells = np.array(words, dtype=object)
+        odd = marks[:-1] if stored == "scan" else [*marks, Nasty(), {1}, None, 10**400, b"\xff", 1j]
+        for i, value in enumerate(odd):
+            cells[i] = value
+        columns[name] = cells
+    table = {name: list(cells) for name, cells in columns.items()}
+    if stored == "pandas":
+        table = pd.DataFrame(columns)
+    elif stored == "scan":
+        rows = zip(columns["a"], columns["b"], y, strict=True)
+        lines = ["a,b,y", *(f'"{a}","{b}",{label}' for a, b, label in rows)]
+        (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+        table = scan(tmp_path / "t.csv", target="y")
+    model = DPLinearClassifier(epsilon=4, random_state=0, classes=["no", "yes"])
+    model.fit(table, None if stored == "scan" else y)
+    if stored != "scan":
+        assert np.isfinite(model.predict_proba(table)).all()
