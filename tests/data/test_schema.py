@@ -196,11 +196,10 @@ def test_columns_whose_facts_are_private_have_no_width_yet():
         NumberColumn(0).ends  # noqa: B018
 
 
-def test_a_hat_has_a_weight_for_each_knot_and_one_for_gaps():
+def test_a_hat_has_a_weight_for_its_ends_each_knot_and_gaps():
     for knots, count in ((3, 3), ((0, 1, 5, 9), 4)):
         column = NumberColumn(0, 9, shape="hat", knots=knots)
-        line = 2  # the ends of a straight line beside the curve
-        assert column.width == len(column.feature_names("x")) == line + count + 1
+        assert column.width == len(column.feature_names("x")) == count + 3
         assert column.feature_names("x")[-1] == "x=<missing>"
         again = Schema.from_dict(Schema({"x": column}).to_dict()).columns["x"]
         assert again == column

@@ -277,14 +277,15 @@ class Schema:
         Returns
         -------
         tuple of str
-            Sentences; empty if everything was declared.
+            Statements; empty if everything was declared.
         """
         if not self.typed:
             return ()
-        some = ", ".join(self.typed[:5]) + (", ..." if len(self.typed) > 5 else "")
+        some = ", ".join(f"{name:.40}" for name in self.typed[:5])
+        some += ", ..." if len(self.typed) > 5 else ""
         return (
-            f"The kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
-            "from the types of the table, which are assumed not to depend on its rows.",
+            f"the kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
+            "from the types of the table, which are assumed not to depend on its rows",
         )
 
     def remarks(self) -> tuple[str, ...]:
