@@ -422,7 +422,7 @@ def test_every_trainer_can_be_named_on_the_command_line(here, trainer, name, mor
 
 
 def test_a_trainer_that_does_not_suit_the_stages_is_refused_before_a_row_is_read(here):
-    said = refused(*fitting("--trainer", "local"))
+    said = refused(*fitting("--recipe", "dpsgd-f", "--trainer", "local"))
     assert "PrivateCenter needs somebody who sees all rows" in said
     assert not (here / "model").exists()
 
