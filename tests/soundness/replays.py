@@ -40,8 +40,10 @@ from tacit.exceptions import BudgetError, InputError, PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import (
     Bound,
+    ByColumns,
     ClipNorm,
     Dedup,
     FillGaps,
@@ -51,12 +53,14 @@ from tacit.preprocessing import (
     Normalize,
     PrivateBlocks,
     PrivateBounds,
+    PrivateByColumns,
     PrivateCenter,
     PrivateClip,
     PrivateEncode,
     PrivateEqualize,
     PrivateImpute,
     PrivatePCA,
+    PrivatePrecondition,
     PrivateScale,
     PublicCenter,
     PublicPCA,
@@ -68,6 +72,8 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
+from tacit.preprocessing.by_columns import Branch
+from tacit.preprocessing.column_maps import Bins, Fill, Levels, Numbers, Products
 from tacit.privacy import Budget
 from tacit.privacy.events import NEIGHBORS, Failure, Gaussian, PoissonGaussian
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, FlattestDPGD, LocalDPGD, NoisySGD
@@ -106,6 +112,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateBlocks(blocks=[(1, [PrivateScale()]), (2, [PrivateScale(), ClipNorm(0.7)])]),
         PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
         PrivateBlocks(blocks=[(1, [ClipNorm(0.5)]), (2, [PrivateImpute(0.3), PrivatePCA(1)])]),
+        PrivatePrecondition(),
         Dedup(0.0, crowd=plans.CROWD, share=0.2),
         Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
         Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
@@ -258,6 +265,9 @@ def draw_table(seed: int) -> Case | None:
     stages = (first, *behind[rng.integers(len(behind))])
     trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
     neighbors = list(NEIGHBORS)[rng.integers(3)]
+    finder = None
+    if rng.random() < 0.4:
+        finder = PrivateClasses() if loss == "logistic" else PrivateTargetBounds()
     try:
         plan = Plan(
             Budget(float(rng.choice([20.0, 80.0])), 1e-5),
@@ -265,16 +275,66 @@ def draw_table(seed: int) -> Case | None:
             trainer,
             get_loss(loss),
             neighbors,
+            target=finder,
         ).calibrate(size=n + 1, columns=len(kept), classes=2 * (loss == "logistic"))
     except (InputError, BudgetError):
         return None
     both = [table.drop([k for k in columns if k not in kept]) for table in tables]
-    labels = rng.integers(0, 2, n + 1)
+    labels, odd = rng.integers(0, 2, n + 1), 1 - rng.integers(0, 2)
+    if finder is not None and loss == "logistic":  # labels that nobody else has
+        words = np.array(["no", "yes"], dtype=object)[labels]
+        labels, words[0], odd = words, "mine", "other"
+    elif finder is not None:
+        labels = labels * 1e9 + rng.normal(size=n + 1)
+        labels[0], odd = rng.choice([1e308, np.nan, -1e300]), 1e10
+    other = labels.copy()
+    other[0] = odd
     if neighbors != "replace_one":
         rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
     else:
-        rows, targets = (both[0], both[1]), (labels, np.concatenate([[1 - labels[0]], labels[1:]]))
+        rows, targets = (both[0], both[1]), (labels, other)
     return Case(plan, f"table {seed}", rows, targets)
+
+
+@lru_cache(maxsize=4096)
+def draw_columns(seed: int) -> Case | None:
+    """The same of columns in groups, each with maps and private stages of its own."""
+    rng = np.random.default_rng([seed, 54])
+    n = int(rng.choice([300, 600]))
+    common, pair = _cells(rng, n), rng.permutation(len(ODD))[:2]
+    both = [Table.from_columns({k: [ODD[i][k], *common[k]] for k in common}) for i in pair]
+    numbers = Numbers(("year", "amount"), (1900.0, 0.0), (2000.0, 1e3))
+    maps: list[tuple[Any, ...]] = [(), (Bins(3),), (Products(2),), (Fill(0.0, mark=True),)]
+    first = Branch(numbers, maps[rng.integers(4)], gaps=bool(rng.integers(2)))
+    words = Branch(Levels(("job", "town"), (("cook", "1"), ("t0",)), (2, 1), (None, None)))
+    twice = Branch(Numbers(("year",), (1950.0,), (1990.0,)), (Bins(2, weights=False),))
+    bounds, categories = ["amount"] * int(rng.integers(2)), ["town"] * int(rng.integers(2))
+    branches, z = [twice, first, words], float(rng.choice([0.2, 0.5]))
+    stage: Stage = ByColumns(branches)
+    if bounds or categories:
+        stage = PrivateByColumns(
+            noise_multiplier=z, branches=branches, bounds=bounds, categories=categories
+        )
+    chain = [ClipNorm(math.sqrt(first.square)), PrivateImpute(), PrivateScale()]
+    behind = [ClipNorm(1.0), PrivateCenter()] if rng.random() < 0.5 else [PrivateEqualize()]
+    blocks = [(1, behind), (first.end.width, chain), (None, [ClipNorm(2.0)])]
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
+    try:
+        plan = Plan(
+            Budget(80.0, 1e-5),
+            (stage, PrivateBlocks(blocks=blocks)),
+            trainer,
+            get_loss(loss),
+            neighbors,
+        ).calibrate(size=n + 1, columns=len(common), classes=2 * (loss == "logistic"))
+    except (InputError, BudgetError):
+        return None
+    labels = rng.integers(0, 2, n + 1)
+    rows, targets = (both[0], both[1]), (labels, np.concatenate([[1 - labels[0]], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
+    return Case(plan, f"columns {seed}", rows, targets)
 
 
 class Lenient(CalibratedPlan):
@@ -340,7 +400,9 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
     gaps = any(stage.fills_gaps for stage in plan.plan.stages)
     labels = case.labels[side]
     loss = plan.plan.loss
-    values = labels / 2.0 - 0.5 if loss.task == "regression" else labels
+    values, finds = labels, plan.plan.target is not None
+    if loss.task == "regression" and not finds:
+        values = labels / 2.0 - 0.5
     heard: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
@@ -352,7 +414,7 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
             rows = as_rows(case.rows[side], gaps=gaps)
             fit = Lenient.of(plan).run(
                 rows,
-                loss.targets(values, plan.facts.outputs),
+                values if finds else loss.targets(values, plan.facts.outputs),
                 key=Key.from_seed("replay"),
                 draws=draws,
             )

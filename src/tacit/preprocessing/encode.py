@@ -176,6 +176,9 @@ class Encode(Stage):
     def note(self) -> str:
         return "the table is encoded by its schema, row by row"
 
+    def assumption(self) -> str:
+        return " ".join(self.schema.assumptions())
+
     def _require_columns(self, table: Table) -> None:
         have = set(table.column_names)
         gone = [name for name in self.schema.columns if name not in have]

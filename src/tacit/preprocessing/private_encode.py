@@ -38,6 +38,7 @@ MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy co
 EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
 OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
+READ_CELLS = 1 << 22  # of numbers at a time
 
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
 FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
@@ -225,7 +226,7 @@ class PrivateEncode(PrivateStage):
         return drawn + (MOST_KEYS if categories else 0)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self, before: Sequence[Stage], *, size: int, mu: float, **more: Any
     ) -> tuple[tuple[Stage, ...], str]:
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
@@ -375,7 +376,9 @@ class PrivateEncode(PrivateStage):
             known = [(column.low, column.high) for column in held]
             dates = [isinstance(column, DateColumn) for column in held]
             low, high = noisy_bounds(
-                passes.map(partial(_values, names=numbers, dates=dates)),
+                rows.passes(max(1, READ_CELLS // len(numbers))).map(
+                    partial(_values, names=numbers, dates=dates)
+                ),
                 len(numbers),
                 token.part(bounds * scale),
                 size=size,
@@ -429,6 +432,17 @@ class PrivateEncode(PrivateStage):
             f"the table is encoded by its schema, row by row; {', '.join(parts)} columns are found "
             f"in the rows, through noise{rare}"
         )
+
+    def why(self) -> str:
+        kinds, numbers, categories = self._counts()
+        known = sum(
+            not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
+        )
+        parts = [f"kinds of {kinds} columns"] * bool(kinds)
+        behind = f", {known} of them behind public ones" if known else ""
+        parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
+        parts += [f"categories of {categories}"] * bool(categories)
+        return f"finds {', '.join(parts)}" if parts else ""
 
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())
