@@ -40,8 +40,8 @@ OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 READ_CELLS = 1 << 22  # of numbers at a time
 
-LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
-FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.4  # of μ
+FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
 _NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
@@ -499,7 +499,10 @@ def _keys(chunk: Table, names: Sequence[str]) -> list[dict[str, int]]:
     for name in names:
         codes, words = chunk.coded(name)
         held, counts = np.unique(codes[codes >= 0], return_counts=True)
-        found.append({words[i]: n for i, n in zip(held.tolist(), counts.tolist(), strict=True)})
+        column: dict[str, int] = {}
+        for i, n in zip(held.tolist(), counts.tolist(), strict=True):
+            column[words[i]] = column.get(words[i], 0) + n
+        found.append(column)
     return found
 
 
