@@ -24,7 +24,7 @@ from tacit.exceptions import ClusterError, InputError, MachineError, MissingBoun
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
-from tacit.model_selection.calibrated import _right
+from tacit.model_selection.calibrated import right_or_wrong
 from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
@@ -195,7 +195,7 @@ def test_scores_are_summed_where_rows_lie(client):
     rows = as_rows(blocks(rows=226), bound=9.0)
     spread = ClusterEngine(rows, rows.source.alike(Y), loss)
     here = Engine(as_rows(X, bound=9.0), Y, loss)
-    sums = [engine.row_sum(weights, _right) for engine in (spread, here)]
+    sums = [engine.row_sum(weights, right_or_wrong) for engine in (spread, here)]
     assert np.array_equal(*sums)
     hits = [(X @ w).argmax(axis=1) == Y for w in weights]
     assert np.allclose(sums[0] / LOSS_UNIT, [2 * hit.sum() - 901 for hit in hits], atol=4)

@@ -43,6 +43,7 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import (
     Bound,
+    ByColumns,
     ClipNorm,
     Dedup,
     FillGaps,
@@ -52,12 +53,14 @@ from tacit.preprocessing import (
     Normalize,
     PrivateBlocks,
     PrivateBounds,
+    PrivateByColumns,
     PrivateCenter,
     PrivateClip,
     PrivateEncode,
     PrivateEqualize,
     PrivateImpute,
     PrivatePCA,
+    PrivatePrecondition,
     PrivateScale,
     PublicCenter,
     PublicPCA,
@@ -69,6 +72,8 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
+from tacit.preprocessing.by_columns import Branch
+from tacit.preprocessing.column_maps import Bins, Fill, Levels, Numbers, Products
 from tacit.privacy import Budget
 from tacit.privacy.events import NEIGHBORS, Failure, Gaussian, PoissonGaussian
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, FlattestDPGD, LocalDPGD, NoisySGD
@@ -107,6 +112,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateBlocks(blocks=[(1, [PrivateScale()]), (2, [PrivateScale(), ClipNorm(0.7)])]),
         PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
         PrivateBlocks(blocks=[(1, [ClipNorm(0.5)]), (2, [PrivateImpute(0.3), PrivatePCA(1)])]),
+        PrivatePrecondition(),
         Dedup(0.0, crowd=plans.CROWD, share=0.2),
         Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
         Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
@@ -254,6 +260,8 @@ def draw_table(seed: int) -> Case | None:
         [PrivateCenter()],
         [Normalize(), PrivateCenter()],
     ]
+    if seed % 3 == 1:  # monotone: not behind Normalize
+        behind = behind[::2]
     stages = (first, *behind[rng.integers(len(behind))])
     trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
     neighbors = list(NEIGHBORS)[rng.integers(3)]
@@ -286,6 +294,47 @@ def draw_table(seed: int) -> Case | None:
     else:
         rows, targets = (both[0], both[1]), (labels, other)
     return Case(plan, f"table {seed}", rows, targets)
+
+
+@lru_cache(maxsize=4096)
+def draw_columns(seed: int) -> Case | None:
+    """The same of columns in groups, each with maps and private stages of its own."""
+    rng = np.random.default_rng([seed, 54])
+    n = int(rng.choice([300, 600]))
+    common, pair = _cells(rng, n), rng.permutation(len(ODD))[:2]
+    both = [Table.from_columns({k: [ODD[i][k], *common[k]] for k in common}) for i in pair]
+    numbers = Numbers(("year", "amount"), (1900.0, 0.0), (2000.0, 1e3))
+    maps: list[tuple[Any, ...]] = [(), (Bins(3),), (Products(2),), (Fill(0.0, mark=True),)]
+    first = Branch(numbers, maps[rng.integers(4)], gaps=bool(rng.integers(2)))
+    words = Branch(Levels(("job", "town"), (("cook", "1"), ("t0",)), (2, 1), (None, None)))
+    twice = Branch(Numbers(("year",), (1950.0,), (1990.0,)), (Bins(2, weights=False),))
+    bounds, categories = ["amount"] * int(rng.integers(2)), ["town"] * int(rng.integers(2))
+    branches, z = [twice, first, words], float(rng.choice([0.2, 0.5]))
+    stage: Stage = ByColumns(branches)
+    if bounds or categories:
+        stage = PrivateByColumns(
+            noise_multiplier=z, branches=branches, bounds=bounds, categories=categories
+        )
+    chain = [ClipNorm(math.sqrt(first.square)), PrivateImpute(), PrivateScale()]
+    behind = [ClipNorm(1.0), PrivateCenter()] if rng.random() < 0.5 else [PrivateEqualize()]
+    blocks = [(1, behind), (first.end.width, chain), (None, [ClipNorm(2.0)])]
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
+    try:
+        plan = Plan(
+            Budget(80.0, 1e-5),
+            (stage, PrivateBlocks(blocks=blocks)),
+            trainer,
+            get_loss(loss),
+            neighbors,
+        ).calibrate(size=n + 1, columns=len(common), classes=2 * (loss == "logistic"))
+    except (InputError, BudgetError):
+        return None
+    labels = rng.integers(0, 2, n + 1)
+    rows, targets = (both[0], both[1]), (labels, np.concatenate([[1 - labels[0]], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
+    return Case(plan, f"columns {seed}", rows, targets)
 
 
 class Lenient(CalibratedPlan):

@@ -226,7 +226,7 @@ class PrivateEncode(PrivateStage):
         return drawn + (MOST_KEYS if categories else 0)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self, before: Sequence[Stage], *, size: int, mu: float, **more: Any
     ) -> tuple[tuple[Stage, ...], str]:
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):

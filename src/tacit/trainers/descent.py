@@ -21,6 +21,7 @@ from tacit.progress import Progress, silent
 from tacit.trainers.averaging import Averages
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.monotone import monotone
+from tacit.trainers.precondition import Preconditioner
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -80,6 +81,9 @@ def train_together(
         weights = _project(weights + (init if scales is None else init / scales), trainers)
         weights = monotone(weights, facts.monotone)
     begin, velocity = weights, np.zeros_like(weights)
+    move = None
+    if facts.moment is not None and facts.loss is not None and first.takes_moment(facts.loss):
+        move = Preconditioner(facts, [trainer.constant(facts.bound) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
@@ -118,7 +122,8 @@ def train_together(
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
-            weights = _project(weights - rates[step] * velocity, trainers)
+            moved = rates[step] * velocity if move is None else move(velocity, rates[step], step)
+            weights = _project(weights - moved, trainers)
             weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             entries = [total.values[0].size for total in sums]
             deviations = [
