@@ -438,11 +438,11 @@ class PrivateEncode(PrivateStage):
         known = sum(
             not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
         )
-        parts = [f"kinds of {kinds} columns"] * bool(kinds)
+        parts = [f"kinds of {kinds}"] * bool(kinds)
         behind = f", {known} of them behind public ones" if known else ""
         parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
         parts += [f"categories of {categories}"] * bool(categories)
-        return f"finds {', '.join(parts)}" if parts else ""
+        return f"finds {' and '.join(parts)} columns" if parts else ""
 
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())
