@@ -25,13 +25,13 @@ from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
-from tacit.mechanisms.histogram import MOST_KEYS, key_rows, noisy_keys
+from tacit.mechanisms.histogram import MOST_KEYS, key_failure, key_rows, noisy_keys
 from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
 from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event, Failure, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
 MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy counts
@@ -215,6 +215,13 @@ class PrivateEncode(PrivateStage):
 
     def event(self, noise_multiplier: float) -> Event:
         return Gaussian(noise_multiplier)
+
+    def failure(self, probability: float, noise_multiplier: float) -> Failure:
+        kinds, _, categories = self._counts()
+        if kinds:  # how many columns vote for categories is known only once kinds are
+            return Failure(probability)
+        part = noise_multiplier / math.sqrt(self._shares(1, noise_multiplier)[2])
+        return key_failure(part, categories, probability)
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         require_unmoved(self, incoming)
