@@ -29,7 +29,7 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Failure, sensitivity
+from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
@@ -37,7 +37,7 @@ from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
-FAILING = 0.05  # of δ, for accidents of all stages together: it costs training 0.3% of its noise
+FAILING = 0.01  # of δ, for accidents of all stages together: more would leave little for k rows
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -148,11 +148,12 @@ class Plan:
         if self.target is not None:
             listed.append((self.target.name, self.target.event(self.target_noise())))
             if self.target.fails:
-                listed.append((self.target.name, Failure(self._chance())))
+                failure = self.target.failure(self._chance(), self.target_noise())
+                listed.append((self.target.name, failure))
         for i, z in self.stage_noise().items():
             listed.append((self.stages[i].name, self.stages[i].event(z)))
             if i in chances:
-                listed.append((self.stages[i].name, Failure(chances[i])))
+                listed.append((self.stages[i].name, self.stages[i].failure(chances[i], z)))
         return listed
 
     def stage_failures(self) -> dict[int, float]:
