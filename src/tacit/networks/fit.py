@@ -210,8 +210,8 @@ def fit_module(
 def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
     sums: tuple[str, ...] = (
         sentences.EXACT,
-        "PyTorch gives the gradient of a row, at its place in a group of fixed size, the same value "
-        "each time, whatever the other rows, and fails for no row",
+        "PyTorch gives the gradient of a row, at its place in a group of fixed size, the same "
+        "value each time, whatever the other rows, and fails for no row",
     )
     if arithmetic == "fast":
         sums = (sentences.IDEAL,)
