@@ -588,3 +588,16 @@ def test_too_few_rows_are_told_with_the_lines_to_add():
     pipeline = make_pipeline(columns, LogisticRegression())
     with pytest.raises(InputError, match=r"too few .*'fare': \(low, high\).*'sex': \[...\]"):
         privatize(pipeline, epsilon=0.02, delta=1e-5).fit(X, y)
+
+
+def test_bounds_far_too_wide_cost_next_to_nothing():
+    X, y = adults()
+    columns = make_column_transformer(
+        (StandardScaler(), ["age", "hours", "gain"]), (one_hot(DEGREES), ["degree"])
+    )
+    pipeline, scores = make_pipeline(columns, LogisticRegression()), []
+    for times in (1, 100):
+        bounds = {name: (low, low + times * (high - low)) for name, (low, high) in CENSUS.items()}
+        model = privatize(pipeline, epsilon=20, delta=1e-5, bounds=bounds, random_state=0)
+        scores.append(model.fit(X, y).score(X, y))
+    assert scores[1] > scores[0] - 0.01
