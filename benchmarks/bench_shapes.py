@@ -1,4 +1,4 @@
-"""Curves of single columns: Tacit's shapes against DP-EBM, on the same rows with the same knowledge.
+"""Curves of single columns: Tacit's shapes against DP-EBM, on the same rows, knowing the same.
 
     python benchmarks/bench_shapes.py --results FILE [--methods Tacit DP-EBM] [--seeds 10]
 
@@ -35,14 +35,16 @@ from typing import Any
 
 import numpy as np
 from bench_field import COD_RNA
+from comparison import verdict
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from tacit import datasets
+from tacit import DPLinearClassifier, DPLinearRegressor, datasets
 from tacit.data.readers import parse_table
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
 from tacit.data.tables import ABSENT, Table
 from tacit.datasets.store import folders
+from tacit.preprocessing import PrivateCenter, PrivateEncode
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
@@ -125,7 +127,7 @@ def cod_rna(seed: int) -> Task:
 
 
 def _number(name: str, columns: dict[str, Any], target: str, seed: int) -> Task:
-    data = lzma.open(folders(name)[0] / f"{name}.csv.xz").read()
+    data = lzma.decompress((folders(name)[0] / f"{name}.csv.xz").read_bytes())
     table = parse_table(name, data.replace(b'""', b'"row"', 1))
     facts = dict(columns)
     low, high = facts.pop(target)
@@ -237,7 +239,17 @@ def dp_ebm(task: Task, epsilon: float, seed: int) -> np.ndarray:
     return np.asarray(model.predict(rows_test))
 
 
-METHODS: dict[str, Callable[[Task, float, int], np.ndarray]] = {"DP-EBM": dp_ebm}
+def tacit(task: Task, epsilon: float, seed: int) -> np.ndarray:
+    how: dict[str, Any] = {"stages": [PrivateEncode(task.schema), PrivateCenter()]}
+    how["random_state"] = seed
+    if task.bounds is None:
+        model = DPLinearClassifier(epsilon, DELTA, **how).fit(task.train, task.y)
+        return np.asarray(model.predict_proba(task.test)[:, 1])
+    numbers = DPLinearRegressor(epsilon, DELTA, target_bounds=task.bounds, **how)
+    return np.asarray(numbers.fit(task.train, task.y).predict(task.test))
+
+
+METHODS: dict[str, Callable[[Task, float, int], np.ndarray]] = {"Tacit": tacit, "DP-EBM": dp_ebm}
 
 
 def judge(task: Task, found: np.ndarray) -> dict[str, float]:
@@ -301,6 +313,34 @@ def main() -> None:
         with options.results[0].open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(line, file=sys.stderr, flush=True)
+    print("\n".join(table(read(options))))
+
+
+SCORES = {"auc": ("area under the curve", 1), "log_loss": ("log loss", -1), "r2": ("R²", 1)}
+
+
+def table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Means of both methods over the seeds that both have, and who is ahead."""
+    yield "| data | ε | score | Tacit | DP-EBM | lead ± standard error | seeds | |"
+    yield "|---|---|---|---|---|---|---|---|"
+    held = {(x["data"], x["epsilon"], x["method"], x["seed"]): x for x in lines}
+    for name, (title, _) in SETS.items():
+        for epsilon in EPSILONS:
+            ours, theirs = (
+                {x[3]: held[x] for x in held if x[:3] == (name, epsilon, method)}
+                for method in ("Tacit", "DP-EBM")
+            )
+            seeds = sorted(ours.keys() & theirs.keys())
+            for score, (words, sign) in SCORES.items():
+                if len(seeds) > 1 and score in ours[seeds[0]]:
+                    pair = np.array([[run[s][score] for s in seeds] for run in (ours, theirs)])
+                    lead = sign * (pair[0] - pair[1])
+                    error = lead.std(ddof=1) / np.sqrt(len(seeds))
+                    yield (
+                        f"| {title} | {epsilon:g} | {words} | {pair[0].mean():.4f} | "
+                        f"{pair[1].mean():.4f} | {lead.mean():+.4f} ± {error:.4f} | {len(seeds)} | "
+                        f"{verdict(float(lead.mean()), float(error))} |"
+                    )
 
 
 if __name__ == "__main__":

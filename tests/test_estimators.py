@@ -410,7 +410,8 @@ def test_a_fit_carries_its_plan_and_certificate(task):
     claim = model.certificate_
     assert (claim.epsilon, claim.delta, claim.neighbors) == (0.7, 1e-6, "replace_special")
     assert claim.releasable and not claim.warnings
-    assert [expense.stage for expense in claim.events] == ["PrivateCenter", "DPGD"]
+    moment = ["PrivatePrecondition"] if model.plan_.facts.moment_noise else []  # of two classes
+    assert [expense.stage for expense in claim.events] == ["PrivateCenter", *moment, "DPGD"]
     assert [expense.event for expense in claim.events] == [event for _, event in model.plan_.spent]
     assert claim.plan["rows"] == N
     assert claim.verify().holds

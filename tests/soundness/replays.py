@@ -40,6 +40,7 @@ from tacit.exceptions import BudgetError, InputError, PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import (
     Bound,
     ByColumns,
@@ -59,6 +60,7 @@ from tacit.preprocessing import (
     PrivateEqualize,
     PrivateImpute,
     PrivatePCA,
+    PrivatePrecondition,
     PrivateScale,
     PublicCenter,
     PublicPCA,
@@ -110,6 +112,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateBlocks(blocks=[(1, [PrivateScale()]), (2, [PrivateScale(), ClipNorm(0.7)])]),
         PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
         PrivateBlocks(blocks=[(1, [ClipNorm(0.5)]), (2, [PrivateImpute(0.3), PrivatePCA(1)])]),
+        PrivatePrecondition(),
         Dedup(0.0, crowd=plans.CROWD, share=0.2),
         Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
         Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
@@ -234,11 +237,14 @@ def draw_table(seed: int) -> Case | None:
         Table.from_columns({k: [odd[k], *common[k]] for k in common})
         for odd in (ODD[pair[0]], ODD[pair[1]])
     ]
+    known = [
+        {},
+        {"low": 0.0, "monotone": "increasing"},
+        {"low": 1900.0, "high": 3e4, "shape": "hat", "knots": (1900.0, 1950.0, 2e4)},
+    ]
     columns = {
-        "year": default_column(
-            "number", **[{}, {"low": 0.0}, {"low": 1900.0, "high": 3e4}][seed % 3]
-        ),
-        "amount": default_column("number"),
+        "year": default_column("number", **known[seed % 3]),
+        "amount": default_column("number", shape=["auto", "straight"][seed % 2]),
         "job": default_column("category", **[{}, {"categories": ["cook", "nurse"]}][seed % 2]),
         "town": default_column("category"),
         "any": [UnknownColumn(), default_column("category"), default_column("date")][seed % 3],
@@ -254,9 +260,14 @@ def draw_table(seed: int) -> Case | None:
         [PrivateCenter()],
         [Normalize(), PrivateCenter()],
     ]
+    if seed % 3 == 1:  # monotone: not behind Normalize
+        behind = behind[::2]
     stages = (first, *behind[rng.integers(len(behind))])
     trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
     neighbors = list(NEIGHBORS)[rng.integers(3)]
+    finder = None
+    if rng.random() < 0.4:
+        finder = PrivateClasses() if loss == "logistic" else PrivateTargetBounds()
     try:
         plan = Plan(
             Budget(float(rng.choice([20.0, 80.0])), 1e-5),
@@ -264,15 +275,24 @@ def draw_table(seed: int) -> Case | None:
             trainer,
             get_loss(loss),
             neighbors,
+            target=finder,
         ).calibrate(size=n + 1, columns=len(kept), classes=2 * (loss == "logistic"))
     except (InputError, BudgetError):
         return None
     both = [table.drop([k for k in columns if k not in kept]) for table in tables]
-    labels = rng.integers(0, 2, n + 1)
+    labels, odd = rng.integers(0, 2, n + 1), 1 - rng.integers(0, 2)
+    if finder is not None and loss == "logistic":  # labels that nobody else has
+        words = np.array(["no", "yes"], dtype=object)[labels]
+        labels, words[0], odd = words, "mine", "other"
+    elif finder is not None:
+        labels = labels * 1e9 + rng.normal(size=n + 1)
+        labels[0], odd = rng.choice([1e308, np.nan, -1e300]), 1e10
+    other = labels.copy()
+    other[0] = odd
     if neighbors != "replace_one":
         rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
     else:
-        rows, targets = (both[0], both[1]), (labels, np.concatenate([[1 - labels[0]], labels[1:]]))
+        rows, targets = (both[0], both[1]), (labels, other)
     return Case(plan, f"table {seed}", rows, targets)
 
 
@@ -384,7 +404,9 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
     gaps = any(stage.fills_gaps for stage in plan.plan.stages)
     labels = case.labels[side]
     loss = plan.plan.loss
-    values = labels / 2.0 - 0.5 if loss.task == "regression" else labels
+    values, finds = labels, plan.plan.target is not None
+    if loss.task == "regression" and not finds:
+        values = labels / 2.0 - 0.5
     heard: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
@@ -396,7 +418,7 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
             rows = as_rows(case.rows[side], gaps=gaps)
             fit = Lenient.of(plan).run(
                 rows,
-                loss.targets(values, plan.facts.outputs),
+                values if finds else loss.targets(values, plan.facts.outputs),
                 key=Key.from_seed("replay"),
                 draws=draws,
             )

@@ -13,7 +13,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms import bounds, histogram, release
 from tacit.mechanisms.quantile import Targets
-from tacit.mechanisms.release import Token
+from tacit.mechanisms.release import BoundedSum, Token
 from tacit.plan import CalibratedPlan
 from tacit.preprocessing import (
     ByColumns,
@@ -50,7 +50,7 @@ def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
     assert sum(met[name] for name in NEIGHBORS) > 40
 
 
-def tables(seeds=range(24)):
+def tables(seeds=range(36)):
     return ((seed, case) for seed in seeds if (case := replays.draw_table(seed)) is not None)
 
 
@@ -60,7 +60,9 @@ def test_plans_that_find_out_about_a_table_are_covered_by_their_account():
     for seed, case in tables():
         assert not replays.compare(case, seed)
         met[case.plan.plan.neighbors] += 1
-    assert set(met) == set(NEIGHBORS) and sum(met.values()) > 15
+        met[type(case.plan.plan.target).__name__] += 1
+    assert {*NEIGHBORS, "PrivateClasses", "PrivateTargetBounds"} <= set(met)
+    assert sum(met[name] for name in NEIGHBORS) > 15
 
 
 def columns(seeds):
@@ -142,8 +144,8 @@ def has(*kinds):
 
 
 def test_half_the_noise_is_found(monkeypatch):
-    real = Token._deviation
-    monkeypatch.setattr(Token, "_deviation", lambda self, total: real(self, total) / 2)
+    real = Token.deviation_of
+    monkeypatch.setattr(Token, "deviation_of", lambda self, total: real(self, total) / 2)
     assert "were counted" in found()
 
 
@@ -169,14 +171,14 @@ def test_an_event_that_is_dropped_is_stopped(monkeypatch):
 
 
 def test_a_block_that_takes_more_than_its_part_is_stopped(monkeypatch):
-    real = PrivateBlocks._parts
-    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [1.0 for _ in real(self)])
+    real = PrivateBlocks.budget_parts
+    monkeypatch.setattr(PrivateBlocks, "budget_parts", lambda self: [1.0 for _ in real(self)])
     assert "not counted" in found(range(400), has(PrivateBlocks))
 
 
 def test_a_block_that_is_fitted_and_not_counted_is_stopped(monkeypatch):
-    real = PrivateBlocks._parts
-    monkeypatch.setattr(PrivateBlocks, "_parts", lambda self: [0.25 / len(real(self))] * 9)
+    real = PrivateBlocks.budget_parts
+    monkeypatch.setattr(PrivateBlocks, "budget_parts", lambda self: [0.25 / len(real(self))] * 9)
     assert "counted and not drawn" in found(range(400), has(PrivateBlocks))
 
 
@@ -249,7 +251,8 @@ def test_a_normaliser_from_the_private_number_of_rows_is_found(monkeypatch):
 def test_a_statistic_without_noise_is_found(monkeypatch):
     def exact(self, rows, context=None):
         self.mean_ = np.asarray(rows.collect()).mean(axis=0)
-        context.release("center")._budget.take(1.0)  # paid for, and not drawn
+        nothing = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
+        context.release("center").gaussian(nothing)  # paid for, and not used
         return self
 
     monkeypatch.setattr(PrivateCenter, "fit", exact)

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"  # in files and dicts, for what is not known
+NONE = "none"  # for a list of categories of which noise has left none
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 NUMBER_SHAPES = ("auto", "straight", "hat")
@@ -200,13 +201,13 @@ class NumberColumn:
 class DateColumn(NumberColumn):
     """A column of dates or times, encoded as the number of seconds since 1970 is.
 
-    A time without a zone is in UTC. A value that is a number is a year if it is whole and from
+    A time without a zone is in UTC. A value that is a number is a year if it is an integer from
     1000 to 9999, and a number of seconds otherwise.
 
     Parameters
     ----------
     low, high : date, datetime, str, int or float
-        Bounds, as text by ISO 8601, as whole years, or in seconds since 1970 (float), as they
+        Bounds, as text by ISO 8601, as a year (int), or in seconds since 1970 (float), as they
         are kept; None for one that is private.
     missing, scale, shape, knots, monotone
         As those of `NumberColumn`; a missing value is marked unless it says otherwise.
@@ -274,6 +275,8 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
+        if isinstance(self.categories, str) and self.categories == NONE:
+            object.__setattr__(self, "categories", ())
         if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
@@ -322,7 +325,7 @@ class CategoryColumn:
         dict
             As in the YAML file.
         """
-        listed = PRIVATE if self.categories is None else list(self.categories)
+        listed = PRIVATE if self.categories is None else list(self.categories) or NONE
         return {"kind": self.kind, **asdict(self), "categories": listed}
 
 
@@ -430,7 +433,7 @@ def parse_column(entry: Any) -> Column:
     if isinstance(entry, str):
         _one_of("kind", entry, _WORDS)
         return default_column(entry)
-    if isinstance(entry, Sequence):
+    if isinstance(entry, Sequence) and not isinstance(entry, bytes):
         return _from_list(list(entry))
     if not isinstance(entry, Mapping) or "kind" not in entry:
         raise SchemaError(
@@ -441,7 +444,12 @@ def parse_column(entry: Any) -> Column:
     _one_of("kind", kind, _WORDS)
     facts = {key: value for key, value in entry.items() if key != "kind"}
     made = CategoryColumn if kind == "boolean" else KINDS[kind]
-    known_keys(entry, ["kind", *(field.name for field in fields(made))], f"a {kind} column")
+    allowed = [field.name for field in fields(made)]
+    if kind == "boolean":
+        allowed.remove("categories")
+    known_keys(entry, ["kind", *allowed], f"a {kind} column")
+    if isinstance(facts.get("categories"), str) and facts["categories"] == NONE:
+        facts["categories"] = ()
     return CategoryColumn(BOOLEAN, **facts) if kind == "boolean" else made(**facts)
 
 

@@ -302,7 +302,7 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
     while left:
         step = min(left, PASS, max(1, (TABLE // len(low)).bit_length() - 1))
         left -= step
-        below, count = _counted(cells, targets, low, left, step)
+        below, count = counted_below(cells, targets, low, left, step)
         first = low
         for half in range(step - 1, -1, -1):
             middle = low + (1 << (half + left))
@@ -314,7 +314,7 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
     return low
 
 
-def _counted(
+def counted_below(
     cells: Cells, targets: Targets, low: np.ndarray, left: int, step: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """How many rows lie below ``low`` + j·2^left, for each target and j up to 2^step, and of how

@@ -306,7 +306,7 @@ class Token:
                 f"{self._releases.unit}"
             )
 
-    def _deviation(self, total: BoundedSum) -> float:
+    def deviation_of(self, total: BoundedSum) -> float:
         self._require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
@@ -328,7 +328,7 @@ class Token:
         if self.event.kind not in ("gaussian", "poisson-gaussian"):
             self._require(Gaussian)
         self._budget.take(1.0)
-        return self._releases.draws.gaussian(total, self._deviation(total), self._stream)
+        return self._releases.draws.gaussian(total, self.deviation_of(total), self._stream)
 
     def keys(
         self,
@@ -368,7 +368,7 @@ class Token:
             raise ReleaseError(f"{self._budget.name} counts keys without a bound on them")
         self._chance.take(probability)
         self._budget.take(1.0)
-        deviation = self._deviation(total)
+        deviation = self.deviation_of(total)
         sigma = sigma_for(deviation / total.unit)
         held = math.ceil(least / total.unit)
         threshold = held + key_threshold(sigma, probability / each)
@@ -382,7 +382,7 @@ class Token:
         """
         self._require(Gaussian)
         self._budget.take(1.0)
-        return self._releases.draws.symmetric(total, self._deviation(total), self._stream)
+        return self._releases.draws.symmetric(total, self.deviation_of(total), self._stream)
 
     def reports(self, total: BoundedSum, rows: int, turn: int) -> np.ndarray:
         """The sum of reports of disjoint groups of rows, as numbers; each row's noise is its own.
@@ -393,7 +393,7 @@ class Token:
         self._require(Gaussian)
         if turn + 1 > self._budget.used:
             self._budget.take(1.0)
-        noisy = self._releases.draws.reports(total, self._deviation(total), rows, self._stream)
+        noisy = self._releases.draws.reports(total, self.deviation_of(total), rows, self._stream)
         return noisy.astype(np.float64) * total.unit if total.exact else noisy
 
     def gamma(self, total: BoundedSum) -> np.ndarray:
@@ -401,13 +401,13 @@ class Token:
         if self.event.kind != "gamma":
             raise ReleaseError(f"{self._budget.name} was not counted as gamma noise")
         self._budget.take(1.0)
-        return self._releases.draws.gamma(total, self._deviation(total), self._stream)
+        return self._releases.draws.gamma(total, self.deviation_of(total), self._stream)
 
     def hidden(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise of a step whose outcome stays hidden (`Iterated`)."""
         self._require(Iterated)
         self._budget.take(1.0 / self.event.steps)  # type: ignore[attr-defined]
-        return self._releases.draws.hidden(total, self._deviation(total), self._stream)
+        return self._releases.draws.hidden(total, self.deviation_of(total), self._stream)
 
     def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
         """The one iterate of a hidden pass that is seen, with about that much noise in it."""

@@ -178,12 +178,12 @@ class Search:
             )
             return replace(self, plans=tuple(plans)).calibrate(**facts)
         grid = any(plan.trainer.samples for plan in self.plans)
-        found = self._calibrated(facts, grid)
+        found = self.calibrated_on(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):
-            found = self._calibrated(facts, True)
+            found = self.calibrated_on(facts, True)
         return found
 
-    def _calibrated(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
+    def calibrated_on(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
         first, shared = self.plans[0], self.shares_stages
         budget, neighbors, unit = first.budget, first.neighbors, sensitivity(first.neighbors)
         many = weight(self.trials.event([[Gaussian(1.0)]]))

@@ -2,7 +2,8 @@ r"""Sums of clipped gradients of rows, from their factors: in integers, or in fl
 
 What a row adds to the sum for a matrix is Zᵀa, of integer factors: a holds what comes in, in
 2^-20 of its largest value or somewhat more, and Z is fb rounded, where b holds the gradients of
-what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of clip/2^BITS:
+what comes out, in 2^-30 of their largest value, and f shortens the row to the clip. In units of
+clip/2^BITS:
 
     ‖Zᵀa‖ ≤ f‖bᵀa‖ + Σ_t ‖Z_t − fb_t‖‖a_t‖ ≤ f(‖bᵀa‖ + uP) + h,   P = Σ_t ‖a_t‖‖b_t‖,
     h = √N/2 · Σ_t ‖a_t‖.
@@ -87,7 +88,7 @@ class FastSum(_Sum):
     def add(self, rows: Gradients) -> None:
         """Add the gradients of some rows, clipped."""
         torch = load_torch()
-        squares = sum(_squares(part)[0] for part in rows.factors.values())
+        squares = sum(_Norms(part).squares for part in rows.factors.values())
         if rows.whole is not None:
             squares = squares + rows.whole.square().sum(dim=1)
         norms = squares.sqrt()
@@ -126,7 +127,9 @@ class ExactSum(_Sum):
         known: dict[Any, Any] = {}
         parts = {n: _Integers(part, self._unit, known) for n, part in rows.factors.items()}
         squares, errors, heaviest = torch.zeros((3, len(present)), dtype=torch.float64)
+        counts = present
         for part in parts.values():
+            counts = counts & part.finite
             squares += (part.scale * part.norm).square()
             errors += part.error.square()
             heaviest = torch.maximum(heaviest, part.scale * part.weight)
@@ -135,8 +138,9 @@ class ExactSum(_Sum):
             squares += (whole.square().sum(dim=1).sqrt() * (raised / self._unit)).square()
         room = ((2.0**BITS - errors.sqrt()) * SAFE).clamp_min(0.0)
         shorten = torch.minimum(room / squares.sqrt(), LONGEST / heaviest).clamp(max=1.0)
-        shorten = torch.where(torch.isfinite(squares) & present, shorten.nan_to_num(1.0), 0.0)
-        loads = shorten * heaviest + 2.0**BITS
+        counts = counts & torch.isfinite(squares)
+        shorten = torch.where(counts, shorten.nan_to_num(0.0), 0.0)
+        loads = torch.where(counts, shorten * heaviest, 0.0) + 2.0**BITS
         together = float(loads.sum()) <= LIMIT
         for chunk in [slice(None)] if together else [slice(i, i + 1) for i in range(len(present))]:
             load = float(loads[chunk].sum())
@@ -144,7 +148,7 @@ class ExactSum(_Sum):
                 self._move()
             self._load += load
             for name, part in parts.items():
-                factor = (shorten[chunk] * part.scale[chunk])[:, None, None]
+                factor = torch.where(counts, shorten * part.scale, 0.0)[chunk, None, None]
                 self._add(name, part.a[chunk], (part.b[chunk] * factor).round_())
             if whole is not None:
                 # Cut towards zero, which lengthens nothing.
@@ -180,11 +184,13 @@ class _Integers:
         At least Σ_t ‖a_t‖‖b_t‖.
     error : tensor of shape (rows,)
         At least what rounding b to integers again may add.
+    finite : tensor of shape (rows,)
+        Whether a row is made of finite numbers.
     """
 
     def __init__(self, part: Factors, unit: float, known: dict[Any, Any]) -> None:
         torch = load_torch()
-        self.b, exponents = _integers(part.b, SLOPE_BITS)
+        self.b, exponents, self.finite = _integers(part.b, SLOPE_BITS)
         self.a = part.a
         if not part.embedding:
             # The error stays below 2^-9 of the clip, whatever the values; mostly well below.
@@ -193,51 +199,64 @@ class _Integers:
             key = (part.a.data_ptr(), part.a.shape, part.a.stride(), bits)
             if key not in known:  # several matrices may be given the same
                 known[key] = _integers(part.a, bits)
-            self.a, more = known[key]
-            exponents = exponents + more
+            self.a, more, finite = known[key]
+            exponents, self.finite = exponents + more, self.finite & finite
         self.scale = torch.exp2(exponents.double()) / unit
-        places, width = self.b.shape[1:]
-        coming = torch.ones(()) if part.embedding else self.a.square().sum(dim=2).sqrt()
-        coming = coming.double().expand(len(self.b), places)
-        depth = 1 if part.embedding else self.a.shape[2]
-        raised = 1 + (depth + width + places + 16) * UNIT
-        self.weight = (coming * self.b.square().sum(dim=2).sqrt()).sum(dim=1) * raised
-        self.error = coming.sum(dim=1) * (raised * math.sqrt(width) / 2)
-        squares, operations = _squares(Factors(self.a, self.b))
-        squares = squares + (operations + 16) * UNIT * self.weight.square()
+        found = _Norms(Factors(self.a, self.b))
+        raised = 1 + (found.depth + found.width + found.places + 16) * UNIT
+        coming, going = found.lengths()
+        self.weight = (coming * going).sum(dim=1) * raised
+        self.error = coming.sum(dim=1) * (raised * math.sqrt(found.width) / 2)
+        squares = found.squares + (found.operations + 16) * UNIT * self.weight.square()
         self.norm = squares.sqrt() + 4 * UNIT * self.weight
 
 
-def _integers(values: Any, bits: int) -> tuple[Any, Any]:
-    """Rows as integers of at most 2^bits (in float64), and powers of two; 0 for what is not finite.
+class _Norms:
+    """Squares ‖bᵀa‖² of the norms of rows, from their factors.
+
+    Two ways: through products of places with places, or through bᵀa itself. With unit roundoff u
+    and P = Σ_t ‖a_t‖‖b_t‖ the errors are at most, for any order of summation,
+
+        γ_K + γ_N + γ_{T²} in P²     and     2γ_T + γ_{KN} in P²,
+
+    where γ_n = nu/(1 − nu), and n counts ``operations``.
+    """
+
+    def __init__(self, part: Factors) -> None:
+        a, b = self._a, self._b = part.a, part.b
+        (_, self.places, self.width), self.depth = b.shape, 1 if part.embedding else a.shape[-1]
+        self._grams = None
+        if part.embedding or self.places * (self.depth + self.width) <= self.depth * self.width:
+            same = a[:, :, None] == a[:, None, :] if part.embedding else a @ a.transpose(1, 2)
+            self._grams = same.to(b.dtype), b @ b.transpose(1, 2)
+            products = self._grams[0] * self._grams[1]
+            self.squares = products.flatten(1).sum(dim=1).clamp_min(0.0)
+            self.operations = self.depth + self.width + self.places**2
+        else:
+            self.squares = (b.transpose(1, 2) @ a).square().flatten(1).sum(dim=1)
+            self.operations = 2 * self.places + self.depth * self.width
+
+    def lengths(self) -> tuple[Any, Any]:
+        """‖a_t‖ and ‖b_t‖, of shape (rows, places)."""
+        if self._grams is None:
+            return tuple(part.square().sum(dim=2).sqrt() for part in (self._a, self._b))
+        return tuple(gram.diagonal(dim1=1, dim2=2).sqrt() for gram in self._grams)
+
+
+def _integers(values: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Rows as integers of at most 2^bits (in float64), powers of two, and which rows are finite.
 
     Where a power of two is rounded by the library, integers are others, and nothing else.
     """
     torch = load_torch()
-    largest = torch.linalg.vector_norm(values.flatten(1), ord=math.inf, dim=1).double()
+    largest = values.flatten(1).abs().amax(dim=1).double()
     finite = torch.isfinite(largest)
     if not bool(finite.all()):
         values, largest = _kept(values, finite), torch.where(finite, largest, 0.0)
     exponents = (torch.frexp(largest).exponent - bits).clamp_min(-960)
     factors = torch.exp2(-exponents.double())
-    return (values * factors[:, None, None]).round_(), exponents
-
-
-def _squares(part: Factors) -> tuple[Any, int]:
-    """‖bᵀa‖² of every row, and how many operations round on the way to one of them.
-
-    Two ways: through products of places with places, or through bᵀa itself. With unit roundoff u
-    and P = Σ_t ‖a_t‖‖b_t‖ the errors are at most, for any order of summation,
-
-        γ_K + γ_N + γ_{T²} in P²     and     2γ_T + γ_{KN} in P².
-    """
-    a, b = part.a, part.b
-    (_, places, width), depth = b.shape, 1 if part.embedding else a.shape[-1]
-    if part.embedding or places * (depth + width) <= depth * width:
-        same = a[:, :, None] == a[:, None, :] if part.embedding else a @ a.transpose(1, 2)
-        found = (same * (b @ b.transpose(1, 2))).flatten(1).sum(dim=1).clamp_min(0.0)
-        return found, depth + width + places**2
-    return (b.transpose(1, 2) @ a).square().flatten(1).sum(dim=1), 2 * places + depth * width
+    # Of two kinds of numbers, a product would take thirty times as long.
+    return (values.double() * factors[:, None, None]).round_(), exponents, finite
 
 
 def _kept(values: Any, finite: Any) -> Any:

@@ -19,7 +19,7 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
 from tacit.plan.targets import TargetFinder
-from tacit.plan.validate import validate_plan
+from tacit.plan.validate import validate_monotone, validate_plan
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -31,7 +31,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
-from tacit.privacy.relation import Relation
+from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
@@ -75,7 +75,7 @@ class Plan:
     stages: tuple[Stage, ...]
     trainer: Trainer
     loss: Loss
-    neighbors: Relation | str = Relation.REPLACE_SPECIAL
+    neighbors: Neighbors = Relation.REPLACE_SPECIAL
     fit_intercept: bool = True
     arithmetic: Arithmetic | str = Arithmetic.EXACT
     fitted: bool = False  # the stages are: what they released before is not released again
@@ -113,6 +113,7 @@ class Plan:
         """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
+        facts["takes_moment"] = self.trainer.takes_moment(self.loss)
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
         target = None if self.target is None else self.target.resolve(size, mu)
         same = len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages))
@@ -220,6 +221,7 @@ class Plan:
                 size=size, columns=columns, classes=classes, training=training
             )
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
+        validate_monotone(self.stages, self.trainer, outputs)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = self.stage_noise()
@@ -251,7 +253,10 @@ class Plan:
                 stage.require_rows(size, d, noise[i], chances.get(i, 0.0))
             d = stage.width(d)
         drift, factor = trace.settings()
-        last, center = trace.drifts[-1], noise.get(len(stages) - 1)
+        last = trace.drifts[-1]
+        # What changes rows last; what only looks at them stands behind it.
+        changing = sum(not stage.keeps_rows for stage in stages)
+        center = noise.get(changing - 1)
         facts = PublicFacts(
             size,
             trace.d,
@@ -264,7 +269,11 @@ class Plan:
             limit=None if last is None else last.bound,
             mean_noise_norm=0.0
             if center is None
-            else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
+            else stages[changing - 1].mean_noise_norm(center, trace.typical, size, trace.d),
+            moment_noise=math.fsum(
+                stage.moment_noise(noise.get(i), size, trace.d) for i, stage in enumerate(stages)
+            ),
+            monotone=tuple(cone for stage in stages for cone in stage.monotone),
         )
         trainer = self.trainer.resolve(facts)
         most = outputs if self.target is None else self.target.outputs(self.loss)

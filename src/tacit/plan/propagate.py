@@ -16,14 +16,20 @@ from tacit.privacy.sensitivity.drift import Drift
 
 
 def expand_stages(
-    stages: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    stages: Sequence[Stage],
+    *,
+    columns: int,
+    size: int,
+    mu: float,
+    intercept: bool,
+    takes_moment: bool,
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Stages in place of those that stand for several, by public facts, and why."""
     expanded: list[Stage] = []
     remarks: list[str] = []
     for stage in stages:
         facts: dict[str, Any] = {"columns": columns, "size": size, "intercept": intercept}
-        own, why = stage.expand(tuple(expanded), **facts, mu=mu)
+        own, why = stage.expand(tuple(expanded), **facts, mu=mu, takes_moment=takes_moment)
         expanded += own
         remarks += [why] if why else []
     return tuple(expanded), remarks

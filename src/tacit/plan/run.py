@@ -390,7 +390,10 @@ class CalibratedPlan:
             drift = self.drifts[i] if plan.noiseless else None
             counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
             token = run.token(stage.name) if stage.pays and not plan.fitted else None
-            context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
+            norm = released_norm(fitted, self.columns)
+            context = Context(
+                size, token, run.public, tuple(fitted), i, drift, counted, strict, norm
+            )
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | NoiselessStage)
             if strict and looks:
@@ -400,7 +403,8 @@ class CalibratedPlan:
                 if not plan.fitted:
                     stage.fit(seen if looks else seen.hidden(), context)
                 stage.precompute(seen, context, progress)
-                before, seen = seen, stage.through(seen)
+                if not stage.keeps_rows:
+                    before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
             if crash is not None:
@@ -419,7 +423,8 @@ class CalibratedPlan:
                 public.append(stage)
                 fitted.append(stage)
         progress("stages", len(plan.stages), len(plan.stages))
-        shift = fitted[-1].shift if self.moves is None and fitted else None
+        changing = [stage for stage in fitted if not stage.keeps_rows]
+        shift = changing[-1].shift if self.moves is None and changing else None
         if shift is not None:
             seen = before  # centre implicitly: sparse stays so
         if strict:
@@ -512,7 +517,7 @@ class CalibratedPlan:
         return np.vstack([coef.T, intercept[None] / scaling]) if scaling else coef.T.copy()
 
     def facts_for(self, prepared: Prepared) -> PublicFacts:
-        """Facts, with the public scales of the last stage.
+        """Facts, with what the last stages have to say to steps: scales, or a second moment.
 
         Parameters
         ----------
@@ -525,7 +530,10 @@ class CalibratedPlan:
             For the trainer.
         """
         last = prepared.fitted[-1] if prepared.fitted else None
-        return replace(self.facts, scales=() if last is None else last.column_scales)
+        if last is None:
+            return self.facts
+        cones = tuple(cone for stage in prepared.fitted for cone in stage.monotone)
+        return replace(self.facts, scales=last.column_scales, moment=last.moment, monotone=cones)
 
     def conclude(
         self,

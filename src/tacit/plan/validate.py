@@ -18,7 +18,7 @@ from tacit.engine.array_api import require_device
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
-from tacit.privacy.relation import Relation
+from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW
 from tacit.trainers.base import Trainer
 from tacit.trainers.feasible import require_startable
@@ -78,7 +78,7 @@ def validate_plan(plan: Plan) -> None:
         )
 
 
-def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
+def validate_stages(stages: Sequence[Stage], neighbors: Neighbors) -> None:
     """Refuse an order of stages that no rule covers, and say what to do instead."""
     noiseless = [stage for stage in stages if isinstance(stage, NoiselessStage)]
     if noiseless and neighbors != Relation.REPLACE_ONE:
@@ -99,6 +99,11 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         raise InputError(
             f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
             "would have changed them"
+        )
+    early = next((stage.name for stage in stages[:-1] if stage.keeps_rows), None)
+    if early is not None:
+        raise InputError(
+            f"{early} must be the last stage: what it releases is of the rows that are trained on"
         )
     released: Stage | None = None
     blanked: Stage | None = None
@@ -123,10 +128,30 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         blanked = stage if stage.blanks else blanked
 
 
+def validate_monotone(stages: Sequence[Stage], trainer: Trainer, outputs: int) -> None:
+    """Refuse columns that may go one way only where nothing would hold them to it."""
+    first = next((i for i, stage in enumerate(stages) if stage.monotone), None)
+    if first is None:
+        return
+    mixed = next((stage.name for stage in stages[first + 1 :] if not stage.translates), None)
+    if mixed is not None:
+        raise InputError(
+            f"a column that is monotone in the schema would not be behind {mixed}, which changes "
+            "what its weights mean: leave that stage out, or monotone"
+        )
+    if outputs > 1:
+        raise InputError(
+            "monotone is for two classes and for numbers: of several classes, one grows at the "
+            "others' expense"
+        )
+    if not trainer.takes_monotone:
+        raise InputError(f"{trainer.name} cannot keep weights in an order: use DPGD or DPSGD")
+
+
 def validate_trainer(
     stages: Sequence[Stage],
     trainer: Trainer,
-    neighbors: Relation | str,
+    neighbors: Neighbors,
     arithmetic: Arithmetic | str,
 ) -> None:
     """Refuse a trainer where its account does not hold."""

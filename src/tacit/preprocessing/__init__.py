@@ -15,6 +15,7 @@ from tacit.preprocessing.private_equalize import PrivateEqualize
 from tacit.preprocessing.private_extent import PrivateBounds, PrivateClip
 from tacit.preprocessing.private_impute import PrivateImpute
 from tacit.preprocessing.private_pca import PrivatePCA
+from tacit.preprocessing.private_precondition import PrivatePrecondition
 from tacit.preprocessing.private_scale import PrivateScale
 from tacit.preprocessing.public import (
     PublicCenter,
@@ -46,6 +47,7 @@ __all__ = [
     "PrivateEqualize",
     "PrivateImpute",
     "PrivatePCA",
+    "PrivatePrecondition",
     "PrivateScale",
     "PublicCenter",
     "PublicFeatures",

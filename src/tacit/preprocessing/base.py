@@ -57,6 +57,8 @@ class Context:
         Whether ``size`` is the number of rows itself; not so where that is private.
     strict : bool
         Whether exact products are to be checked.
+    norm : float or None
+        Norm of a typical row, by what the stages in front have released.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Context:
     drift: Drift | None = None
     counted: bool = True
     strict: bool = False
+    norm: float | None = None
 
     @classmethod
     def paid(
@@ -157,6 +160,10 @@ class Stage(Params):
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
     scales_columns: ClassVar[bool] = False
+    #: Whether rows are moved by one vector, all alike, or not at all: weights mean what they did.
+    translates: ClassVar[bool] = False
+    #: Whether rows leave it as they came: it is there for what it releases, behind all others.
+    keeps_rows: ClassVar[bool] = False
     #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
     external: ClassVar[bool] = False
 
@@ -365,7 +372,14 @@ class Stage(Params):
         return incoming.lipschitz(factor, bound)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self,
+        before: Sequence[Stage],
+        *,
+        columns: int,
+        size: int,
+        mu: float,
+        intercept: bool,
+        takes_moment: bool,
     ) -> tuple[tuple[Stage, ...], str]:
         """The stages that it stands for, chosen by public facts, and why; itself, as a rule.
 
@@ -379,6 +393,8 @@ class Stage(Params):
             Gaussian budget of the whole plan, per unit of sensitivity.
         intercept : bool
             Whether an intercept is fitted.
+        takes_moment : bool
+            Whether the trainer's steps follow a second moment, if one is released.
 
         Returns
         -------
@@ -477,6 +493,14 @@ class Stage(Params):
         return ()
 
     @property
+    def monotone(self) -> tuple[tuple[int, int, int], ...]:
+        """Which weights of rows out must not fall from one to the next: start, stop and sign.
+
+        With sign -1 they must not rise. One weight by itself must not be negative, or positive.
+        """
+        return ()
+
+    @property
     def shift(self) -> np.ndarray | None:
         """After `fit`: the released vector whose subtraction is all that it does, if it is.
 
@@ -504,6 +528,28 @@ class Stage(Params):
             Root of the expected square of that noise's norm.
         """
         return 0.0
+
+    def moment_noise(self, noise_multiplier: float | None, size: int, d: int) -> float:
+        """Norm of the noise on a second moment that it releases; 0 if it releases none.
+
+        Parameters
+        ----------
+        noise_multiplier : float or None
+            z, of its own release; None if that was made before.
+        size, d : int
+            Number of rows, or the public stand-in for it; columns.
+
+        Returns
+        -------
+        float
+            σ√(2d) for rows of norm 1, about the largest eigenvalue of the noise.
+        """
+        return 0.0
+
+    @property
+    def moment(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Eigenvalues (k,) and eigenvectors (d, k) of a second moment that it has released."""
+        return None
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
         """Which rows lie beyond what it was told to expect: asked of public rows only.

@@ -131,8 +131,14 @@ class PrivateBlocks(PrivateStage):
             return self._blocks
         return tuple((width, chain) for (width, _), chain in zip(self._blocks, chains, strict=True))
 
-    def _parts(self) -> list[float]:
-        """Parts of the noise of the stages that pay, in their order; they add up to one."""
+    def budget_parts(self) -> list[float]:
+        """Parts of the noise of the stages that pay, in their order; they add up to one.
+
+        Returns
+        -------
+        list of float
+            One for each stage.
+        """
         shares = [s.share**2 for _, stages in self._blocks for s in stages if isinstance(s, PAYING)]
         return [share / math.fsum(shares) for share in shares]
 
@@ -192,7 +198,7 @@ class PrivateBlocks(PrivateStage):
         paying = [(stage, columns) for stage, columns in self._walk() if stage.pays]
         said = [
             stage.shortage(size, columns, noise_multiplier / math.sqrt(part))
-            for (stage, columns), part in zip(paying, self._parts(), strict=True)
+            for (stage, columns), part in zip(paying, self.budget_parts(), strict=True)
         ]
         return " ".join(filter(None, said))
 
@@ -201,7 +207,7 @@ class PrivateBlocks(PrivateStage):
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, _, context = self._prepare(rows, context)
         require_unmoved(self, context.drift)
-        parts, chains, at = iter(enumerate(self._parts(), 1)), [], 0
+        parts, chains, at = iter(enumerate(self.budget_parts(), 1)), [], 0
         for width, (_, stages) in zip(self._spans(rows.d), self._blocks, strict=True):
             seen = self._block(rows, at, width, stages)
             chain = []

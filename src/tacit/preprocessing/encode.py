@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,13 +17,15 @@ from tacit.exceptions import InputError, SchemaError, of_rows
 from tacit.preprocessing.base import Kind, Stage
 from tacit.preprocessing.shapes import (
     Block,
+    Cone,
     blocks_of,
     category_codes,
-    count_of,
     is_hat,
     layout_of,
+    monotone_of,
     numbers_of,
     part_of,
+    row_bound,
     shaped_rows,
 )
 
@@ -97,15 +98,12 @@ class Encode(Stage):
         return [part for b in self.blocks for part in b.column.feature_names(b.name)]
 
     def bound(self, radius: float | None = None, d: int | None = None) -> float:
-        """Public bound on the norm of an encoded row, whatever the table holds.
+        """Public bound on the norm of an encoded row, whatever the table holds (`row_bound`)."""
+        return row_bound(self.schema.columns)
 
-        Each column contributes at most 1, since of its encoded values only one is not
-        zero: a number or its mark of being missing, one category or level. A curve has a
-        line beside it, and each contributes at most 1.
-        """
-        count = count_of(self.schema.columns)
-        root = math.sqrt(count)
-        return root if math.isqrt(count) ** 2 == count else math.nextafter(root, math.inf)
+    @cached_property
+    def monotone(self) -> tuple[Cone, ...]:
+        return monotone_of(self.schema.columns)
 
     def fit(self, rows: Any, context: Any = None) -> Self:
         """Check that the table has the columns of the schema, and no others.
@@ -177,6 +175,9 @@ class Encode(Stage):
 
     def note(self) -> str:
         return "the table is encoded by its schema, row by row"
+
+    def assumption(self) -> str:
+        return " ".join(self.schema.assumptions())
 
     def _require_columns(self, table: Table) -> None:
         have = set(table.column_names)

@@ -21,6 +21,7 @@ from tacit.data.columns import (
 )
 from tacit.data.rows import Rows, as_rows
 from tacit.data.schema import Schema
+from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
@@ -29,7 +30,7 @@ from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
-from tacit.preprocessing.shapes import choose_shapes, is_hat
+from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -37,9 +38,10 @@ MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy co
 EXPECTED_CATEGORIES = 8  # for choosing settings before they are known
 OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
+READ_CELLS = 1 << 22  # of numbers at a time
 
-LEAST_SHARE, LARGEST_SHARE = 0.1, 0.35  # of μ
-FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
+FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
 _NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
@@ -199,6 +201,15 @@ class PrivateEncode(PrivateStage):
     def bound(self, radius: float | None = None, d: int | None = None) -> float | None:
         return self.encode.bound(radius, d)
 
+    @property
+    def layout(self) -> Layout | None:
+        """How encoded rows lie, if some of their columns are curves."""
+        return self.encode.layout
+
+    @property
+    def monotone(self) -> tuple[Cone, ...]:
+        return self.encode.monotone
+
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return self.encode.typical(radius, d)
 
@@ -215,7 +226,7 @@ class PrivateEncode(PrivateStage):
         return drawn + (MOST_KEYS if categories else 0)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self, before: Sequence[Stage], *, size: int, mu: float, **more: Any
     ) -> tuple[tuple[Stage, ...], str]:
         """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
         if hasattr(self, "schema_"):
@@ -293,36 +304,33 @@ class PrivateEncode(PrivateStage):
         return first, rest[0], rest[1]
 
     def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
-        _, numbers, categories = self._counts()
-        _, bounds, keys = self._shares(size, noise_multiplier)
-        columns, lines = self.schema.columns, []
-        if numbers:
-            needed = bounds_rows(numbers, noise_multiplier / math.sqrt(bounds), gaps=True)
+        columns, unknown = self.schema.columns, self._unknown
+        half = math.ceil(len(unknown) / 2)  # of unknown kind: as many numbers as not
+        numbers, words = self._numbers(columns), self._categories(columns)
+        counts = (len(unknown), len(numbers) + half, len(words) + half)
+        _, bounds, keys = self._shares(size, noise_multiplier, counts)
+        texts = []
+        if counts[1]:
+            needed = bounds_rows(counts[1], noise_multiplier / math.sqrt(bounds), gaps=True)
             if size < needed:
-                names = [name for name in self._numbers(columns) if columns[name].private]
-                lines.append(
-                    (f"bounds of {numbers} columns", needed, "bounds", names, "(low, high)")
-                )
-        if categories:
+                private = [name for name in numbers if columns[name].private]
+                texts.append(f"bounds of {counts[1]} columns, which take about {needed:,}: pass ")
+                texts[-1] += _lines("bounds", private, "(low, high)")
+        if counts[2]:
             part = noise_multiplier / math.sqrt(keys)
-            needed = math.ceil(2 * key_rows(part, categories, failure or OUTSIDE, size))
+            needed = math.ceil(2 * key_rows(part, counts[2], failure or OUTSIDE, size))
             if size < needed:
-                names = self._categories(columns)
-                lines.append(
-                    (f"categories of {categories} columns", needed, "categories", names, "[...]")
-                )
-        if not lines:
-            return
-        texts, unknown = [], self._unknown
-        for what, needed, key, names, value in lines:
-            some = ", ".join(f"{name!r}: {value}" for name in (names or unknown)[:3])
-            more = ", ..." if len(names or unknown) > 3 else ""
-            texts.append(f"the {what}, which takes about {needed:,} rows: {key}={{{some}{more}}}")
-        raise InputError(
-            f"{size:,} rows are too few to find through this noise {'; and '.join(texts)} would "
-            "make them public. Add such lines, to the call or to the schema, for columns of which "
-            "you know them, or leave columns out (ignore), or raise epsilon. Nothing was spent"
-        )
+                texts.append(f"categories of {counts[2]} columns, which take about {needed:,}: ")
+                texts[-1] += "pass " + _lines("categories", words, "[...]")
+        if texts:
+            kinds = (
+                f". {len(unknown)} columns are of unknown kind: pass a schema" if unknown else ""
+            )
+            raise InputError(
+                f"{size:,} rows are too few to find, through this noise, the "
+                f"{'; nor the '.join(texts)}{kinds}. Declare what is public of them, leave columns "
+                "out, or raise epsilon. Nothing was spent"
+            )
 
     # --- What is found ---------------------------------------------------------------------------
 
@@ -368,7 +376,9 @@ class PrivateEncode(PrivateStage):
             known = [(column.low, column.high) for column in held]
             dates = [isinstance(column, DateColumn) for column in held]
             low, high = noisy_bounds(
-                passes.map(partial(_values, names=numbers, dates=dates)),
+                rows.passes(max(1, READ_CELLS // len(numbers))).map(
+                    partial(_values, names=numbers, dates=dates)
+                ),
                 len(numbers),
                 token.part(bounds * scale),
                 size=size,
@@ -423,6 +433,17 @@ class PrivateEncode(PrivateStage):
             f"in the rows, through noise{rare}"
         )
 
+    def why(self) -> str:
+        kinds, numbers, categories = self._counts()
+        known = sum(
+            not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
+        )
+        parts = [f"kinds of {kinds} columns"] * bool(kinds)
+        behind = f", {known} of them behind public ones" if known else ""
+        parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
+        parts += [f"categories of {categories}"] * bool(categories)
+        return f"finds {', '.join(parts)}" if parts else ""
+
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())
 
@@ -450,6 +471,12 @@ def _table(rows: Any) -> Any:
     from tacit.data.tables import as_table
 
     return as_table(rows)
+
+
+def _lines(key: str, names: Sequence[str], value: str) -> str:
+    """What to pass, for some columns."""
+    some = ", ".join(f"{name!r}: {value}" for name in names[:3])
+    return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
 
 
 def _bounded(column: NumberColumn) -> NumberColumn:

@@ -184,10 +184,10 @@ class PrivateBounds(RankStage):
 
     Notes
     -----
-    *Error.* With probability 1 − 2·10⁻⁴·d, at most 27·z·√d rows lie beyond either bound of a
-    column, and no bound is more than an eighth of its distance from the median beyond the column's
-    values (`tacit.mechanisms.bounds.noisy_bounds`). With fewer than 53·z·√d rows or so there is
-    nothing to be seen, and public bounds are the only way.
+    *Error.* With probability 1 − 10⁻³·d, at most 20·z·√d rows lie beyond either bound of a column,
+    and no bound is farther beyond the column's values than a thirty-second of their largest
+    distance from the median (`tacit.mechanisms.bounds.noisy_bounds`). With fewer than 75·z·√d rows
+    or so there is nothing to be seen, and public bounds are the only way.
 
     Examples
     --------

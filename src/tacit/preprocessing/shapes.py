@@ -13,8 +13,11 @@ table holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,8 +27,10 @@ from tacit.data.shaped import GAP, ONE, Layout, ShapedChunk
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.exceptions import SchemaError, of_rows
 
+Cone: TypeAlias = tuple[int, int, int]  # the first weight, the one behind the last, and a sign
+
 LINE = 2  # weights of a straight line: its ends
-LEAST_KNOTS, MOST_KNOTS = 6, 24
+LEAST_KNOTS, MOST_KNOTS = 10, 24
 #: What n·μ must be for a curve to be of use at all: below, straight lines did as well.
 ENOUGH = 100.0
 
@@ -85,9 +90,33 @@ def layout_of(columns: Mapping[str, Column]) -> Layout | None:
     return Layout(tuple(widths), straight)
 
 
-def count_of(columns: Mapping[str, Column]) -> int:
-    """The largest squared norm of an encoded row: how many shapes and straight numbers it has."""
-    return len(columns) + sum(map(is_hat, columns.values()))
+def row_bound(columns: Mapping[str, Column]) -> float:
+    """The largest norm of an encoded row: the root of how many shapes and straight numbers it has.
+
+    Each contributes at most 1 to its square. Of a straight number or a category only one encoded
+    value is not zero: the number or its mark of being missing, one category or level. The weights
+    of a line, or of a curve, are not negative and sum to one at most.
+    """
+    count = len(columns) + sum(map(is_hat, columns.values()))
+    root = math.sqrt(count)
+    return root if math.isqrt(count) ** 2 == count else math.nextafter(root, math.inf)
+
+
+def monotone_of(columns: Mapping[str, Column]) -> tuple[Cone, ...]:
+    """Which weights must not fall, or not rise, so that every column goes the way it says.
+
+    A sum of a line and a curve that do not fall does not fall, and any curve that does not fall is
+    such a sum.
+    """
+    found = []
+    for block in blocks_of(columns):
+        column = block.column
+        if not isinstance(column, NumberColumn) or column.monotone is None:
+            continue
+        sign = 1 if column.monotone == "increasing" else -1
+        cuts = [0, LINE, LINE + column.knot_count] if is_hat(column) else [0, 1]
+        found += [(block.start + a, block.start + b, sign) for a, b in pairwise(cuts)]
+    return tuple(found)
 
 
 def numbers_of(table: Table, name: str, column: NumberColumn) -> np.ndarray:
@@ -205,8 +234,8 @@ def shaped_rows(
 def choose_shapes(schema: Schema, size: int, mu: float) -> Schema:
     """The schema with every shape and number of knots decided, by public facts alone.
 
-    Curves need rows: with too few for the budget a number is straight. The number of knots grows
-    as the cube root of n·μ, what all rows together weigh beside the noise.
+    Curves need rows: with too few for the budget a number is straight. The number of knots is the
+    cube root of 2nμ, within limits: nμ is what all rows together weigh beside the noise.
 
     Parameters
     ----------
@@ -224,14 +253,13 @@ def choose_shapes(schema: Schema, size: int, mu: float) -> Schema:
     """
     weight = size * mu
     shape = "hat" if weight >= ENOUGH else "straight"
-    knots = min(max(round(weight ** (1 / 3)), LEAST_KNOTS), MOST_KNOTS)
+    knots = min(max(round((2 * weight) ** (1 / 3)), LEAST_KNOTS), MOST_KNOTS)
     columns = dict(schema.columns)
     for name, column in columns.items():
-        if not isinstance(column, NumberColumn):
-            continue
-        wanted = shape if column.shape == "auto" else column.shape
-        if column.shape == "auto" and (column.knots is not None or column.monotone is not None):
-            wanted = "hat"
-        count = knots if column.knots is None and wanted == "hat" else column.knots
-        columns[name] = replace(column, shape=wanted, knots=count)
-    return replace(schema, columns=columns)
+        if isinstance(column, NumberColumn):
+            asked = column.shape if column.knots is None or column.shape != "auto" else "hat"
+            wanted = shape if asked == "auto" else asked
+            count = knots if column.knots is None and wanted == "hat" else column.knots
+            if (wanted, count) != (column.shape, column.knots):
+                columns[name] = replace(column, shape=wanted, knots=count)
+    return schema if columns == dict(schema.columns) else replace(schema, columns=columns)
