@@ -313,7 +313,11 @@ def draw_columns(seed: int) -> Case | None:
     stage: Stage = ByColumns(branches)
     if bounds or categories:
         stage = PrivateByColumns(
-            noise_multiplier=z, branches=branches, bounds=bounds, categories=categories
+            noise_multiplier=z,
+            branches=branches,
+            bounds=bounds,
+            categories=categories,
+            within=bounds * int(rng.integers(2)),
         )
     chain = [ClipNorm(math.sqrt(first.square)), PrivateImpute(), PrivateScale()]
     behind = [ClipNorm(1.0), PrivateCenter()] if rng.random() < 0.5 else [PrivateEqualize()]
