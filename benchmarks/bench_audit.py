@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit import audit, audit_naive, prepare
-from tacit.audit.leaky_pipelines import NAIVE
+from tacit.audit import audit, audit_leaky, prepare
+from tacit.audit.leaky_pipelines import LEAKY_PIPELINES
 from tacit.audit.picture import plot_audits
 from tacit.losses import get_loss
 from tacit.plan import Plan
@@ -91,8 +91,8 @@ def measure(
         found.append(row)
         drawn.append(sorted(audits, key=lambda one: one.lower)[repetitions // 2])
     naive = []
-    for name in (name for name in NAIVE if name in names):
-        caught = audit_naive(
+    for name in (name for name in LEAKY_PIPELINES if name in names):
+        caught = audit_leaky(
             name, epsilon=epsilon, delta=DELTA, runs=200 if quick else 800, jobs=jobs, seed=0
         )
         naive.append({"pipeline": name, "claimed": epsilon, "lower": caught.lower})
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--jobs", type=int, default=-1)
-    parser.add_argument("--only", action="append", choices=[*RECIPES, *NAIVE, *OTHERS])
+    parser.add_argument("--only", action="append", choices=[*RECIPES, *LEAKY_PIPELINES, *OTHERS])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot")
@@ -168,7 +168,7 @@ def main() -> None:
         for name in ("show", "show_naive", "show_other"):
             globals()[name] = lambda row: None
     result = measure(
-        options.only or [*RECIPES, *NAIVE, *OTHERS],
+        options.only or [*RECIPES, *LEAKY_PIPELINES, *OTHERS],
         options.repetitions,
         options.epsilon,
         quick=options.quick,

@@ -1,7 +1,7 @@
 """Which data sets settings are chosen on, and which are kept for tests.
 
 Fixed on 2026-11-18, before the first figure on any table of ``HELD_OUT``. Whatever is a matter of
-choice (defaults, shares, knots, rules of ``"auto"``, thresholds) is chosen on ``DEVELOPMENT`` alone.
+choice (defaults, shares, knots, rules of ``"auto"``) is chosen on ``DEVELOPMENT`` alone.
 Tables of ``HELD_OUT`` are read to see that they are parsed, and by the comparisons that report on
 them; nothing is ever chosen by what those comparisons say. A table leaves ``HELD_OUT`` only for
 ``DEVELOPMENT``, never the other way.

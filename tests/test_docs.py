@@ -58,6 +58,7 @@ RUNNABLE = [
     "docs/excess-risk.md",
     "docs/trainers.md",
     "docs/spectral-analysis.md",
+    "docs/tables.md",
     "docs/tuning.md",
     "docs/tutorial.md",
 ]

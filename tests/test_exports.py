@@ -24,8 +24,8 @@ EXPORTED = {
         Audit audit audit_leaky Pair prepare Table
     """,
     "tacit.data": """
-        as_rows as_table CategoryColumn NumberColumn read_table Rows Scan scan Schema
-        Table
+        as_rows as_table CategoryColumn DateColumn declared_schema NumberColumn read_table Rows
+        Scan scan Schema Table UnknownColumn
     """,
     "tacit.datasets": """
         decode_features fetch find load_adult load_bank load_census_kdd load_chest_xray
@@ -76,11 +76,11 @@ EXPORTED = {
         CalibratedPlan Fit Plan
     """,
     "tacit.preprocessing": """
-        Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBounds PrivateCenter PrivateClip PrivateEqualize
-        PrivateImpute PrivatePCA PrivatePrecondition PrivateScale PublicCenter
-        PublicFeatures PublicPCA PublicPrecondition PublicRotation PublicScale Quantize
-        RandomProjection Root SoftPCA Stage
+        Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateByColumns PrivateCenter
+        PrivateClip PrivateEncode PrivateEqualize PrivateImpute PrivatePCA PrivatePrecondition
+        PrivateScale PublicCenter PublicFeatures PublicPCA PublicPrecondition PublicRotation
+        PublicScale Quantize RandomProjection Root SoftPCA Stage
     """,
     "tacit.privacy": """
         Budget calibrate Certificate Drift Event Expense Failure Gamma Gaussian Iterated

@@ -13,9 +13,9 @@ from tacit.diagnostics import NotReleasable
 from tacit.engine.engine import Engine
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
-from tacit.mechanisms.additive import BITS
 from tacit.networks.fit import fit_module
 from tacit.networks.gradients import ModuleEngine
+from tacit.networks.sums import BITS
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.research.trainers import GammaSGD
 from tacit.research.trajectories import module_trajectory, module_trajectory_privately
@@ -120,9 +120,154 @@ def test_in_exact_arithmetic_a_row_counts_the_same_whatever_comes_with_it():
     alone = [total([i]) for i in range(12)]
     assert np.array_equal(total(range(12)), sum(alone))
     assert np.array_equal(total([2, 5, 11]), alone[2] + alone[5] + alone[11])
-    norms = [np.sqrt((row.astype(object) ** 2).sum()) for row in alone]
-    assert max(norms) <= 2**BITS and max(norms) > 0.999 * 2**BITS
+    squares = [(row.astype(object) ** 2).sum() for row in alone]
+    assert max(squares) <= 4**BITS and max(squares) > 0.999 * 4**BITS
     assert not alone[9].any()  # what is no number counts nothing
+
+
+class Reader(torch.nn.Module):
+    """Tokens to classes: embeddings that are the last layer too, attention, a layer used twice."""
+
+    def __init__(self, tied=False):
+        super().__init__()
+        nn = torch.nn
+        self.words = nn.Embedding(11, 8, padding_idx=0)
+        self.places = nn.Embedding(9, 8)
+        self.norm = nn.GroupNorm(2, 8)
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+        self.twice = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 11, bias=False)
+        if tied:
+            self.head.weight = self.words.weight
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = self.norm(x.transpose(1, 2)).transpose(1, 2)
+        x = self.encoder(x)
+        return self.head(self.twice(torch.tanh(self.twice(x))).mean(dim=1))
+
+
+def sentences(n=12, tokens=5, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 11, (n, tokens))
+    return torch.from_numpy(rows), torch.from_numpy(rng.integers(0, 3, n))
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tokens", [5, 9])  # with more places than numbers at each, too
+def test_sequences_embeddings_and_shared_layers_are_clipped_as_one_by_one(arithmetic, tied, tokens):
+    torch.manual_seed(0)
+    module, (X, y) = Reader(tied).eval(), sentences(tokens=tokens)
+    for clip in (0.05, 50.0):
+        engine = ModuleEngine(module, X, y, cross_entropy, arithmetic=arithmetic)
+        (found,) = engine.gradient_sums(np.zeros((1, engine.d, 1)), [clip])
+        expected = one_by_one(module, X, y, clip)
+        assert found.float().reshape(-1) == pytest.approx(expected, abs=2e-5 * max(clip, 1) ** 0.5)
+
+
+class Mixed(torch.nn.Module):
+    """Takes the mean of its batch away, looks at values, or draws: what rows must not share."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.layer = how, torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        if self.how == "mean":
+            x = x - 0.5 * x.mean(dim=0)
+        if self.how == "control flow" and float(x.sum()) > 0:
+            x = 2 * x
+        if self.how == "direct":
+            return self.layer(x) + x @ self.layer.weight.T
+        if self.how == "products":
+            return x @ self.layer.weight.T + self.layer.bias
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+@pytest.mark.parametrize("how", ["mean", "control flow", "direct", "products"])
+def test_modules_that_are_not_made_of_layers_are_shown_rows_as_batches_of_one(how, arithmetic):
+    torch.manual_seed(0)
+    module, (X, y) = Mixed(how).eval(), data(20)
+    engine = ModuleEngine(module, X, y, cross_entropy, arithmetic=arithmetic)
+    (found,) = engine.gradient_sums(np.zeros((1, engine.d, 1)), [0.5])
+    assert found.float().reshape(-1) == pytest.approx(one_by_one(module, X, y, 0.5), abs=1e-5)
+
+
+class Places(torch.nn.Module):
+    """A row is a sequence of inputs and of slopes: its gradient is any sum of outer products."""
+
+    def __init__(self, d=4, outputs=3):
+        super().__init__()
+        self.layer = torch.nn.Linear(d, outputs)
+        self.other = torch.nn.Linear(outputs, 2, bias=False)
+
+    def forward(self, inputs, slopes):
+        out = self.layer(inputs)
+        return (out * slopes).sum(dim=(1, 2)) + self.other(out).sum(dim=(1, 2)) * 1e-3
+
+
+def hostile(tokens=6, d=4, outputs=3):
+    """Rows by which to overflow, to vanish, to cancel and to be rounded up."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(40, tokens, d)), rng.normal(size=(40, tokens, outputs))
+    a[0], b[1], a[2] = 0, 0, 1e-42
+    b[3], a[4], b[4] = 1e-30, 1e18, 1e18
+    a[5], a[6, 0] = np.nan, np.inf
+    a[7], b[7] = 1.0, np.where(np.arange(tokens) % 2, 1.0, -1.0)[:, None]  # cancels
+    a[8], b[8] = 3e8, np.where(np.arange(tokens) % 2, 1e8, -1e8)[:, None]
+    b[8, 0] *= 1 + 2.0**-20
+    a[9, 1:], b[9, 0] = 1e-20, 1e-20  # what is large in one is small in the other
+    a[10], b[10] = 1.0, 1.0
+    a[11:20] *= 10.0 ** rng.integers(-12, 12, (9, tokens, 1))
+    b[11:20] *= 10.0 ** rng.integers(-12, 12, (9, tokens, 1))
+    return torch.from_numpy(a).float(), torch.from_numpy(b).float()
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 6])
+@pytest.mark.parametrize(("clip", "dtype"), [(1e-3, "float32"), (1.0, "float64"), (1e6, "float32")])
+def test_no_row_however_made_counts_for_more_than_the_clip(tokens, clip, dtype, monkeypatch):
+    monkeypatch.setattr("tacit.networks.sums.LIMIT", 2.0**45)  # sums are moved now and then
+    monkeypatch.setattr("tacit.networks.sums.LONGEST", 2.0**43)
+    torch.manual_seed(0)
+    dtype = getattr(torch, dtype)
+    module, rows = Places().eval().to(dtype), tuple(part.to(dtype) for part in hostile(tokens))
+    if dtype is torch.float64:
+        rows[0][20:24] *= 1e290
+        rows[1][21:26] *= 1e-290
+        rows[0][26], rows[1][26] = 1e150, 1e155
+    targets = torch.zeros(40)
+    engine = ModuleEngine(module, rows, targets, lambda out, _: out.sum(), arithmetic="exact")
+
+    def total(batch):
+        (found,) = engine.gradient_sums(np.zeros((1, engine.d, 1)), [clip], batch=np.array(batch))
+        return found.values.reshape(-1)
+
+    alone = np.stack([total([i]) for i in range(40)])
+    squares = (alone.astype(object) ** 2).sum(axis=1)
+    assert max(squares) <= 4**BITS  # in exact integers
+    assert clip > 1 or max(squares) > 0.99 * 4**BITS
+    assert not alone[5].any() and not alone[6].any()
+    # The others count what they count alone, to the last bit, whoever is with them and where.
+    rng = np.random.default_rng(tokens)
+    for _ in range(4):
+        batch = np.sort(rng.permutation(40)[: rng.integers(2, 41)])
+        assert np.array_equal(total(batch), alone[batch].sum(axis=0))
+
+
+def test_rows_of_a_transformer_count_alone_what_they_count_together():
+    torch.manual_seed(0)
+    module, (X, y) = Reader().eval(), sentences(40)
+    engine = ModuleEngine(module, X, y, cross_entropy, arithmetic="exact")
+    weights = np.random.default_rng(0).normal(size=(1, engine.d, 1)) * 0.1
+    sums = {
+        tuple(some): engine.gradient_sums(weights, [0.1], batch=np.array(some))[0].values
+        for some in ([3], [8], [20], [3, 8, 20], range(40), [i for i in range(40) if i != 3])
+    }
+    assert np.array_equal(sums[3, 8, 20], sums[3,] + sums[8,] + sums[20,])
+    whole = sums[tuple(range(40))]
+    assert np.array_equal(whole - sums[tuple(i for i in range(40) if i != 3)], sums[3,])
 
 
 def test_what_is_not_finite_counts_nothing_in_fast_arithmetic():
@@ -137,12 +282,12 @@ def test_what_is_not_finite_counts_nothing_in_fast_arithmetic():
 
 def test_settings_of_pytorch_are_given_back():
     module, (X, y) = network(), data(4)
-    threads = torch.get_num_threads()
     engine = ModuleEngine(module, X, y, cross_entropy, arithmetic="exact")
     with engine, engine:
-        assert torch.get_num_threads() == 1 and torch.are_deterministic_algorithms_enabled()
-    assert torch.get_num_threads() == threads
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.mha.get_fastpath_enabled()
     assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 @pytest.mark.parametrize("neighbors", ["replace_special", "replace_one", "add_or_remove_one"])
@@ -260,7 +405,7 @@ def test_what_is_refused():
 # --- Trajectories ---------------------------------------------------------------------------------
 
 
-def test_a_trajectory_of_all_directions_is_the_run_itself():
+def test_a_trajectory_of_all_directions_is_the_run_itself(tmp_path):
     module, (X, y) = network(), data(200)
     trainer = DPSGD(steps=25, batch_size=40, learning_rate=2.0, clip=0.5)
     options = {"loss": cross_entropy, "trainer": trainer, "test": data(100, seed=1)}
@@ -273,6 +418,11 @@ def test_a_trajectory_of_all_directions_is_the_run_itself():
     assert found.explained[-1] == pytest.approx(1.0, abs=1e-4)
     with pytest.raises(InputError, match="public_size=150"):
         module_trajectory(module, X, y, **options, public_size=150)
+    kept = module_trajectory(module, X, y, **options, epsilon=None, retrain=[3], folder=tmp_path)
+    assert kept.singular_values == pytest.approx(found.singular_values, rel=1e-3, abs=1e-6)
+    assert np.array_equal(kept.at_most, kept.singular_values)
+    with pytest.raises(InputError, match="one is enough"):
+        module_trajectory(module, X, y, **options, passes=2, folder=tmp_path)
 
 
 def test_noise_is_that_of_the_rows_that_these_stand_for():

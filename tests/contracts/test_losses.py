@@ -12,7 +12,7 @@ from tests.examples.log_cosh import LogCosh
 
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, Huber, HuberHinge, Tempered, get_loss
-from tacit.losses.base import FEW_OUTPUTS
+from tacit.losses.elementary import FEW_OUTPUTS
 
 ALL = [
     *map(get_loss, LOSSES),

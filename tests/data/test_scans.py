@@ -327,7 +327,7 @@ def test_a_parquet_file_that_is_cut_short_is_refused(tmp_path):
     with pytest.raises(FileError, match="no rows"):
         scan(path)
     pq.write_table(pa.table({"a": [[1.0, 2.0]]}), path)
-    with pytest.raises(InputError, match="Tacit reads numbers and text"):
+    with pytest.raises(InputError, match="Tacit reads numbers, dates and text"):
         scan(path)
 
 

@@ -10,6 +10,8 @@ from tests.golden import plans
 
 from tacit.mechanisms.release import Releases
 
+#: Plans in "fast" arithmetic: their last bits are those of float32.
+FLOAT32 = {"fast", "gamma", "iterated"}
 RECORD = json.loads(plans.RECORD.read_text("utf-8"))
 
 
@@ -50,8 +52,9 @@ def test_a_fit_comes_out_as_recorded(name, left_open):
         k: v for k, v in recorded.items() if k not in weights
     }
     # Bit for bit on one machine; algebra behind the noise may differ in last bits on another.
+    rtol = 1e-5 if name in FLOAT32 else 1e-10
     for key in weights:
         if key in recorded:
             np.testing.assert_allclose(
-                numbers(found[key]), numbers(recorded[key]), rtol=1e-10, atol=1e-12
+                numbers(found[key]), numbers(recorded[key]), rtol=rtol, atol=1e-12
             )

@@ -117,6 +117,30 @@ def test_memory_is_for_the_directions_and_not_for_the_steps():
     assert measure(lambda: again(rows(), kept[0].first(k))) < 2 * (k + 4) + 16
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_in_a_file_have_the_values_and_vectors_of_the_full_decomposition(
+    dtype, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tacit.research.trajectories.sketch.COLUMNS", 97)
+    matrix = falling(100, 300).astype(dtype)
+    truth, directions = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)[1:]
+    found = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path)
+    assert not list(tmp_path.iterdir())  # a file without a name
+    kept = found.first(40)
+    assert kept.values == pytest.approx(truth[:40], rel=1e-9)
+    assert np.array_equal(kept.at_most, kept.values)
+    along = np.abs((kept.vectors * directions[:40]).sum(axis=1))
+    assert along == pytest.approx(np.ones(40), abs=1e-5)
+    assert found.explained[-1] < 1
+    monkeypatch.undo()
+    # More rows than were said: what is held is cut, and both ends hold the truth between them.
+    more = sketched(matrix, 40, dtype=dtype, rows=60, folder=tmp_path).first(40)
+    assert (more.values <= truth[:40] * (1 + 1e-6)).all()
+    assert (more.at_most >= truth[:40] * (1 - 1e-6)).all() and (more.at_most > more.values).any()
+    with pytest.raises(InputError, match="belong together"):
+        Sketch(2, folder=tmp_path)
+
+
 def test_a_sketch_refuses_what_it_cannot_use():
     with pytest.raises(InputError, match="at least 1"):
         Sketch(0)
@@ -190,8 +214,8 @@ def test_projected_weights_are_those_without_projection_if_nothing_is_lost():
     module = sys.modules["tacit.research.trajectories.trajectory"]
     X, y = labelled()
     ready = module.rehearse(X, y, loss=None, centre=True, most_values=1 << 20)
-    train, test = module._split(ready)
-    run = module._linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
+    train, test = module.split_rows(ready)
+    run = module.linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
     sketch = Sketch(39)
     free = run.train(on_gradient=sketch.add)
     found = sketch.directions()

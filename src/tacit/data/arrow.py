@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.tables import ABSENT, Coder, Stored, Table, Text, cell_text, unique_names
+from tacit.data.tables import (
+    ABSENT,
+    Coder,
+    ColumnType,
+    Moments,
+    Stored,
+    Table,
+    Text,
+    stored_array,
+    unique_names,
+)
 from tacit.exceptions import InputError
 
 
@@ -23,12 +33,13 @@ def from_arrow(arrow: Any) -> Table:
     """A table from a pyarrow one."""
     names = unique_names(arrow.column_names)
     columns: dict[str, Stored] = {}
+    types: dict[str, ColumnType] = {}
     for name, column in zip(names, arrow.columns, strict=True):
         made = ArrowColumn(name, column.type)
         for chunk in column.chunks:
             made.add(chunk)
-        columns[name] = made.stored()
-    return Table(columns, arrow.num_rows)
+        columns[name], types[name] = made.stored(), made.type
+    return Table(columns, arrow.num_rows, types)
 
 
 def is_text(stored: Any) -> bool:
@@ -37,23 +48,32 @@ def is_text(stored: Any) -> bool:
 
 
 class ArrowColumn:
-    """A column, from arrays of a type: numbers, or codes of words."""
+    """A column, from arrays of a type: numbers, moments, or codes of words."""
 
     def __init__(self, name: str, stored: Any) -> None:
         self.name = name
         self._coder = Coder()
         self._parts: list[np.ndarray] = []
         inner = stored.value_type if _is(stored, "dictionary") else stored
-        self._numbers = _is(inner, "null", "integer", "floating", "decimal")
+        self._moments = _is(inner, "date", "timestamp")
+        self._numbers = _is(inner, "null", "integer", "floating", "decimal", "duration", "time")
+        self._numbers = self._numbers and not self._moments
+        self._truths = _is(inner, "boolean")
         if _is(inner, "decimal") and abs(inner.scale) > 300:  # 0 would become NaN, so missing
             raise InputError(
                 f"column {name!r} holds {inner}, in units that double precision cannot hold; cast "
                 "it to float64, or to text"
             )
-        if not (self._numbers or is_text(inner) or _is(inner, "boolean", "date", "timestamp")):
+        if not (self._numbers or self._moments or self._truths or is_text(inner)):
             raise InputError(
-                f"column {name!r} holds {inner!s:.80}; Tacit reads numbers and text: drop it"
+                f"column {name!r} holds {inner!s:.80}; Tacit reads numbers, dates and text: drop it"
             )
+
+    @property
+    def type(self) -> ColumnType:
+        """What its type says of its values."""
+        kinds = {"number": self._numbers, "date": self._moments, "boolean": self._truths}
+        return ColumnType(next((kind for kind, it_is in kinds.items() if it_is), "category"))
 
     @property
     def size(self) -> int:
@@ -64,7 +84,8 @@ class ArrowColumn:
         import pyarrow as pa
 
         try:
-            self._parts.append(self._floats(array) if self._numbers else self._codes(array))
+            read = self._floats if self._numbers or self._moments else self._codes
+            self._parts.append(read(array))
         except pa.ArrowMemoryError:
             raise MemoryError from None
         except (pa.ArrowException, UnicodeDecodeError):
@@ -82,6 +103,11 @@ class ArrowColumn:
         if _is(array.type, "dictionary"):
             self._indices(array)
             array = array.dictionary_decode()
+        if _is(array.type, "time"):  # of day
+            array = array.cast(pa.int64()).cast(pa.duration(array.type.unit))
+        if self._moments or _is(array.type, "duration"):
+            stored, _ = stored_array(self.name, array.to_numpy(zero_copy_only=False))
+            return stored.seconds if isinstance(stored, Moments) else np.asarray(stored)
         found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return found
 
@@ -113,14 +139,13 @@ class ArrowColumn:
     def _texts(self, words: Any) -> list[str]:
         import pyarrow as pa
 
-        if _is(words.type, "date", "timestamp"):
-            moments = words.to_numpy(zero_copy_only=False).astype("datetime64[s]").astype(object)
-            return [cell_text(self.name, moment) for moment in moments.tolist()]
         return [word or "" for word in words.cast(pa.large_string()).to_pylist()]
 
     def stored(self) -> Stored:
         if self._numbers:
             return np.concatenate([np.empty(0), *self._parts])
+        if self._moments:
+            return Moments(np.concatenate([np.empty(0), *self._parts]))
         return Text(np.concatenate([np.empty(0, np.int32), *self._parts]), self._coder.words)
 
 

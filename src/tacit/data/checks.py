@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.tables import is_absent
+from tacit.data.cells import is_absent
 from tacit.exceptions import InputError, NotNumbers, of_rows
 
 TEXT = (

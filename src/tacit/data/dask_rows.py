@@ -81,6 +81,7 @@ class DaskSource:
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
+    types = property(lambda self: getattr(self.hollow, "types", {}))
     dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property
@@ -263,7 +264,7 @@ def _agreed(hollows: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
     text = [h for h in full if any(h.kind(name) == "text" for name in h.column_names)]
     words = {name: h for h in text for name in h.column_names if h.kind(name) == "text"}
     columns = {name: words.get(name, full[0])._columns[name] for name in first.column_names}
-    return Table(columns, 0)
+    return Table(columns, 0, first.types)
 
 
 def _values(block: Any) -> np.ndarray:
@@ -328,8 +329,8 @@ def _digest(source: Any) -> bytes:
         digest.update(np.ascontiguousarray(array).data.cast("B"))
     if isinstance(source, Table):
         for name in source.column_names:
-            digest.update(name.encode() + b"\0")
+            digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
             column = source._columns[name]
             if isinstance(column, Text):
-                digest.update("\0".join(column.words).encode())
+                digest.update("\0".join(column.words).encode("utf-8", "surrogatepass"))
     return digest.digest()

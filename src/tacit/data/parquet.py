@@ -19,7 +19,7 @@ from tacit.data.readers import require_width, too_large_for_memory
 from tacit.data.rows import DenseSource, Source, require_finite
 from tacit.data.stamps import Stamp
 from tacit.data.streams import Batch, Columns, Ordered
-from tacit.data.tables import Table, Text, empty_table, unique_names
+from tacit.data.tables import ColumnType, Table, empty_table, unique_names
 from tacit.exceptions import FileError, InputError
 
 BATCH_CELLS, BATCH_ROWS = 1 << 22, 1 << 16
@@ -60,6 +60,8 @@ class ParquetFiles(Ordered):
     by_column : bool
         Whether arrays are laid out column by column, as the file is: quicker, and as good
         where no bit of a result depends on it.
+    declared : dict of str to ColumnType
+        What the types of all columns say.
     """
 
     files: tuple[_File, ...]
@@ -72,6 +74,7 @@ class ParquetFiles(Ordered):
     gaps: bool = False
     memory: int | None = None
     by_column: bool = False
+    declared: dict[str, ColumnType] = field(default_factory=dict, repr=False)
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -87,7 +90,14 @@ class ParquetFiles(Ordered):
         return tuple(file.stamp for file in self.files)
 
     def empty(self) -> Source:
-        return DenseSource(np.empty((0, self.d))) if self.numbers else empty_table(self.kinds)
+        if self.numbers:
+            return DenseSource(np.empty((0, self.d)))
+        return empty_table(self.kinds, self.types)
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """What the types of the columns say."""
+        return {name: self.declared[name] for name in self.kinds}
 
     def batches(
         self, start: int = 0, index: np.ndarray | None = None
@@ -118,7 +128,7 @@ class ParquetFiles(Ordered):
     def _batch(self, batch: Any) -> Batch:
         if self.numbers:
             return _Numbers(batch, self.gaps, self.by_column)
-        return _Tables(batch, tuple(self.kinds))
+        return _Tables(batch, self.types)
 
 
 class _Numbers:
@@ -150,23 +160,23 @@ class _Numbers:
 class _Tables:
     """A record batch as a table."""
 
-    def __init__(self, batch: Any, names: Sequence[str]) -> None:
-        self._batch, self._names = batch, names
+    def __init__(self, batch: Any, types: dict[str, ColumnType]) -> None:
+        self._batch, self._types = batch, types
         self.n = batch.num_rows
         self._table: Table | None = None
 
     def slice(self, start: int, stop: int) -> Table:
         if self._table is None:
             found = {}
-            for name, array in zip(self._names, self._batch.columns, strict=True):
+            for name, array in zip(self._types, self._batch.columns, strict=True):
                 column = ArrowColumn(name, array.type)
                 column.add(array)
                 found[name] = column.stored()
-            self._table = Table(found, self.n)
+            self._table = Table(found, self.n, self._types)
         return self._table.slice(start, stop)
 
     def take(self, index: np.ndarray) -> _Tables:
-        return _Tables(_take(self._batch, index), self._names)
+        return _Tables(_take(self._batch, index), self._types)
 
 
 def _take(batch: Any, index: np.ndarray) -> Any:
@@ -197,6 +207,7 @@ def open_parquet(paths: Sequence[Path], limit: int | None = None) -> ParquetFile
     size = sum({stamp.identity: stamp.size for stamp in stamps}.values())  # a link adds no bytes
     files: list[_File] = []
     kinds: dict[str, str] = {}
+    declared: dict[str, ColumnType] = {}
     stored: dict[str, str] = {}
     words: set[str] = set()
     small: set[str] = set()
@@ -213,11 +224,13 @@ def open_parquet(paths: Sequence[Path], limit: int | None = None) -> ParquetFile
             total += sum(groups)
             what = str(path) if len(paths) == 1 else f"the table of {len(paths)} files up to {path}"
             _require_few(what, total, metadata.num_columns, size, limit)
-            found = {name: _kind(name, stored_type) for name, stored_type in types.items()}
+            made = {name: ArrowColumn(name, stored_type) for name, stored_type in types.items()}
+            found = {name: _kind(column) for name, column in made.items()}
             if files:
                 _require_same(path, found, paths[0], kinds)
             else:
                 kinds = found
+                declared = {name: column.type for name, column in made.items()}
                 stored = dict(zip(names, whole.schema_arrow.names, strict=True))
             texts = {entry.name for entry in whole.schema_arrow if is_text(entry.type)}
             tiny = {entry.name for entry in whole.schema_arrow if str(entry.type) == "uint8"}
@@ -225,7 +238,8 @@ def open_parquet(paths: Sequence[Path], limit: int | None = None) -> ParquetFile
         files.append(_File(stamp, total - sum(groups), groups))
     if total == 0:
         raise FileError(f"{paths[0]} has columns and no rows; a table needs at least one")
-    return ParquetFiles(tuple(files), kinds, stored, frozenset(words), frozenset(small), total)
+    sets = frozenset(words), frozenset(small)
+    return ParquetFiles(tuple(files), kinds, stored, *sets, total, declared=declared)
 
 
 def _require_few(what: str, rows: int, columns: int, size: int, limit: int | None) -> None:
@@ -258,9 +272,8 @@ def _require_same(path: Path, found: dict[str, str], first: Path, kinds: dict[st
             raise FileError(f"column {name!r} holds {kind} in {path} and {kinds[name]} in {first}")
 
 
-def _kind(name: str, stored: Any) -> str:
-    column = ArrowColumn(name, stored)  # refuses what is neither
-    return "text" if isinstance(column.stored(), Text) else "number"
+def _kind(column: ArrowColumn) -> str:
+    return "number" if isinstance(column.stored(), np.ndarray) else "text"
 
 
 @contextmanager

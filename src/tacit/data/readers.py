@@ -6,10 +6,13 @@ import bz2
 import csv
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import BytesIO, StringIO, TextIOWrapper
+from itertools import chain
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,16 @@ from typing import Any
 import numpy as np
 
 from tacit.data.arrow import ArrowColumn, from_arrow, is_text, load_pyarrow
-from tacit.data.tables import Coder, PathLike, Table, Text, is_absent, is_missing, unique_names
+from tacit.data.cells import is_absent, is_missing
+from tacit.data.tables import (
+    UNTYPED,
+    Coder,
+    PathLike,
+    Stored,
+    Table,
+    Text,
+    unique_names,
+)
 from tacit.exceptions import FileError, InputError, carried, of_rows, raise_alone, shown
 from tacit.files import write_bytes
 
@@ -30,15 +42,17 @@ FREE_TEXT, TIMES_TEXT = 1 << 22, 1000  # the same for text below `FREE`, which t
 LINE = 8  # bytes that a line of text counts for at least: that much of it stays
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SEPARATORS = {".csv": ",", ".tsv": "\t"}  # unless the header has more of another
+_COMMA = re.compile(r"(?=.*\d)[+-]?(\d*|\d{1,3}(\.\d{3})+),\d*([eE][+-]?\d+)?", re.ASCII)
 
 
-def read_table(path: PathLike, *, limit: int | None = None) -> Table:
+def read_table(path: PathLike, *, limit: int | None = None, decimal: str | None = None) -> Table:
     """Read a file that ends in ``.csv``, ``.tsv`` or ``.parquet``, or raise a `FileError`.
 
     Text must be UTF-8 with one header line, and may be compressed (``.csv.gz``,
-    ``.bz2``, ``.xz``). A column is stored as numbers if every value that is not
-    missing spells one. Parquet needs pyarrow.
+    ``.bz2``, ``.xz``). The header line alone says what separates fields: commas, semicolons,
+    tabs or bars, whichever there are most of. A column is stored as numbers if every value that
+    is not missing spells one. Parquet needs pyarrow.
 
     Parameters
     ----------
@@ -48,6 +62,8 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
         Bytes that the table may take in memory, and that its text may unpack to: a small file
         can be made to unpack to more than any machine has. 1 GB unless given, or a hundred times
         the size of the file. The text of a file below 1 MB: a thousand times its size, or 4 MB.
+    decimal : {".", ","}, optional
+        Whether 1,5 is a number, too. It is unless given if semicolons separate the fields.
 
     Returns
     -------
@@ -64,6 +80,7 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
     """
     path = Path(path)
     require_limit(limit)
+    require_decimal(decimal)
     with reading(path):
         if path.is_dir():
             raise FileError(f"{path} is a directory; name one table in it")
@@ -80,7 +97,19 @@ def read_table(path: PathLike, *, limit: int | None = None) -> Table:
         if kind == ".parquet":
             return _read_parquet(path, start, limit)
         require_text(path, start)
-        return _read_text(path, opener, SEPARATORS[kind], limit, text_limit)
+        return _read_text(path, opener, Dialect(kind, decimal), limit, text_limit)
+
+
+def header_of(path: PathLike) -> list[str]:
+    """Names of the columns of a file of text; no other line of it is read."""
+    path = Path(path)
+    with reading(path):
+        opener, kind = kind_of(path)
+        with opener(path, "rb") as file:
+            require_text(path, file.read(4096))
+        limit = unpacked_limit(path.stat().st_size)
+        with text_blocks(path, opener, Dialect(kind), limit) as (names, _):
+            return names
 
 
 def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "") -> Table:
@@ -103,7 +132,7 @@ def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "
             from pyarrow import ArrowInvalid, dictionary, int32, string
             from pyarrow import csv as arrow
         except ImportError:
-            return _read_text(Path(name), _opener(data), separator, FREE, FREE)
+            return _read_text(Path(name), _opener(data), Dialect(separator, "."), FREE, FREE)
         first = data.partition(b"\n")[0].decode("utf-8").rstrip("\r")
         names = next(csv.reader([first], delimiter=separator))
         words = {column: dictionary(int32(), string()) for column in names}
@@ -114,14 +143,15 @@ def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "
         except ArrowInvalid:
             raise_alone(FileError(f"{name} is damaged: it is not the table that it should be"))
         table = from_arrow(found)
-        return Table({column: _spelled(table, column) for column in table.column_names}, table.n)
+        columns = {column: _spelled(table, column) for column in table.column_names}
+        return Table(columns, table.n, dict.fromkeys(columns, UNTYPED))
 
 
 def _opener(data: bytes) -> Callable[..., Any]:
     return lambda path, mode, **options: TextIOWrapper(BytesIO(data), **options)
 
 
-def _spelled(table: Table, name: str) -> np.ndarray | Text:
+def _spelled(table: Table, name: str) -> Stored:
     """A column of words, as numbers if all of them spell one."""
     column = table._columns[name]
     if isinstance(column, Text) and (numbers := spelled_numbers(column.words)) is not None:
@@ -185,6 +215,11 @@ def too_large_for_memory(path: Path) -> FileError:
     )
 
 
+def require_decimal(decimal: str | None) -> None:
+    if decimal not in (None, ".", ","):
+        raise InputError(f"decimal={shown(decimal)} must be '.' or ','")
+
+
 def require_limit(limit: float | None) -> None:
     if limit is not None and not (isinstance(limit, Real) and limit > 0):
         raise InputError(f"limit={shown(limit)} must be a positive number of bytes, or None")
@@ -243,26 +278,64 @@ def _bytes(number: float) -> str:
     return f"{number / 2**30:.3g} GB" if number >= 2**30 else f"{number / 2**20:.3g} MB"
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """How a file of text is to be read: by the ending of its name, or what separates its fields;
+    and whether 1,5 is a number, None if its header is to say."""
+
+    kind: str
+    decimal: str | None = None
+
+    def separator(self, header: str) -> str:
+        """What separates fields: what there is most of in the header line."""
+        usual = SEPARATORS.get(self.kind, self.kind)
+        if self.kind not in SEPARATORS:
+            return usual
+        outside = header.split('"')[::2]  # of quotes
+        counts = {mark: sum(part.count(mark) for part in outside) for mark in (usual, *",;\t|")}
+        return max(counts, key=counts.__getitem__)
+
+    def reads_commas(self, separator: str) -> bool:
+        """Whether 1,5 is a number."""
+        return self.decimal == "," or (self.decimal is None and separator == ";")
+
+
 @contextmanager
 def text_blocks(
-    path: Path, opener: Callable[..., Any], separator: str, limit: float, rows: int | None = None
+    path: Path, opener: Callable[..., Any], dialect: Dialect, limit: float, rows: int | None = None
 ) -> Iterator[tuple[list[str], Iterator[list[list[str]]]]]:
     """The header of a file of text, and its rows in blocks."""
     with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         lines = _Lines(file, limit)
-        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        first = next((line for line in lines if line.strip()), "")
+        separator = dialect.separator(first)
+        reader = csv.reader(
+            chain([first], lines), delimiter=separator, skipinitialspace=True, strict=True
+        )
         names = _header(next((row for row in reader if row), []))
-        yield names, _blocks(reader, lines, len(names), rows or BLOCK_ROWS)
+        blocks = _blocks(reader, lines, len(names), rows or BLOCK_ROWS)
+        yield names, map(_pointed, blocks) if dialect.reads_commas(separator) else blocks
+
+
+def _pointed(block: list[list[str]]) -> list[list[str]]:
+    """Rows in which 1,5 and 1.234,5 are written as other programs do: 1.5 and 1234.5."""
+    return [[_with_point(cell) if "," in cell else cell for cell in row] for row in block]
+
+
+def _with_point(cell: str) -> str:
+    if _COMMA.fullmatch(cell.strip()):
+        return cell.replace(".", "").replace(",", ".")
+    return cell
 
 
 def _read_text(
-    path: Path, opener: Callable[..., Any], separator: str, limit: int, text_limit: int
+    path: Path, opener: Callable[..., Any], dialect: Dialect, limit: int, text_limit: int
 ) -> Table:
     text: set[int] = set()  # positions of columns known not to be numbers
     again = True
     while again:  # at most twice: again if a column turned out to be text after its first block
         again = False
-        with text_blocks(path, opener, separator, text_limit) as (names, blocks):
+        with text_blocks(path, opener, dialect, text_limit) as (names, blocks):
             coders = [Coder() for _ in names]
             parts: list[list[np.ndarray]] = [[] for _ in names]
             n = 0
@@ -279,21 +352,16 @@ def _read_text(
     if not parts[0]:
         raise FileError(f"{path} has a header and no rows; a table needs at least one")
     arrays = [np.concatenate(part) for part in parts]
-    columns: dict[str, np.ndarray | Text] = {
+    columns: dict[str, Stored] = {
         name: Text(arrays[i], coders[i].words) if i in text else arrays[i]
         for i, name in enumerate(names)
     }
-    return Table(columns, len(arrays[0]))
+    return Table(columns, len(arrays[0]), dict.fromkeys(columns, UNTYPED))
 
 
 def _header(row: Sequence[str]) -> list[str]:
     require_width(len(row))
     names = [name.strip() for name in row]
-    if len(names) == 1 and (mark := next((m for m in ";\t|" if m in names[0]), None)):
-        raise InputError(
-            f"it seems to separate its fields by {mark!r}; save it with commas, or with tabs "
-            "as .tsv"
-        )
     if "" in names:
         raise InputError(
             f"column {names.index('') + 1} has no name; name it, or if it is a row index write "
@@ -377,9 +445,10 @@ def _read_parquet(path: Path, start: bytes, limit: int) -> Table:
     if rows == 0:
         raise FileError(f"{path} has columns and no rows; a table needs at least one")
     found = {column.name: column.stored() for column in columns}
+    types = {column.name: column.type for column in columns}
     if {len(column) for column in found.values()} != {rows}:
         raise FileError(f"{path} is damaged: its columns are not as long as it says")
-    return Table(found, rows)
+    return Table(found, rows, types)
 
 
 def write_predictions(path: PathLike, columns: Mapping[str, Any]) -> None:

@@ -8,9 +8,10 @@ summaries of chunks that are added up, `Rows.merged`, wherever the rows are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 
 from tacit.data.arrays import ArraySource, host_view, is_array, overlap
 from tacit.data.cluster import is_dask
+from tacit.data.shaped import Layout, ShapedChunk, plain
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.passes import Passes
 
@@ -85,6 +87,26 @@ class SparseSource:
 
 
 @dataclass(frozen=True)
+class ShapedSource:
+    chunk: ShapedChunk
+
+    n = property(lambda self: len(self.chunk))
+    d = property(lambda self: self.layout.d)
+    layout = property(lambda self: self.chunk.layout)
+    sparse = False
+
+    def empty(self) -> ShapedSource:
+        return ShapedSource(self.chunk[:0])
+
+    def slice(self, start: int, stop: int) -> ShapedChunk:
+        return self.chunk[start:stop]
+
+    def pieces(self, cuts: Sequence[int], index: np.ndarray | None) -> Iterator[ShapedSource]:
+        rows = np.arange(self.n) if index is None else index
+        return (ShapedSource(self.chunk[rows[start:stop]]) for start, stop in pairwise(cuts))
+
+
+@dataclass(frozen=True)
 class Rows:
     """Rows behind maps, with the public facts that travel along.
 
@@ -127,6 +149,12 @@ class Rows:
         return bool(self.source.sparse)
 
     @property
+    def layout(self) -> Layout | None:
+        """How rows lie whose columns are shapes, as the last map or the source says; else None."""
+        found: Layout | None = getattr((self.source, *self.maps)[-1], "layout", None)
+        return found
+
+    @property
     def bytes(self) -> bool:
         """Whether the source declares its values as unsigned bytes: a public fact of its type."""
         return getattr(self.source, "dtype", None) == np.uint8
@@ -137,7 +165,7 @@ class Rows:
         return bool(getattr(self.source, "distributed", False))
 
     def chunks(
-        self, size: int = CHUNK_ROWS, *, first: int | None = None
+        self, size: int = CHUNK_ROWS, *, first: int | None = None, shaped: bool = False
     ) -> Iterator[tuple[slice, Chunk]]:
         """Rows in order, ``size`` at a time, ``first`` at first; fewer if as wide as images.
 
@@ -147,6 +175,8 @@ class Rows:
             Rows in a chunk.
         first : int, optional
             Rows in the first chunk, if other.
+        shaped : bool
+            Whether the caller knows `tacit.data.shaped.ShapedChunk`.
 
         Yields
         ------
@@ -159,7 +189,7 @@ class Rows:
         stop = 0
         while stop < self.n:
             start, stop = stop, min(stop + (size if stop else min(first or size, size)), self.n)
-            yield slice(start, stop), self.read(start, stop)
+            yield slice(start, stop), self.read(start, stop, shaped=shaped)
 
     def merged(self, summary: Callable[[slice, Chunk], T], zero: T, *, size: int = CHUNK_ROWS) -> T:
         """``zero`` plus the sum of ``summary(span, chunk)`` over all chunks, of ``size`` rows.
@@ -212,23 +242,26 @@ class Rows:
             lambda: (chunk for _, chunk in self.chunks(size)), partial(self.merged, size=size)
         )
 
-    def read(self, start: int, stop: int) -> Chunk:
+    def read(self, start: int, stop: int, *, shaped: bool = False) -> Chunk:
         """Rows from start up to stop, through the maps.
 
         Parameters
         ----------
         start, stop : int
             The first row, and the one behind the last.
+        shaped : bool
+            Whether the caller knows `tacit.data.shaped.ShapedChunk`; others are given the sparse
+            expansion.
 
         Returns
         -------
-        ndarray or sparse matrix of shape (stop - start, d), or Table
+        ndarray or sparse matrix of shape (stop - start, d), ShapedChunk, or Table
             These rows.
         """
         chunk = self.source.slice(start, stop)
         for row_map in self.maps:
-            chunk = row_map.apply(chunk)
-        return chunk
+            chunk = row_map.apply(plain(chunk))
+        return chunk if shaped else plain(chunk)
 
     def through(self, row_map: RowMap, *, d: int, bound: float | None) -> Rows:
         """The same rows seen through one more map.
@@ -340,6 +373,9 @@ def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Row
     """
     if isinstance(data, Rows):
         return data if bound is None else replace(data, bound=bound)
+    if isinstance(data, ShapedChunk):
+        require_finite(data.straight, gaps=gaps)
+        return Rows(ShapedSource(data), d=data.layout.d, bound=bound)
     if is_dask(data):
         from tacit.data.dask_rows import dask_rows
 

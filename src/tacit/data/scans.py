@@ -13,10 +13,15 @@ import numpy as np
 
 from tacit.data.mapped import Mapped, open_array
 from tacit.data.parquet import ParquetFiles, open_parquet
-from tacit.data.readers import kind_of, require_limit, too_large_for_memory
+from tacit.data.readers import (
+    kind_of,
+    require_decimal,
+    require_limit,
+    too_large_for_memory,
+)
 from tacit.data.rows import Rows
 from tacit.data.stamps import Stamp
-from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, joined
+from tacit.data.tables import ABSENT, UNSEEN, ColumnType, PathLike, Table, joined
 from tacit.data.text_files import TextFile, open_text
 from tacit.exceptions import FileError, InputError, of_rows
 
@@ -70,6 +75,11 @@ class Scan:
     def column_names(self) -> tuple[str, ...] | None:
         """Names of the columns without the target; None for an array."""
         return None if isinstance(self.source, Mapped) else tuple(self.source.kinds)
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """What the types of the columns say; nothing, in a text file; empty for an array."""
+        return {} if isinstance(self.source, Mapped) else self.source.types
 
     @property
     def stamps(self) -> tuple[Stamp, ...]:
@@ -255,6 +265,7 @@ def scan(
     drop: str | Sequence[str] = (),
     memory: float | None = None,
     limit: float | None = None,
+    decimal: str | None = None,
 ) -> Scan:
     """Open a table or an array that may be larger than memory; it is read when it is needed.
 
@@ -276,6 +287,9 @@ def scan(
         can be made to unpack to more than any machine has. Unless given, 1 GB of text, and for
         small files less, or a hundred times the file; and 2^27 rows of Parquet, or eight for
         every byte of all files together.
+    decimal : {".", ","}, optional
+        Whether 1,5 is a number in a file of text; it is unless given if semicolons separate its
+        fields.
 
     Returns
     -------
@@ -299,6 +313,7 @@ def scan(
         raise InputError(f"memory={memory!r} must be a positive number of bytes")
     room = None if memory is None else int(min(memory, 2**62))
     require_limit(limit)
+    require_decimal(decimal)
     most = None if limit is None else int(min(limit, 2**62))
     if path.suffix.lower() == ".npy" and not path.is_dir():
         if target is not None or drop:
@@ -310,7 +325,8 @@ def scan(
     else:
         Stamp.of(path)  # says why it cannot be read, whatever its kind
         _, kind = kind_of(path)
-        whole = open_parquet([path], most) if kind == ".parquet" else open_text(path, most)
+        is_parquet = kind == ".parquet"
+        whole = open_parquet([path], most) if is_parquet else open_text(path, most, decimal)
     whole = replace(whole, memory=room)
     gone = {drop} if isinstance(drop, str) else set(drop)
     for name in (*gone, *([] if target is None else [target])):

@@ -1,73 +1,45 @@
-"""Tables of numbers and text, from columns and data frames, sliced without copies.
+"""Tables of numbers, moments and text, from columns and data frames, sliced without copies.
 
 Every value is read by itself: blanks around it are stripped, and ``""``, ``NA``,
 ``NaN``, ``null`` and ``?`` are missing, whichever way the table came in. So what
-becomes of one row never depends on another. The exception is the kind of a column:
-one value of text makes all of it text (see `tacit.data.schema`).
+becomes of one row never depends on another. How a column is *stored* may: one value of
+text makes a list of numbers text. So `Table.values`, `Table.texts` and `Table.match` give
+the same whichever way it is stored, and `Table.types` says what the types of the
+frame alone say.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tacit.data.cells import (
+    BOOLEAN,
+    as_float,
+    as_number,
+    as_seconds,
+    cell_text,
+    is_absent,
+    is_missing,
+    match_key,
+    plain,
+    year_or_seconds,
+)
 from tacit.exceptions import InputError, of_rows
 
-__all__ = ["Table", "as_table"]
+__all__ = ["ColumnType", "Table", "as_table"]
 
-MISSING_MARKERS = frozenset({"", "NA", "NaN", "null", "?"})
 ABSENT, UNSEEN = -1, -2  # codes of `Table.match`
+MOST_SECONDS = 2.0**62  # of a moment that has a name
 
 PathLike: TypeAlias = str | os.PathLike[str]
-
-
-def is_missing(text: str) -> bool:
-    """Whether a stripped value stands for a missing value."""
-    return text in MISSING_MARKERS or text.lstrip("+-").lower() == "nan"
-
-
-def as_number(text: str) -> float | None:
-    """The number that a value spells, or None if it spells none."""
-    if "_" in text or not text.isascii():  # float() would take 1_000 and other digits
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def as_float(value: Any) -> float:
-    """A number in double precision; beyond its range infinity, as if the value spelled it."""
-    if isinstance(value, Decimal) and value.is_nan():
-        return math.nan  # a signalling one, too
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def plain(value: float) -> float | int:
-    """A number as a person would write it: whole ones without a point."""
-    return int(value) if float(value).is_integer() and abs(value) < 1e16 else float(value)
-
-
-def match_key(value: str | float) -> str | float:
-    """What two values must share to be the same category: 1, ``"1"``, ``"01"``, ``"1.0"`` do."""
-    if not isinstance(value, str):
-        return as_float(value)
-    if value.lower() in ("true", "false"):
-        return value.lower()
-    number = as_number(value)
-    return value if number is None else number
 
 
 class Coder(dict[str, int]):
@@ -94,13 +66,32 @@ class Coder(dict[str, int]):
         return np.fromiter(map(self.__getitem__, cells), np.int32, len(cells))
 
 
+@dataclass(frozen=True)
+class ColumnType:
+    """What the type of a column says of it, whatever its values are.
+
+    Attributes
+    ----------
+    kind : {"number", "date", "boolean", "category", "private"}
+        "private" if the type says nothing: in a text file, or a list of objects.
+    categories : tuple of str or None
+        Those that the type itself declares, as an ``Enum`` of polars does.
+    """
+
+    kind: str
+    categories: tuple[str, ...] | None = None
+
+
+UNTYPED = ColumnType("private")
+
+
 @dataclass(frozen=True, eq=False)
 class Text:
     """A column of text as codes into its words; slices share words and lookups."""
 
     codes: np.ndarray
     words: list[str]
-    lookups: dict[tuple[str | float, ...], np.ndarray] = field(default_factory=dict)
+    lookups: dict[Any, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -115,8 +106,45 @@ class Text:
             self.lookups[categories] = np.array([*found, ABSENT], dtype=np.int64)
         return self.lookups[categories].take(self.codes)
 
+    def values(self, reading: Callable[[str], float | None]) -> np.ndarray:
+        """What the words are by some way to read them, NaN where they are nothing."""
+        if reading not in self.lookups:
+            found = map(reading, self.words)
+            numbers = [np.nan if number is None else number for number in found]
+            self.lookups[reading] = np.array([*numbers, np.nan], dtype=np.float64)
+        return self.lookups[reading].take(self.codes)
 
-Stored: TypeAlias = np.ndarray | Text
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A column of dates or times, in whole seconds since 1970; NaN where one is missing."""
+
+    seconds: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def __getitem__(self, index: Any) -> Moments:
+        return Moments(self.seconds[index])
+
+    def text(self) -> Text:
+        """The same as words, by ISO 8601."""
+        found, codes = np.unique(self.seconds, return_inverse=True)
+        found = found[~np.isnan(found)]  # at the end, if any
+        ticks = np.clip(found, -MOST_SECONDS, MOST_SECONDS).astype(np.int64)
+        words = np.datetime_as_string(ticks.astype("datetime64[s]")).tolist()
+        codes = np.where(codes < len(found), codes, ABSENT).astype(np.int32)
+        return Text(codes, [word.removesuffix("T00:00:00") for word in words])
+
+
+Stored: TypeAlias = np.ndarray | Text | Moments
+_STORED_TYPES = {Text: ColumnType("category"), Moments: ColumnType("date")}
+
+
+def canonical(word: str) -> str:
+    """One text for all values that are the same category."""
+    key = match_key(word)
+    return key if isinstance(key, str) else str(plain(key))
 
 
 def _match_numbers(values: np.ndarray, categories: Sequence[str | float]) -> np.ndarray:
@@ -132,7 +160,7 @@ def _match_numbers(values: np.ndarray, categories: Sequence[str | float]) -> np.
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A small, immutable store of columns, each of numbers or of text.
+    """A small, immutable store of columns, each of numbers, of moments or of text.
 
     Build one with `Table.from_columns`, `as_table` or `read_table`. Slices share
     memory with the table they come from.
@@ -153,6 +181,7 @@ class Table:
 
     _columns: dict[str, Stored]
     n: int
+    _types: Mapping[str, ColumnType] = field(default_factory=dict)
     sparse = False
 
     @classmethod
@@ -172,11 +201,15 @@ class Table:
             With these columns.
         """
         names = unique_names(columns)
-        arrays = [_column(name, v) for name, v in zip(names, columns.values(), strict=True)]
-        lengths = {len(array) for array in arrays}
+        pairs = [_column(name, v) for name, v in zip(names, columns.values(), strict=True)]
+        lengths = {len(stored) for stored, _ in pairs}
         if len(lengths) > 1:
             raise InputError(f"columns must have the same length, not {sorted(lengths)}")
-        return cls(dict(zip(names, arrays, strict=True)), max(lengths, default=0))
+        return cls(
+            {name: stored for name, (stored, _) in zip(names, pairs, strict=True)},
+            max(lengths, default=0),
+            {name: kind for name, (_, kind) in zip(names, pairs, strict=True)},
+        )
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -207,7 +240,88 @@ class Table:
         {"number", "text"}
             Whatever its values mean.
         """
-        return "text" if isinstance(self._get(name), Text) else "number"
+        return "number" if isinstance(self._get(name), np.ndarray) else "text"
+
+    @property
+    def types(self) -> dict[str, ColumnType]:
+        """What the types of the columns say, by name: never what their values do."""
+        return {name: self._type(name) for name in self._columns}
+
+    def _type(self, name: str) -> ColumnType:
+        stored = _STORED_TYPES.get(type(self._columns[name]), ColumnType("number"))
+        return self._types.get(name, stored)
+
+    def values(self, name: str, *, dates: bool = False) -> np.ndarray:
+        """A column as numbers, whatever it holds: what is none is NaN.
+
+        Text counts as the number that it spells, true and false of a boolean type as 1 and 0,
+        and dates as seconds since 1970.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+        dates : bool
+            Whether text that is a date counts as one, too (and an integer from 1000 to 9999 as a
+            year).
+
+        Returns
+        -------
+        ndarray of float64, of shape (n,)
+            Not to be changed.
+        """
+        column = self._get(name)
+        if isinstance(column, Moments):
+            return column.seconds
+        if isinstance(column, Text):
+            if self._type(name).kind == "boolean":
+                codes = self.match(name, BOOLEAN)
+                return np.where(codes >= 0, codes, np.nan)
+            return column.values(as_seconds if dates else as_number)
+        return year_or_seconds(column) if dates else self.column(name)
+
+    def texts(self, name: str) -> np.ndarray:
+        """A column as words, whatever it holds; the same word for what is one category.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        ndarray of object, of shape (n,)
+            Stripped text, such as "1" for 1, "01" and "1.0"; None where it is missing.
+        """
+        codes, words = self.coded(name)
+        found = np.array([*words, None], dtype=object)
+        return found.take(codes)  # ABSENT is -1 and picks None
+
+    def coded(self, name: str) -> tuple[np.ndarray, list[str]]:
+        """A column as codes into a list of different words, as `texts` gives them.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        codes : ndarray of int, of shape (n,)
+            -1 where a value is missing.
+        words : list of str
+            As private as the rows, like their order and number.
+        """
+        column = self._get(name)
+        if isinstance(column, np.ndarray):
+            found, codes = np.unique(column, return_inverse=True)
+            found = found[~np.isnan(found)]  # at the end, if any
+            codes = np.where(codes < len(found), codes, ABSENT)
+            return codes, [str(plain(value)) for value in found.tolist()]
+        text = column.text() if isinstance(column, Moments) else column
+        same: dict[str, int] = {}
+        place = [same.setdefault(canonical(word), len(same)) for word in text.words]
+        return np.array([*place, ABSENT], dtype=np.int64).take(text.codes), list(same)
 
     def column(self, name: str) -> np.ndarray:
         """Numbers as float64 with NaN where missing, text as objects with None.
@@ -223,6 +337,8 @@ class Table:
             Its values.
         """
         column = self._get(name)
+        if isinstance(column, Moments):
+            column = column.text()
         if isinstance(column, Text):
             words = np.array([*column.words, None], dtype=object)
             return words.take(column.codes)  # ABSENT is -1 and picks None
@@ -238,7 +354,7 @@ class Table:
         list of ndarray of shape (n,)
             Those that the table holds, not copies.
         """
-        return [c.codes if isinstance(c, Text) else c for c in self._columns.values()]
+        return [_array(column) for column in self._columns.values()]
 
     def numbers(self) -> np.ndarray:
         """All columns as one array (n, d), if none holds text.
@@ -276,6 +392,8 @@ class Table:
             Positions.
         """
         column = self._get(name)
+        if isinstance(column, Moments):
+            column = column.text()
         if isinstance(column, Text):
             return column.match(tuple(categories))
         return _match_numbers(column, categories)
@@ -303,7 +421,7 @@ class Table:
         Table
             With no row.
         """
-        return empty_table({name: self.kind(name) for name in self._columns})
+        return empty_table({name: self.kind(name) for name in self._columns}, self.types)
 
     def take(self, index: Any) -> Table:
         """Rows picked by a slice, a mask or an array of positions.
@@ -320,7 +438,7 @@ class Table:
         """
         picked = {name: column[index] for name, column in self._columns.items()}
         n = len(next(iter(picked.values()))) if picked else len(np.arange(self.n)[index])
-        return Table(picked, n)
+        return Table(picked, n, self._types)
 
     def drop(self, names: str | Sequence[str]) -> Table:
         """The table without some of its columns.
@@ -338,7 +456,8 @@ class Table:
         gone = {names} if isinstance(names, str) else set(names)
         for name in gone:
             self._get(name)
-        return Table({k: v for k, v in self._columns.items() if k not in gone}, self.n)
+        kept = {name: column for name, column in self._columns.items() if name not in gone}
+        return Table(kept, self.n, self._types)
 
     def _get(self, name: str) -> Stored:
         try:
@@ -348,32 +467,44 @@ class Table:
             raise InputError(f"no column {name!r} in the table; it has {have}") from None
 
 
-def empty_table(kinds: Mapping[str, str]) -> Table:
+def empty_table(kinds: Mapping[str, str], types: Mapping[str, ColumnType] | None = None) -> Table:
     """A table without a row, of columns that hold "number" or "text"."""
     columns: dict[str, Stored] = {
         name: Text(np.empty(0, np.int32), []) if kind == "text" else np.empty(0)
         for name, kind in kinds.items()
     }
-    return Table(columns, 0)
+    return Table(columns, 0, types or {})
+
+
+def _array(column: Stored) -> np.ndarray:
+    if isinstance(column, Text):
+        return column.codes
+    return column.seconds if isinstance(column, Moments) else column
 
 
 def joined(tables: Iterable[Table], n: int) -> Table:
     """The n rows of tables with the same columns, one after another."""
     columns: dict[str, np.ndarray] = {}
     coders: dict[str, Coder] = {}
+    moments: set[str] = set()
+    types: Mapping[str, ColumnType] = {}
     start = 0
     for table in tables:
-        stop = start + table.n
+        stop, types = start + table.n, table._types
         for name, part in table._columns.items():
+            values = _array(part)
             if isinstance(part, Text):  # every table has codes of its own
                 coder = coders.setdefault(name, Coder())
                 values = np.append(coder.encode(part.words), np.int32(ABSENT))[part.codes]
-            else:
-                values = part
+            elif isinstance(part, Moments):
+                moments.add(name)
             columns.setdefault(name, np.empty(n, values.dtype))[start:stop] = values
         start = stop
-    whole = {k: Text(v, coders[k].words) if k in coders else v for k, v in columns.items()}
-    return Table(whole, n)
+    whole: dict[str, Stored] = {
+        k: Text(v, coders[k].words) if k in coders else Moments(v) if k in moments else v
+        for k, v in columns.items()
+    }
+    return Table(whole, n, types)
 
 
 def as_table(data: Any) -> Table:
@@ -398,24 +529,9 @@ def as_table(data: Any) -> Table:
         return data
     if isinstance(data, Mapping):
         return Table.from_columns(data)
-    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas
-        names = unique_names(data.columns)
-        return Table.from_columns({n: _from_series(data.iloc[:, i]) for i, n in enumerate(names)})
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        from tacit.data.arrow import from_arrow, load_pyarrow
+    from tacit.data.frames import from_frame
 
-        pa = load_pyarrow(f"a table of type {type(data).__name__}")
-        try:
-            return from_arrow(pa.table(data))
-        except pa.ArrowException:
-            raise InputError(
-                f"the {type(data).__name__} has a column that arrow cannot hold, such as one of "
-                "128-bit integers; cast it to float64, or to text"
-            ) from None
-    raise InputError(
-        f"cannot read a table from {type(data).__name__}; pass a dict of columns, a pandas, "
-        "polars or pyarrow table, or the result of read_table(path)"
-    )
+    return from_frame(data)
 
 
 def unique_names(names: Iterable[Any]) -> list[str]:
@@ -427,57 +543,69 @@ def unique_names(names: Iterable[Any]) -> list[str]:
     return clean
 
 
-def _from_series(series: Any) -> np.ndarray:
-    """The values of a pandas column."""
-    kind = getattr(series.dtype, "kind", "O")
-    if kind in "iuf":
-        with np.errstate(over="ignore"):  # of extended precision
-            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(series.to_numpy(dtype="datetime64[s]" if kind == "M" else object))
-
-
-def _column(name: str, values: Any) -> Stored:
-    """One column of numbers or text from a sequence."""
+def _column(name: str, values: Any) -> tuple[Stored, ColumnType]:
+    """One column from a sequence, and what its type says: nothing, if it is one of objects."""
     if isinstance(values, np.ma.MaskedArray):
+        says = stored_array(name, values.data[:0])[1]  # the mask makes objects of numbers
         values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
-    array = np.asarray(values) if hasattr(values, "dtype") else np.array(list(values), dtype=object)
+        return stored_array(name, values)[0], says
+    if isinstance(values, np.ndarray):
+        return stored_array(name, values)
+    from tacit.data.frames import from_series
+
+    return from_series(name, values) or (stored_objects(list(values)), UNTYPED)
+
+
+def stored_array(name: str, array: np.ndarray) -> tuple[Stored, ColumnType]:
+    """An array of one dimension as a column, and what its type says of it."""
     if array.ndim != 1:
         raise InputError(f"column {name!r} must have one dimension, not {array.ndim}")
-    if array.dtype.kind in "iuf":
+    kind = array.dtype.kind
+    if kind in "iuf":
         with np.errstate(over="ignore"):  # of extended precision
-            return array.astype(np.float64, copy=False)
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[s]").astype(object)  # None where not a time
-    cells = [None if is_absent(value) else value for value in array.tolist()]
-    if all(v is None or (isinstance(v, Real | Decimal) and not isinstance(v, bool)) for v in cells):
-        return np.array([np.nan if v is None else as_float(v) for v in cells], dtype=np.float64)
-    coder = Coder()
-    return Text(coder.encode([cell_text(name, value) for value in cells]), coder.words)
-
-
-def is_absent(value: Any) -> bool:
-    """Whether a Python value, rather than its text, stands for a missing one."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    if isinstance(value, Decimal):
-        return value.is_nan()
-    return isinstance(value, float | np.floating) and math.isnan(value)
-
-
-def cell_text(name: str, value: Any) -> str:
-    """The text of one of Python's plain values; "" if it is missing."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, Real | Decimal):
-        return str(plain(as_float(value)))
-    if isinstance(value, date):  # and datetime
-        return value.isoformat().removesuffix("T00:00:00")
-    raise of_rows(
-        InputError(
-            f"column {name!r} holds {type(value).__name__} objects; Tacit reads numbers and text"
+            return array.astype(np.float64, copy=False), ColumnType("number")
+    if kind in "Mm":
+        whole = array.astype(f"{kind}8[s]")
+        seconds = np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(np.float64))
+        if kind == "M":
+            return Moments(seconds), ColumnType("date")
+        return seconds, ColumnType("number")
+    if kind == "O":
+        return stored_objects(array.tolist()), UNTYPED
+    if kind == "b":
+        return truths(array), ColumnType("boolean")
+    if kind not in "UST":
+        raise InputError(
+            f"column {name!r} holds {array.dtype}; Tacit reads numbers, dates and text: drop it"
         )
-    )
+    return text_column(array.tolist()), ColumnType("category")
+
+
+def truths(values: np.ndarray, missing: np.ndarray | None = None) -> Text:
+    """A column of booleans, some of which may be missing."""
+    codes = values.astype(np.int32)
+    if missing is not None:
+        codes[missing] = ABSENT
+    return Text(codes, list(BOOLEAN))
+
+
+def stored_objects(cells: list[Any]) -> Stored:
+    """A column of any values: of numbers, if it can be; of words otherwise."""
+    if all(map(_is_number, cells)):
+        numbers = [np.nan if is_absent(cell) else as_float(cell) for cell in cells]
+        return np.array(numbers, dtype=np.float64)
+    return text_column(cells)
+
+
+def text_column(cells: Iterable[Any]) -> Text:
+    """A column of words from any values."""
+    coder = Coder()
+    texts = [cell if type(cell) is str else cell_text(cell) for cell in cells]
+    return Text(coder.encode(texts), coder.words)
+
+
+def _is_number(cell: Any) -> bool:
+    """Whether a value is a number or missing, so that it can be kept as one."""
+    if type(cell) is str or isinstance(cell, bool | np.bool_ | np.timedelta64):  # an Integral
+        return False
+    return is_absent(cell) or isinstance(cell, Real | Decimal)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.readers import (
-    SEPARATORS,
+    Dialect,
     kind_of,
     reading,
     require_text,
@@ -24,7 +24,7 @@ from tacit.data.readers import (
 from tacit.data.rows import Chunk, DenseSource, Source, require_finite
 from tacit.data.stamps import Stamp
 from tacit.data.streams import Batch, Ordered
-from tacit.data.tables import Coder, Table, Text, empty_table
+from tacit.data.tables import UNTYPED, Coder, ColumnType, Stored, Table, Text, empty_table
 from tacit.exceptions import FileError
 
 BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
@@ -33,12 +33,13 @@ BLOCK_CELLS, BLOCK_ROWS = 1 << 19, 20_000  # a value of text takes some 60 bytes
 @dataclass(frozen=True, eq=False)
 class TextFile(Ordered):
     """Columns of a file of text; attributes as those of `ParquetFiles`, and ``limit``: bytes to
-    which it may unpack."""
+    which it may unpack, and ``dialect``: how it is to be read."""
 
     stamp: Stamp
     header: tuple[str, ...]
     kinds: dict[str, str]
     limit: int
+    dialect: Dialect
     n: int = 0
     numbers: bool = False
     gaps: bool = False
@@ -49,11 +50,18 @@ class TextFile(Ordered):
         return len(self.kinds)
 
     @property
+    def types(self) -> dict[str, ColumnType]:
+        """What types say of the columns: those of a text file have none."""
+        return dict.fromkeys(self.kinds, UNTYPED)
+
+    @property
     def stamps(self) -> tuple[Stamp, ...]:
         return (self.stamp,)
 
     def empty(self) -> Source:
-        return DenseSource(np.empty((0, self.d))) if self.numbers else empty_table(self.kinds)
+        if self.numbers:
+            return DenseSource(np.empty((0, self.d)))
+        return empty_table(self.kinds, self.types)
 
     def batches(
         self, start: int = 0, index: np.ndarray | None = None
@@ -61,7 +69,7 @@ class TextFile(Ordered):
         places = [(self.header.index(name), name, kind) for name, kind in self.kinds.items()]
         first = 0
         with self.stamp.unchanged(), reading(self.stamp.path):
-            for block in _blocks(self.stamp.path, self.header, self.limit):
+            for block in _blocks(self.stamp.path, self.header, self.limit, self.dialect):
                 self.stamp.check()
                 if first + len(block) > start:
                     yield first, self._batch(block, places)
@@ -69,7 +77,7 @@ class TextFile(Ordered):
 
     def _batch(self, block: list[list[str]], places: list[tuple[int, str, str]]) -> Batch:
         cells = list(zip(*block, strict=True))
-        columns: dict[str, np.ndarray | Text] = {}
+        columns: dict[str, Stored] = {}
         for place, name, kind in places:
             if kind == "text":
                 coder = Coder()
@@ -79,7 +87,7 @@ class TextFile(Ordered):
                 if found is None:
                     raise FileError(f"{self.stamp.path} has changed: {name!r} held numbers")
                 columns[name] = found
-        table = Table(columns, len(block))
+        table = Table(columns, len(block), self.types)
         return _Numbers(table, self.gaps) if self.numbers else table
 
 
@@ -102,16 +110,17 @@ class _Numbers:
         return _Numbers(self.table.take(index), self.gaps)
 
 
-def open_text(path: Path, limit: int | None = None) -> TextFile:
+def open_text(path: Path, limit: int | None = None, decimal: str | None = None) -> TextFile:
     """A CSV or TSV file, read once from beginning to end."""
     stamp = Stamp.of(path)
     limit = unpacked_limit(stamp.size) if limit is None else limit
     with stamp.unchanged(), reading(path):
-        opener, _ = kind_of(path)
+        opener, kind = kind_of(path)
         with opener(path, "rb") as file:
             require_text(path, file.read(4096))
-        header, words, n = _header(path, limit), set[int](), 0
-        for block in _blocks(path, header, limit):
+        dialect = Dialect(kind, decimal)
+        header, words, n = _header(path, limit, dialect), set[int](), 0
+        for block in _blocks(path, header, limit, dialect):
             n += len(block)
             for i, cells in enumerate(zip(*block, strict=True)):
                 if i not in words and spelled_numbers(cells) is None:
@@ -119,19 +128,21 @@ def open_text(path: Path, limit: int | None = None) -> TextFile:
         if not n:
             raise FileError(f"{path} has a header and no rows; a table needs at least one")
     kinds = {name: "text" if i in words else "number" for i, name in enumerate(header)}
-    return TextFile(stamp, header, kinds, limit, n)
+    return TextFile(stamp, header, kinds, limit, dialect, n)
 
 
-def _header(path: Path, limit: int) -> tuple[str, ...]:
-    opener, kind = kind_of(path)
-    with text_blocks(path, opener, SEPARATORS[kind], limit) as (names, _):
+def _header(path: Path, limit: int, dialect: Dialect) -> tuple[str, ...]:
+    opener, _ = kind_of(path)
+    with text_blocks(path, opener, dialect, limit) as (names, _):
         return tuple(names)
 
 
-def _blocks(path: Path, header: tuple[str, ...], limit: int) -> Iterator[list[list[str]]]:
-    opener, kind = kind_of(path)
+def _blocks(
+    path: Path, header: tuple[str, ...], limit: int, dialect: Dialect
+) -> Iterator[list[list[str]]]:
+    opener, _ = kind_of(path)
     rows = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(header)))
-    with text_blocks(path, opener, SEPARATORS[kind], limit, rows) as (names, blocks):
+    with text_blocks(path, opener, dialect, limit, rows) as (names, blocks):
         if tuple(names) != header:
             raise FileError(f"{path} has changed: it has other columns")
         yield from blocks

@@ -16,10 +16,8 @@ from tacit.data.readers import parse_table
 from tacit.data.schema import Schema
 from tacit.data.tables import Table, Text
 from tacit.datasets.store import read_files
-from tacit.datasets.tables import _header, _schema, _with
+from tacit.datasets.tables import header_of, schema_of, with_columns
 from tacit.exceptions import InputError
-
-__all__ = ["load_table"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def _late(table: Table) -> Table:
     """Whether a flight arrived 15 minutes late or more; those that never did have no answer."""
     delay = table.column("arr_delay").astype(np.float64)
     codes = np.where(np.isnan(delay), -1, delay >= 15).astype(np.int32)
-    return _with(table, {"late": Text(codes, ["no", "yes"])})
+    return with_columns(table, {"late": Text(codes, ["no", "yes"])})
 
 
 _SPENT = "outpdol drugdol suppdol mentdol inpdol meddol totadm inpmis mentvis notmdvis lnmeddol"
@@ -54,9 +52,7 @@ _FORMS = {
     "flchain": _Form(("futime", "chapter")),
     "benefits": _Form(),
     "caravan": _Form(),
-    "flights": _Form(
-        ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"), derive=_late
-    ),
+    "flights": _Form(("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"), derive=_late),
     "mortgages": _Form(),
     "happiness": _Form(("vhappy",)),
     "slid": _Form(),
@@ -94,7 +90,7 @@ def load_table(name: str, *, download: bool = True) -> tuple[Table, Schema]:
     """
     if name not in _FORMS:
         raise InputError(f"no table {name!r}; there are {', '.join(_FORMS)}")
-    form, schema = _FORMS[name], _schema(name)
+    form, schema = _FORMS[name], schema_of(name)
     ((file, data),) = read_files(name, download=download).items()
     table = form.derive(parse_table(file, _named(name, data, form.renamed)))
     return _answered(table.drop(form.answers), schema), schema
@@ -105,7 +101,7 @@ def _named(name: str, data: bytes, renamed: bool) -> bytes:
     data = data.replace(b"\r\n", b"\n")
     header, _, rows = data.partition(b"\n")
     if renamed:
-        return _header(name).encode() + b"\n" + rows
+        return header_of(name).encode() + b"\n" + rows
     return b'"row"' + data[2:] if header.startswith(b'"",') else data
 
 

@@ -77,12 +77,12 @@ def load_census_kdd(*, download: bool = True) -> tuple[Table, Table, Schema]:
     >>> train, test, schema = load_census_kdd()  # doctest: +SKIP
     """
     halves = [
-        parse_table(name, data.replace(b".\n", b"\n"), header=_header("census_kdd")).drop(
+        parse_table(name, data.replace(b".\n", b"\n"), header=header_of("census_kdd")).drop(
             "instance weight"
         )
         for name, data in read_files("census_kdd", download=download).items()
     ]
-    return halves[0], halves[1], _schema("census_kdd")
+    return halves[0], halves[1], schema_of("census_kdd")
 
 
 def load_bank(*, download: bool = True) -> tuple[Table, Schema]:
@@ -107,7 +107,7 @@ def load_bank(*, download: bool = True) -> tuple[Table, Schema]:
     >>> table, schema = load_bank()  # doctest: +SKIP
     """
     ((name, data),) = read_files("bank", download=download).items()
-    return parse_table(name, data, separator=";").drop("duration"), _schema("bank")
+    return parse_table(name, data, separator=";").drop("duration"), schema_of("bank")
 
 
 def load_diabetes130(
@@ -143,7 +143,7 @@ def load_diabetes130(
         _, first = np.unique(table.column("patient_nbr")[order], return_index=True)
         table = table.take(np.sort(order[first]))
     groups = {f"{at}_group": _groups(table, at) for at in ("diag_1", "diag_2", "diag_3")}
-    return _with(table, groups), _schema("diabetes130")
+    return with_columns(table, groups), schema_of("diabetes130")
 
 
 def load_kdd99(*, download: bool = True) -> tuple[Table, Schema]:
@@ -167,21 +167,21 @@ def load_kdd99(*, download: bool = True) -> tuple[Table, Schema]:
     >>> table, schema = load_kdd99()  # doctest: +SKIP
     """
     ((name, data),) = read_files("kdd99", download=download).items()
-    table = parse_table(name, data.replace(b".\n", b"\n"), header=_header("kdd99"))
+    table = parse_table(name, data.replace(b".\n", b"\n"), header=header_of("kdd99"))
     attacked = (table.match("attack", ["normal"]) != 0).astype(np.int32)
-    return _with(table, {"label": Text(attacked, ["normal", "attack"])}), _schema("kdd99")
+    return with_columns(table, {"label": Text(attacked, ["normal", "attack"])}), schema_of("kdd99")
 
 
-def _schema(name: str) -> Schema:
+def schema_of(name: str) -> Schema:
     return Schema.load(_SCHEMAS / f"{name}.yaml")
 
 
-def _header(name: str) -> str:
+def header_of(name: str) -> str:
     """The columns in the order of a file without a header, as its description lists them."""
     return (_SCHEMAS / f"{name}.header").read_text(encoding="utf-8").rstrip("\n")
 
 
-def _with(table: Table, columns: Mapping[str, Stored]) -> Table:
+def with_columns(table: Table, columns: Mapping[str, Stored]) -> Table:
     """A table with further columns."""
     return Table({**table._columns, **columns}, table.n)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import chain
 from operator import add
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,8 @@ import scipy.sparse as sp
 from tacit.data.arrays import to_numpy
 from tacit.data.rows import Rows
 from tacit.engine.array_losses import Elementary, residual_in
-from tacit.engine.engine import Engine, LatticeSum, count_rows, loss_counts
+from tacit.engine.elsewhere import EngineElsewhere
+from tacit.engine.engine import Engine, LatticeSum, count_rows
 from tacit.engine.quantization import LATTICE_ROWS, SHRINK, TINY, Clipping, Scale, Weights
 from tacit.engine.schedule import Block, groups_of, padded
 from tacit.engine.selftest import operands, places
@@ -51,7 +52,7 @@ class _Block(NamedTuple):
     which: Block
 
 
-class ArrayEngine:
+class ArrayEngine(EngineElsewhere):
     """What `tacit.engine.engine.Engine` is to NumPy, for arrays of other libraries and devices.
 
     Parameters
@@ -101,8 +102,7 @@ class ArrayEngine:
     ) -> None:
         require_device(xp, device, arithmetic)
         targets = checked_targets(targets, rows.n, arithmetic)
-        # An engine without rows knows all public facts: what it refuses, and its lattices.
-        self._hollow = Engine(
+        hollow = Engine(
             rows.hidden(),
             targets[:0],
             loss,
@@ -112,8 +112,7 @@ class ArrayEngine:
             split=split,
             threads=1,
         )
-        self.n, self.d, self.split = rows.n, self._hollow.d, self._hollow.split
-        self.loss, self.arithmetic, self.parts = loss, arithmetic, self._hollow.parts
+        super().__init__(hollow, rows.n, arithmetic)
         self._xp, self._device, self._exact = xp, device, arithmetic == "exact"
         self._by = Elementary(xp, device, portable=self._exact)
         self._residual = residual_in(loss)
@@ -125,18 +124,7 @@ class ArrayEngine:
         self._read(rows, float(intercept), shift, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
-        self._block_rows = min(LATTICE_ROWS, max(128, cells))
-
-    @property
-    def outputs(self) -> int | None:
-        """Scores per row; None where class indices leave it to the weights."""
-        return self._hollow.outputs
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
+        self.block_rows = min(LATTICE_ROWS, max(128, cells))
 
     def _put(self, array: np.ndarray) -> Any:
         return self._xp.asarray(np.ascontiguousarray(array), device=self._device)
@@ -164,18 +152,6 @@ class ArrayEngine:
         self._values = self._xp.concat(held, axis=0)
         joined = np.concatenate(norms, axis=1)
         self._norms = self._put(joined if self._exact else joined.astype(np.float32))
-
-    def gradient_sum(
-        self,
-        weights: np.ndarray,
-        clip: float | np.ndarray,
-        *,
-        batch: np.ndarray | None = None,
-        per_class: bool = False,
-    ) -> LatticeSum:
-        """As `Engine.gradient_sum`."""
-        (total,) = self.gradient_sums(weights, [clip], batch=batch, per_class=per_class)
-        return total
 
     def gradient_sums(
         self,
@@ -215,10 +191,6 @@ class ArrayEngine:
             found = xp.reshape(found, (width, padded_rows))[:, : block.rows.shape[0]]
             sums.append(xp.matmul(found, block.rows[:, part]))
         return sums[0] if len(sums) == 1 else xp.concat(sums, axis=1)
-
-    def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
-        """As `Engine.loss_sum`."""
-        return self.row_sum(weights, loss_counts(self.loss, ceiling))
 
     def row_sum(
         self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -271,7 +243,7 @@ class ArrayEngine:
                 scores = xp.matmul(operand, rows.T)
                 yield _Block(rows[: stop - start, :], scores, targets, norms, block)
 
-        return map(some, groups_of(count, self._block_rows, LATTICE_ROWS))
+        return map(some, groups_of(count, self.block_rows, LATTICE_ROWS))
 
     def _residuals(self, cube: Any, block: _Block) -> Any:
         if self._residual is not None:
@@ -334,8 +306,8 @@ def require_full_precision(xp: Any, device: Any) -> None:
         return
     torch = sys.modules["torch"]
     backends = torch.backends
-    told = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
-    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in told)
+    precisions = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
+    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in precisions)
     if not lower:  # or else these may not be asked
         lower = torch.get_float32_matmul_precision() != "highest"
     if lower or torch.is_autocast_enabled(str(device or "cpu").partition(":")[0]):

@@ -21,12 +21,13 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from tacit.data.dask_rows import DaskSource, Parts, Piece, without_rows
 from tacit.data.rows import Rows
+from tacit.engine.elsewhere import EngineElsewhere
 from tacit.engine.engine import Engine, LatticeSum
 from tacit.engine.quantization import ROUNDED_ROWS
 from tacit.engine.storage import checked_batch
@@ -35,7 +36,7 @@ from tacit.losses import Loss
 from tacit.progress import Progress
 
 
-class ClusterEngine:
+class ClusterEngine(EngineElsewhere):
     """What `tacit.engine.engine.Engine` is to rows in one place, for rows on a cluster.
 
     Parameters
@@ -84,38 +85,12 @@ class ClusterEngine:
         if len(shapes) > 1:
             raise InputError("targets of the partitions differ in shape")
         (outputs,) = shapes
-        # An engine without rows knows all public facts: what it refuses, and its lattices.
         none = np.empty(0, dtype=np.intp) if outputs is None else np.empty((0, outputs))
         public: Any = "exact" if arithmetic == "strict" else arithmetic
-        self._hollow = Engine(rows.hidden(), none, loss, arithmetic=public, threads=1, **settings)
-        self.n, self.d = rows.n, self._hollow.d
-        self.split, self.parts = self._hollow.split, self._hollow.parts
-        self.loss, self.arithmetic = loss, arithmetic
+        hollow = Engine(rows.hidden(), none, loss, arithmetic=public, threads=1, **settings)
+        super().__init__(hollow, rows.n, arithmetic)
         if progress is not None:
             progress("rows", rows.n, rows.n)
-
-    @property
-    def outputs(self) -> int | None:
-        """Scores per row; None where class indices leave it to the weights."""
-        return self._hollow.outputs
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def gradient_sum(
-        self,
-        weights: np.ndarray,
-        clip: float | np.ndarray,
-        *,
-        batch: np.ndarray | None = None,
-        per_class: bool = False,
-    ) -> LatticeSum:
-        """As `Engine.gradient_sum`."""
-        (total,) = self.gradient_sums(weights, [clip], batch=batch, per_class=per_class)
-        return total
 
     def gradient_sums(
         self,
@@ -138,12 +113,6 @@ class ClusterEngine:
             for zero, part in zip(sums, self.parts, strict=True)
         ]
         return [each.rounded() for each in found] if self.arithmetic == "rounded" else found
-
-    def loss_sum(self, weights: np.ndarray, ceiling: float) -> np.ndarray:
-        """As `Engine.loss_sum`."""
-        zero = self._hollow.loss_sum(weights, ceiling)
-        none = [None] * len(self.engines)
-        return np.asarray(zero + self._total(_losses, (weights, ceiling), none))
 
     def row_sum(
         self, weights: np.ndarray, counts: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -212,11 +181,6 @@ def _sums(part: PartEngine, digest: bytes, order: Any, batch: np.ndarray | None)
     total = np.concatenate([each.values for each in sums], axis=1)
     part.seconds = time.perf_counter() - began
     return total
-
-
-def _losses(part: PartEngine, digest: bytes, order: Any, _: None) -> np.ndarray:
-    part.require(digest)
-    return part.engine.loss_sum(*order.open())
 
 
 def _counts(part: PartEngine, digest: bytes, order: Any, _: None) -> np.ndarray:

@@ -9,20 +9,17 @@ part or in two; every part of a row has a norm and multipliers of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.data.rows import Rows
 from tacit.engine.quantization import FEATURE_MAX, FLOAT, LATTICE_ROWS, LIMIT, Scale, Weights
 from tacit.engine.schedule import Block
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.checksum import Residues, segment_sums
-from tacit.progress import Progress
 
 __all__ = [
     "DenseStore",
@@ -32,7 +29,6 @@ __all__ = [
     "checked_batch",
     "checked_targets",
     "indices",
-    "ingest",
     "with_norms",
 ]
 
@@ -138,7 +134,12 @@ class SparseStore:
     compiled = False
 
     def __init__(
-        self, matrix: sp.csr_array, shift: np.ndarray | None, arithmetic: str, parts: Parts
+        self,
+        matrix: sp.csr_array,
+        shift: np.ndarray | None,
+        arithmetic: str,
+        parts: Parts,
+        blanked: np.ndarray | None = None,
     ) -> None:
         self.matrix = matrix
         self.parts = parts
@@ -152,6 +153,9 @@ class SparseStore:
             self.matrix = matrix.astype(kind)
             self.inverse_norms = [norms.astype(kind) for norms in self.inverse_norms]
             self.shift = None if shift is None else shift.astype(kind)
+        if blanked is not None:  # multipliers of what has no length are zero
+            for norms in self.inverse_norms:
+                norms[blanked] = 0.0
 
     def _inverse_norm(self, part: slice) -> np.ndarray:
         """1 / |x - m| over these columns, by sums that no library has a hand in."""
@@ -294,8 +298,6 @@ class Rounding:
         """Sparse rows, with a column for the constant; those blanked are zero, constant and all."""
         matrix = sp.csr_array(chunk, copy=True)
         if blanked is not None:
-            if self.shift is not None:
-                raise InputError("sparse rows that are blanked cannot be shifted: they would count")
             matrix.data[np.repeat(blanked, np.diff(matrix.indptr))] = 0.0
         # Entries stored twice add up: norms read from them singly would be wrong.
         matrix.sum_duplicates()
@@ -314,38 +316,6 @@ class Rounding:
             return None
         moved = np.rint(self.shift / self.scale.unit) if self.exact else self.shift
         return np.concatenate([moved, np.zeros(self.constant.size)])
-
-
-def ingest(
-    rows: Rows,
-    rounding: Rounding,
-    arithmetic: str,
-    *,
-    parts: Parts,
-    progress: Progress,
-    dense_store: Callable[..., DenseStore] = DenseStore,
-) -> DenseStore | SparseStore:
-    """Read rows once, chunk by chunk, into a store."""
-    made = partial(dense_store, d=parts[-1].stop, arithmetic=arithmetic, parts=parts)
-    made = partial(made, longest=rounding.scale.longest)
-    dense: DenseStore | None = None
-    held: list[sp.csr_array] = []
-    for span, chunk in rows.chunks():
-        if chunk.shape != (span.stop - span.start, rows.d):
-            raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")
-        blanked = rows.blanked_in(span.start, span.stop)
-        if sp.issparse(chunk) and dense is None:
-            held.append(rounding.sparse(chunk, blanked))
-        elif not sp.issparse(chunk) and not held:
-            dense = dense or made(rows.n)
-            dense.take(span, chunk, rounding, blanked)
-        else:
-            raise InputError("some chunks of the rows are sparse and others dense")
-        progress("rows", span.stop, rows.n)
-    if not held:
-        return dense or made(0)
-    matrix = sp.csr_array(sp.vstack(held, format="csr"))
-    return SparseStore(matrix, rounding.offset(), arithmetic, parts)
 
 
 def with_norms(

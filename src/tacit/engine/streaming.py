@@ -21,16 +21,17 @@ import scipy.sparse as sp
 from tacit.data.memory import memory_for
 from tacit.data.rows import Rows, Source
 from tacit.data.streams import pieces
-from tacit.engine.kernels.compact import padded_width, store_for
+from tacit.engine.ingest import ingest, kind_of, rows_in
+from tacit.engine.kernels.compact import padded_width
 from tacit.engine.quantization import FLOAT, Scale, Weights
 from tacit.engine.schedule import Block, groups_of
+from tacit.engine.shaped import fits, rounded
 from tacit.engine.storage import (
     DenseStore,
     Parts,
     Rounding,
     SparseStore,
     Workspace,
-    ingest,
     with_norms,
 )
 from tacit.exceptions import InputError
@@ -68,11 +69,12 @@ def make_store(
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
     exact = arithmetic == "exact"
     rounding = Rounding(scale, exact, intercept, shift)
-    width = padded_width(parts[-1].stop) if exact else parts[-1].stop
+    if rows.layout is not None and fits(rows.layout, rounding):  # two numbers for every shape
+        width = 2 * len(rows.layout.widths) + padded_width(rows.layout.straight + 2)
+    else:
+        width = padded_width(parts[-1].stop) if exact else parts[-1].stop
     if held(rows, width, arithmetic, memory):
-        kind = store_for(exact)
-        how: dict[str, Any] = {"parts": parts, "progress": progress, "dense_store": kind}
-        return ingest(rows, rounding, arithmetic, **how)
+        return ingest(rows, rounding, arithmetic, parts=parts, progress=progress)
     return Streamed(rows, rounding, arithmetic, parts=parts)
 
 
@@ -93,7 +95,7 @@ def reading(
 
 
 class Streamed:
-    """A store that holds nothing; parameters as those of `tacit.engine.storage.ingest`."""
+    """A store that holds nothing; parameters as those of `tacit.engine.ingest.ingest`."""
 
     def __init__(self, rows: Rows, rounding: Rounding, arithmetic: str, *, parts: Parts) -> None:
         self.exact = arithmetic == "exact"
@@ -106,9 +108,10 @@ class Streamed:
         self.d = parts[-1].stop
         self.rounding, self.arithmetic = rounding, arithmetic
         self._type = FLOAT.get(arithmetic, np.float64)
-        self._kind = store_for(self.exact)
-        self._nothing = self._kind(0, self.d, arithmetic, parts)
-        self.compiled = self._kind.compiled
+        self.shaped = fits(rows.layout, rounding)
+        self._kind = kind_of(rows, rounding, arithmetic, parts)
+        self._nothing = self._kind(0)
+        self.compiled = self._nothing.compiled
         self.block_rows, self.group_rows = self._nothing.block_rows, self._nothing.group_rows
         # A map that is not made for several threads, such as a network, has them take turns.
         shared = all(getattr(row_map, "thread_safe", True) for row_map in rows.maps)
@@ -117,42 +120,47 @@ class Streamed:
     def operand(self, weights: Weights) -> Any:
         return self._nothing.operand(weights)
 
+    def in_order(self, found: np.ndarray) -> np.ndarray:
+        """As `tacit.engine.kernels.compact.CompactStore.in_order`."""
+        return self._nothing.in_order(found)
+
     def tiles(
         self, rows: Rows, start: int, stop: int
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray | None]]:
+    ) -> Iterator[tuple[slice, Any, np.ndarray | None]]:
         """Some rows, read and mapped, and which are blanked; a few at a time if they begin wide."""
         few = max(16, TILE_CELLS // max(1, rows.source.d))
         # Columns of a file need not be copied where one batch holds them.
         batches = [cut for cut in getattr(rows.source, "cuts", ()) if start < cut < stop]
         for left, right in pairwise(sorted({*range(start, stop, few), *batches, stop})):
             with self._turns:
-                chunk = rows.read(left, right)
+                chunk = rows_in(rows.read(left, right, shaped=True), self.shaped)
             if sp.issparse(chunk) or chunk.shape != (right - left, rows.d):
                 raise InputError(f"a chunk of rows is sparse or has other than {rows.d} columns")
             yield slice(left - start, right - start), chunk, rows.blanked_in(left, right)
 
     def values(self, rows: Rows, start: int, stop: int) -> np.ndarray:
         """Some rows as they would be kept, in floating point."""
-        found = [
-            self.rounding.dense(chunk, blanked).astype(self._type, copy=False)
-            for _, chunk, blanked in self.tiles(rows, start, stop)
-        ]
+        found = []
+        for _, chunk, blanked in self.tiles(rows, start, stop):
+            if self.shaped:
+                some = rounded(chunk, self.rounding, blanked).dense(self.rounding.offset())
+            else:
+                some = self.rounding.dense(chunk, blanked)
+            found.append(some.astype(self._type, copy=False))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def loaded(self, rows: Rows, start: int, stop: int, extra: int) -> Any:
         """Some rows, kept for compiled loops, the last one so many times more."""
-        count, scale = stop - start, self.rounding.scale
-        found: Any = self._kind(count + extra, self.d, self.arithmetic, self.parts, scale.longest)
+        count, found = stop - start, self._kind(stop - start + extra)
         for span, chunk, blanked in self.tiles(rows, start, stop):
             found.take(span, chunk, self.rounding, blanked)
-        for kept in (found.values, found.peaks, *found.inverse_norms):
-            kept[count:] = kept[count - 1]
+        found.repeat_last(count)
         return found
 
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), in a pass of its own."""
         groups = list(groups_of(self.rows.n, self.block_rows, self.group_rows))
-        how: dict[str, Any] = {"parts": self.parts, "progress": silent}
+        how: dict[str, Any] = {"parts": self.parts, "progress": silent, "compiled": False}
         with reading(self, groups, None) as at:
             some = (at(group).rows for group in groups)
             stores = (ingest(rows, self.rounding, self.arithmetic, **how) for rows in some)

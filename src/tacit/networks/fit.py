@@ -16,7 +16,8 @@ from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision, sampler_delta
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Releases
-from tacit.networks.gradients import ModuleEngine, load_torch
+from tacit.networks.factors import load_torch
+from tacit.networks.gradients import ModuleEngine
 from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import PLD_SLACK, accountant_for, gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate

@@ -3,29 +3,34 @@
 Weights are what is added to the module's parameters, so descent starts at zero, which is the
 module as it is: an anchor or a radius hold it near there.
 
-In *exact* arithmetic every row is taken by itself, on one thread, so its gradient depends on
-nothing but the row and the parameters; it is cut to integers of norm at most 2^BITS
-(`tacit.mechanisms.additive`), and sums are exact. Gradients of rows that are computed together
-depend on each other in their last bits, however little: that is *fast* arithmetic.
+In *exact* arithmetic what becomes of a row depends on the row and the parameters only. Rows that
+run together share matrix products, whose blocking, and with it the last bits of a row, depends on
+the shape of the group and on the place in it: so groups are filled up to one size, and a row's
+place is a checksum of its values. Each row is cut to integers, and sums are exact
+(`tacit.networks.sums`). In *fast* arithmetic rows run together as they come.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
+from zlib import crc32
 
 import numpy as np
 
 from tacit.engine.engine import LatticeSum
 from tacit.engine.storage import checked_batch
 from tacit.exceptions import InputError
-from tacit.mechanisms.additive import BITS, lattice_rows
+from tacit.networks.factors import RowGradients, load_torch
+from tacit.networks.sums import BITS, ExactSum, FastSum
 
-__all__ = ["ModuleEngine", "load_torch"]
+__all__ = ["ModuleEngine"]
 
-TOGETHER = 1 << 26  # numbers in the gradients of the rows that are worked on together
+TOGETHER = 1 << 26  # numbers in the gradients of the rows that run together in fast arithmetic
+GROUP = 128  # places of rows that run together in exact arithmetic, and at most so many rows
 
 
 class ModuleEngine:
@@ -34,7 +39,7 @@ class ModuleEngine:
     Parameters
     ----------
     module : torch.nn.Module
-        In evaluation mode. It is shown one row at a time, as a batch of one.
+        In evaluation mode. It is shown every row as a batch of one.
     inputs : tensor or tuple of tensors
         What the module is called with; rows come first.
     targets : tensor
@@ -45,7 +50,7 @@ class ModuleEngine:
         Names of the parameters that are trained, or whether a name is one; by default all that
         require a gradient.
     arithmetic : {"exact", "fast"}
-        Row by row and in integers, or in floating point.
+        Each row by its own values only and in integers, or in floating point.
     """
 
     split: int | None = None
@@ -87,14 +92,13 @@ class ModuleEngine:
         self.d = sum(value.numel() for value in self._chosen.values())
         self._entered: list[ExitStack] = []
 
-        def row_loss(chosen: Any, row: Any, target: Any) -> Any:
-            answer = torch.func.functional_call(
-                module, {**self._fixed, **chosen}, tuple(part[None] for part in row)
-            )
-            return loss(answer, target[None])
-
-        self._gradient = torch.func.grad(row_loss)
-        self._gradients = torch.func.vmap(self._gradient, in_dims=(None, 0, 0))
+        zeros = [torch.zeros_like(part[0]) for part in (*self.inputs, targets)]
+        with self:
+            self._gradients = RowGradients(module, loss, self._fixed, self._chosen, tuple(zeros))
+        self._group = max(1, min(64, GROUP // max(1, self._gradients.places)))
+        if not self._gradients.places:
+            self._group = 1
+        self._places: np.ndarray | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,8 +133,8 @@ class ModuleEngine:
 
     def __enter__(self) -> Self:
         stack = ExitStack()
-        if not self._entered and self.arithmetic == "exact":
-            stack.enter_context(_one_thread())
+        if not self._entered:
+            stack.enter_context(_steady(self.arithmetic == "exact"))
         self._entered.append(stack)
         return self
 
@@ -166,44 +170,47 @@ class ModuleEngine:
         """Integers, in units of clip/2^BITS.
 
         That is no power of two, as it is for other engines. Noise is divided by it, which may
-        round down by 2^-53; `lattice_rows` shortens rows by more than that.
+        round down by 2^-53; rows are shortened by more than that.
         """
-        total = np.zeros(self.d, dtype=np.int64)
-        for i in index.tolist():
-            row, target = tuple(part[i] for part in self.inputs), self.targets[i]
-            flat = _flat(self._gradient(chosen, row, target).values())
-            total += lattice_rows(flat[None], clip)[0].astype(np.int64)
-        return total, math.ldexp(clip, -BITS)
+        if not 2.0**-300 <= clip <= 2.0**300:
+            raise InputError(f"clip={clip!r} must lie between 2**-300 and 2**300")
+        torch = load_torch()
+        total = ExactSum(chosen, self._gradients.others, clip)
+        for members in self._groups(index):
+            some = torch.from_numpy(members)
+            present = some >= 0
+            rows = [part[some.clamp_min(0)] for part in (*self.inputs, self.targets)]
+            for part in rows:
+                part[~present] = 0
+            total.add(self._gradients(chosen, tuple(rows[:-1]), rows[-1]), present)
+        return total.total().numpy(), math.ldexp(clip, -BITS)
+
+    def _groups(self, index: np.ndarray) -> Iterator[np.ndarray]:
+        """Rows that run together, each at its own place in a group; -1 where there is none."""
+        if self._places is None:
+            sums = np.zeros(self.n, dtype=np.uint32)
+            for part in (*self.inputs, self.targets) if self._group > 1 else ():
+                plain = part.reshape(self.n, -1).contiguous().view(load_torch().uint8).numpy()
+                for i, row in enumerate(plain):
+                    sums[i] = crc32(row, int(sums[i]))
+            self._places = sums % self._group
+        places = self._places[index]
+        order = np.argsort(places, kind="stable")
+        counts = np.bincount(places, minlength=self._group)
+        groups = np.full((counts.max(initial=0), self._group), -1)
+        turn = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+        groups[turn, places[order]] = index[order]
+        yield from groups
 
     def _fast_sum(self, chosen: dict[str, Any], index: np.ndarray, clip: float) -> np.ndarray:
         torch = load_torch()
-        total = np.zeros(self.d)
-        size = max(1, TOGETHER // self.d)
+        total = FastSum(chosen, self._gradients.others, clip)
+        size = max(1, TOGETHER // self._gradients.numbers)
         for start in range(0, len(index), size):
             some = torch.from_numpy(index[start : start + size])
             rows = tuple(part[some] for part in self.inputs)
-            found = self._gradients(chosen, rows, self.targets[some])
-            squares = sum(value.flatten(1).square().sum(dim=1) for value in found.values())
-            norms = squares.sqrt()
-            finite = torch.isfinite(norms)  # what is not counts nothing
-            factors = torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp(max=1.0), 0.0)
-            parts = []
-            for value in found.values():
-                flat = value.flatten(1)
-                if not bool(finite.all()):
-                    flat = torch.where(finite[:, None], flat, 0.0)
-                parts.append(factors @ flat)
-            total += _flat(parts)
-        return total
-
-
-def load_torch() -> Any:
-    """PyTorch, or an error that says where it comes from."""
-    try:
-        import torch
-    except ImportError:
-        raise InputError('this needs PyTorch: pip install "tacit[torch]"') from None
-    return torch
+            total.add(self._gradients(chosen, rows, self.targets[some]))
+        return np.asarray(total.total().numpy())
 
 
 def _choose(module: Any, wanted: Callable[[str], bool] | Sequence[str] | None) -> dict[str, Any]:
@@ -223,20 +230,18 @@ def _choose(module: Any, wanted: Callable[[str], bool] | Sequence[str] | None) -
     return {name: every[name].detach() for name in chosen}
 
 
-def _flat(values: Any) -> np.ndarray:
-    """Tensors as one vector of float64."""
-    return np.concatenate([value.detach().reshape(-1).double().numpy() for value in values])
-
-
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread and no algorithm that is left to chance, as long as it lasts."""
+def _steady(exact: bool) -> Iterator[None]:
+    """In exact arithmetic, no algorithm that is left to chance, as long as it lasts."""
     torch = load_torch()
-    threads, fixed = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    fixed, quick = torch.are_deterministic_algorithms_enabled(), torch.backends.mha
+    fused = quick.get_fastpath_enabled()
+    torch.use_deterministic_algorithms(fixed or exact)
+    quick.set_fastpath_enabled(False)  # it would hide where parameters are used
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            yield
     finally:
-        torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(fixed)
+        quick.set_fastpath_enabled(fused)

@@ -256,8 +256,10 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     ['Normalize', 'PrivateCenter', 'PrivatePrecondition']
     """
     if name == "auto":
+        if not options:
+            return {"stages": "auto", "trainer": "auto"}
         parts = recipe(AUTO_RECIPE, **options)
-        plain = parts["trainer"] == resolve_trainer("auto")  # nothing was set
+        plain = parts["trainer"] == resolve_trainer("auto")  # nothing of it was set
         return {**parts, "trainer": "auto"} if plain else parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
@@ -291,7 +293,8 @@ def parse_stage(text: str) -> Stage:
         raise InputError(
             f"{text!r:.200} is not a stage; write for instance SoftPCA(strength=0.05)"
         ) from None
-    known = [name for name in every.__all__ if name not in ("Context", "Encode", "Stage")]
+    others = ("Context", "Encode", "PrivateEncode", "Stage")  # of which two need a schema
+    known = [name for name in every.__all__ if name not in others]
     if name not in known:
         raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
     try:

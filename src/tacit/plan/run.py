@@ -32,6 +32,7 @@ from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
 from tacit.plan.fit import Fit, Prepared
 from tacit.plan.propagate import released_norm
+from tacit.plan.targets import FoundTarget
 from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.privacy.certificate import Certificate
@@ -69,6 +70,8 @@ class CalibratedPlan:
         The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
+    found : mapping or None
+        What was found out about the targets, through noise; None before it was.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
     plan : Plan
@@ -95,6 +98,7 @@ class CalibratedPlan:
     test: StabilityTest | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
+    found: Mapping[str, Any] | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -249,8 +253,14 @@ class CalibratedPlan:
         on_gradient: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
-        seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
-        plan = self.resolve(seen)
+        told, found = self.find_target(targets, rows, run)
+        seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
+        if found is not None:
+            targets, blanked = found.targets, seen.rows.blanked
+            gone = found.gone if blanked is None or found.gone is None else found.gone | blanked
+            if gone is not None:
+                seen = replace(seen, rows=replace(seen.rows, blanked=gone))
+        plan = told.resolve(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
         how["init"] = plan.weights(init, seen)
@@ -262,10 +272,50 @@ class CalibratedPlan:
             )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
-        return plan.conclude(seen, weights, **how)
+        return replace(plan.conclude(seen, weights, **how), target=found)
+
+    def find_target(
+        self, targets: Any, rows: Rows, run: Releases
+    ) -> tuple[CalibratedPlan, FoundTarget | None]:
+        """What is found out about the targets, if the plan asks, and the plan that knows it.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (n,)
+            Labels or numbers as they come.
+        rows : Rows
+            Private rows.
+        run : Releases
+            What may be drawn.
+
+        Returns
+        -------
+        plan : CalibratedPlan
+            With as many outputs as there are; the same events.
+        found : FoundTarget or None
+            Targets as the loss takes them, and what was released.
+        """
+        finder, facts = self.plan.target, self.facts
+        if finder is None:
+            return self, None
+        counted = self.plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
+        token = run.token(finder.name).at("target")
+        found = finder.find(targets, self.plan.loss, token, size=facts.size, counted=counted)
+        plan = replace(self, found=found.describe())
+        if found.classes is not None:
+            plan = replace(plan, classes=len(found.classes))
+        if found.outputs == facts.outputs:
+            return plan, found
+        facts = replace(facts, outputs=found.outputs)
+        asked, trainer = self.plan.trainer, self.trainer
+        if asked.follows and self.moves is None:
+            trainer = asked.resolve_again(facts, trainer)
+            if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
+                trainer = self.trainer
+        return replace(plan, facts=facts, trainer=trainer), found
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
-        """The same plan with settings for the norm of rows that stages have shown.
+        """The same plan with settings for the norm and width of rows that stages have shown.
 
         Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
         the user is chosen again for that length, by the mean that was released, with its noise:
@@ -283,15 +333,20 @@ class CalibratedPlan:
             With the same events; the same object, if nothing is chosen again.
         """
         facts, asked = self.facts, self.plan.trainer
+        plan, wider = self, prepared.rows.d != facts.features
+        if wider:  # categories that a stage has found: what is counted does not depend on them
+            facts = replace(facts, features=prepared.rows.d)
+            plan = replace(self, facts=facts)
         if not asked.follows or self.moves is not None or facts.task != "classification":
-            return self
+            return plan
         length = released_norm(prepared.fitted, self.columns)
-        if length is None or length == facts.bound:
-            return self
-        facts = replace(facts, bound=length, measured=True)
+        if length is None or (length == facts.bound and not wider):
+            return plan
+        if length != facts.bound:
+            facts = replace(facts, bound=length, measured=True)
         trainer = asked.resolve_again(facts, self.trainer)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
-            return self
+            return plan
         return replace(self, facts=facts, trainer=trainer)
 
     def prepare(
@@ -477,7 +532,8 @@ class CalibratedPlan:
         last = prepared.fitted[-1] if prepared.fitted else None
         if last is None:
             return self.facts
-        return replace(self.facts, scales=last.column_scales, moment=last.moment)
+        cones = tuple(cone for stage in prepared.fitted for cone in stage.monotone)
+        return replace(self.facts, scales=last.column_scales, moment=last.moment, monotone=cones)
 
     def conclude(
         self,

@@ -23,7 +23,7 @@ from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.params import Params
-from tacit.privacy.events import Event
+from tacit.privacy.events import Event, Failure, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
 
@@ -78,7 +78,15 @@ class Context:
     norm: float | None = None
 
     @classmethod
-    def paid(cls, event: Event, size: int, *, key: Key | None = None, **more: Any) -> Context:
+    def paid(
+        cls,
+        event: Event,
+        size: int,
+        *,
+        failure: float = 0.0,
+        key: Key | None = None,
+        **more: Any,
+    ) -> Context:
         """A context for a stage by itself, outside any plan: what it may release is one event.
 
         Parameters
@@ -87,6 +95,8 @@ class Context:
             What fitting costs.
         size : int
             The public normaliser.
+        failure : float
+            Probability that what it releases may fail, besides.
         key : Key, optional
             Where randomness comes from; a fresh one unless given.
         **more
@@ -97,7 +107,8 @@ class Context:
         Context
             With a token for that event.
         """
-        run = Releases(key or Key.fresh(), [("stage", event)])
+        counted = [("stage", event), *([("stage", Failure(failure))] if failure else [])]
+        run = Releases(key or Key.fresh(), counted)
         return cls(size, run.token("stage"), run.public, **more)
 
     def release(self, label: str) -> Token:
@@ -149,6 +160,8 @@ class Stage(Params):
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
     scales_columns: ClassVar[bool] = False
+    #: Whether rows are moved by one vector, all alike, or not at all: weights mean what they did.
+    translates: ClassVar[bool] = False
     #: Whether rows leave it as they came: it is there for what it releases, behind all others.
     keeps_rows: ClassVar[bool] = False
     #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
@@ -177,6 +190,11 @@ class Stage(Params):
     @property
     def tested(self) -> bool:
         """Whether its drift holds only under a condition on the rows, which a plan then tests."""
+        return False
+
+    @property
+    def fails(self) -> bool:
+        """Whether what it releases rests on a threshold: a plan then counts a `Failure` for it."""
         return False
 
     def event(self, noise_multiplier: float) -> Event:
@@ -223,6 +241,21 @@ class Stage(Params):
             Columns out.
         """
         return d
+
+    def widest(self, d: int) -> int:
+        """Most columns out, for at most d in, where `width` is known only once it is fitted.
+
+        Parameters
+        ----------
+        d : int
+            Most columns in.
+
+        Returns
+        -------
+        int
+            `width`, as a rule; before `fit`, that may be what is expected.
+        """
+        return self.width(d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         """Norm bound of the rows out, for rows of norm at most ``radius`` in.
@@ -391,6 +424,21 @@ class Stage(Params):
         """
         return ""
 
+    def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
+        """Refuse, before anything is spent, rows that are too few for it to be of any use.
+
+        Parameters
+        ----------
+        size : int
+            Number of rows, or the public stand-in for it.
+        d : int
+            Columns in.
+        noise_multiplier : float
+            Of its noise.
+        failure : float
+            Probability that was counted for accidents, if it `fails`.
+        """
+
     @property
     def carries_constant(self) -> bool:
         """Whether rows out have a constant feature, so that the trainer adds none."""
@@ -442,6 +490,14 @@ class Stage(Params):
     @property
     def column_scales(self) -> tuple[float, ...]:
         """After `fit`: what the columns were divided by, if it `scales_columns`."""
+        return ()
+
+    @property
+    def monotone(self) -> tuple[tuple[int, int, int], ...]:
+        """Which weights of rows out must not fall from one to the next: start, stop and sign.
+
+        With sign -1 they must not rise. One weight by itself must not be negative, or positive.
+        """
         return ()
 
     @property
@@ -761,10 +817,12 @@ class PrivateStage(Stage):
     pays: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.share, bool) or not 0 < self.share < 1:
-            raise InputError(f"{self.name}: share must lie between 0 and 1, not {self.share!r}")
+        require_share(self)
         if self.noise_multiplier is not None:
             require_positive(self, "noise_multiplier")
+
+    def event(self, noise_multiplier: float) -> Event:
+        return Gaussian(noise_multiplier)
 
     def _prepare(self, rows: Any, context: Context | None) -> tuple[Rows, float, Context]:
         """Rows, their norm bound and the context: what no private fit does without."""
@@ -800,7 +858,7 @@ class NoiselessStage(Stage):
     @property
     def margin(self) -> float:
         """After `fit`: how many rows would have to change before the condition could fail."""
-        return math.inf
+        return float(self._require("_margin")) if self.tested else math.inf
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return radius
@@ -861,6 +919,11 @@ def require_positive(stage: Stage, name: str) -> None:
             f"{stage.name}({name}={value!r:.80}): {name} must be a positive number, from "
             f"{LEAST_SETTING:g} to {LARGEST_SETTING:g}"
         )
+
+
+def require_share(stage: Any) -> None:
+    if isinstance(stage.share, bool) or not 0 < stage.share < 1:
+        raise InputError(f"{stage.name}: share must lie between 0 and 1, not {stage.share!r}")
 
 
 def require_count(stage: Stage, name: str) -> int:

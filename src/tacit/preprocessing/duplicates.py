@@ -20,9 +20,9 @@ from tacit.preprocessing.base import (
     densify,
     require_count,
     require_positive,
+    require_share,
 )
 from tacit.preprocessing.good_clusters import crowd_limit, good_clusters
-from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -59,10 +59,6 @@ class _Crowds(NoiselessStage):
     @property
     def tested(self) -> bool:
         return True
-
-    @property
-    def margin(self) -> float:
-        return float(self._require("_margin"))
 
     def gathers(self, *, moved: bool) -> bool:
         return True

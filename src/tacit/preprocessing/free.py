@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,7 +28,21 @@ from tacit.preprocessing.projection import Projection, components
 
 
 @dataclass
-class ClipNorm(Stage):
+class _OfNorm(Stage):
+    """Each row by itself is brought to a norm that everybody knows."""
+
+    radius: float = 1.0
+    kind: ClassVar[Kind] = "free"
+    keeps_gaps: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
+    certain_norm: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(self, "radius")
+
+
+@dataclass
+class ClipNorm(_OfNorm):
     """Shorten rows longer than ``radius``; leave the others as they are.
 
     Parameters
@@ -43,15 +56,6 @@ class ClipNorm(Stage):
     array([[0.6, 0.8],
            [0.3, 0.4]])
     """
-
-    radius: float = 1.0
-    kind: ClassVar[Kind] = "free"
-    keeps_gaps: ClassVar[bool] = True
-    keeps_zero: ClassVar[bool] = True
-    certain_norm: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_positive(self, "radius")
 
     def bound(self, radius: float | None, d: int | None = None) -> float:
         return self.radius if radius is None else min(radius, self.radius)
@@ -70,7 +74,7 @@ class ClipNorm(Stage):
 
 
 @dataclass
-class Normalize(Stage):
+class Normalize(_OfNorm):
     """Scale every row to norm ``radius`` (Sun et al. 2024, appendix C, "Feature normalization").
 
     Rows of zeros stay zero. The scale of a row is lost: what separates the
@@ -87,15 +91,6 @@ class Normalize(Stage):
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-
-    radius: float = 1.0
-    kind: ClassVar[Kind] = "free"
-    keeps_gaps: ClassVar[bool] = True
-    keeps_zero: ClassVar[bool] = True
-    certain_norm: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_positive(self, "radius")
 
     def bound(self, radius: float | None, d: int | None = None) -> float:
         return self.radius
@@ -260,12 +255,6 @@ class RandomProjection(Projection):
     def __post_init__(self) -> None:
         if self.n_components != "auto":
             require_count(self, "n_components")
-
-    def resolve(
-        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
-    ) -> Self:
-        auto = self.n_components == "auto"
-        return replace(self, n_components=self.width(columns)) if auto else self
 
     def width(self, d: int) -> int:
         return components(self, d)

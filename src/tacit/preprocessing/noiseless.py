@@ -25,6 +25,7 @@ from tacit.preprocessing.base import (
     densify,
     require_count,
     require_positive,
+    require_share,
 )
 from tacit.preprocessing.private_scale import PrivateScale, exact_moments
 from tacit.preprocessing.projection import USUAL, components
@@ -172,10 +173,6 @@ class NoiselessPCA(NoiselessStage):
     def tested(self) -> bool:
         return True
 
-    @property
-    def margin(self) -> float:
-        return float(self._require("_margin"))
-
     def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
     ) -> Self:
@@ -296,10 +293,6 @@ class NoiselessScale(NoiselessStage):
     def tested(self) -> bool:
         return self.floor is not None
 
-    @property
-    def margin(self) -> float:
-        return float(self._require("_margin"))
-
     def event(self, noise_multiplier: float) -> Gaussian:
         """What the released scales cost."""
         return Gaussian(noise_multiplier)
@@ -375,8 +368,3 @@ class NoiselessScale(NoiselessStage):
             "columns were scaled exactly for training, which makes it more sensitive; for "
             "prediction their scales were released with Gaussian noise"
         )
-
-
-def require_share(stage: Any) -> None:
-    if isinstance(stage.share, bool) or not 0 < stage.share < 1:
-        raise InputError(f"{stage.name}: share must lie between 0 and 1, not {stage.share!r}")

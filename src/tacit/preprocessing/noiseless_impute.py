@@ -26,8 +26,8 @@ from tacit.preprocessing.base import (
     require_columns,
     require_count,
     require_positive,
+    require_share,
 )
-from tacit.preprocessing.noiseless import require_share
 from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -190,10 +190,6 @@ class NoiselessImpute(NoiselessStage):
     def tested(self) -> bool:
         return self.rows_with_gaps is not None or self.strategy == "regression"
 
-    @property
-    def margin(self) -> float:
-        return float(self._require("_margin"))
-
     def rounding_bound(self, radius: float) -> float:
         if not self.regresses:
             return super().rounding_bound(radius)
@@ -285,7 +281,7 @@ class NoiselessImpute(NoiselessStage):
                 fill[column] = kept.mean() if len(kept) else 0.0
             else:
                 fill[column] = np.median(ranked) if len(ranked) else 0.0
-                steady = min(steady, _steady_changes(ranked, float(self.median_change or 0)))
+                steady = min(steady, steady_changes(ranked, float(self.median_change or 0)))
         self._fill = fill
         self._margin = min(self._margin, steady)
 
@@ -343,7 +339,7 @@ def _products(cells: np.ndarray, rest: np.ndarray, which: Any) -> np.ndarray:
     return np.hstack([others.T @ complete[:, rest], others.T @ complete[:, which]])
 
 
-def _steady_changes(ranked: np.ndarray, change: float) -> float:
+def steady_changes(ranked: np.ndarray, change: float) -> float:
     """How many rows may change before one more could move this median beyond ``change``.
 
     k rows moved, dropped or added shift the middle by at most k places, so the largest k with

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk, Rows
+from tacit.data.rows import Rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, squared_norm
 from tacit.mechanisms.mean import instance_optimal_mean, locating_draws, locating_rows
-from tacit.preprocessing.base import Context, PrivateStage, affine, block_rows, require_unmoved
-from tacit.privacy.events import Gaussian
+from tacit.preprocessing.affine import AffineStage
+from tacit.preprocessing.base import Context, PrivateStage, block_rows, require_unmoved
 from tacit.privacy.sensitivity.drift import Drift
 
 METHODS = ("gaussian", "instance-optimal")
@@ -21,7 +21,7 @@ SHORTEST = 0.05  # of a typical row around the mean, in bounds: closer, noise hi
 
 
 @dataclass
-class PrivateCenter(PrivateStage):
+class PrivateCenter(PrivateStage, AffineStage):
     """Subtract a noisy mean (Sun et al. 2024, Algorithm 3, steps 1 and 2, or Algorithm 2, step 1).
 
     ``method="gaussian"``: the sum of the rows, each of norm at most R, is released with Gaussian
@@ -57,15 +57,12 @@ class PrivateCenter(PrivateStage):
     share: float = 0.25  # docs/decisions/0027: what a wrong mean costs uneven classes
     shrink: bool = True
     method: str = "gaussian"
-    affine: ClassVar[bool] = True
+    translates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.method not in METHODS:
             raise InputError(f"{self.name}: method={self.method!r} must be {' or '.join(METHODS)}")
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return d if self.method == "gaussian" else locating_draws(d)
@@ -146,15 +143,6 @@ class PrivateCenter(PrivateStage):
             return mean
         variance = len(mean) * deviation**2
         return mean * max(0.0, 1.0 - variance / max(squared_norm(mean), 1e-300))
-
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"))
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept - coef @ self._require("mean_")
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept + coef @ self._require("mean_")
 
     def note(self) -> str:
         near = "" if self.method == "gaussian" else ", of the size of their spread,"

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk
 from tacit.mechanisms.additive import lattice_drift, noisy_sum, shorten, squared_norm
+from tacit.preprocessing.affine import AffineStage
 from tacit.preprocessing.base import (
     Context,
     PrivateStage,
@@ -20,11 +21,10 @@ from tacit.preprocessing.base import (
     require_positive,
     saturated,
 )
-from tacit.privacy.events import Gaussian
 
 
 @dataclass
-class PrivateEqualize(PrivateStage):
+class PrivateEqualize(PrivateStage, AffineStage):
     """Divide columns by the root of their mean square, released with noise.
 
     Descent learns along a column as fast as its square is large, and its noise is the same along
@@ -60,16 +60,12 @@ class PrivateEqualize(PrivateStage):
 
     strength: float = 0.2
     evenness: float = 1.0
-    affine: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "strength")
         require_positive(self, "evenness")
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return d
@@ -103,7 +99,7 @@ class PrivateEqualize(PrivateStage):
             drift=drift,
         )
         deviation = token.noise_multiplier * (most + drift / 2) / context.size
-        self.scale_ = _scales(total / context.size, deviation, self.strength)
+        self.scale_ = scales_of(total / context.size, deviation, self.strength)
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -115,12 +111,6 @@ class PrivateEqualize(PrivateStage):
             found.data = saturated(found.data / scale[found.indices])
             return found
 
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef / self._require("scale_"), intercept
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept
-
     def note(self) -> str:
         return "mean squares of the columns were released with Gaussian noise; columns were divided"
 
@@ -130,7 +120,7 @@ def _squares(chunk: Chunk, bound: float) -> np.ndarray:
     return dense * dense
 
 
-def _scales(squares: np.ndarray, deviation: float, strength: float) -> np.ndarray:
+def scales_of(squares: np.ndarray, deviation: float, strength: float) -> np.ndarray:
     """Roots of mean squares in units of their average, at least √(λ/(1 + λ))."""
     average = float(squares.mean())
     if average <= 0:  # nothing but noise

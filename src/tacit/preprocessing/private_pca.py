@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from scipy.linalg import eigh
 
 from tacit.mechanisms.covariance import noisy_second_moment
-from tacit.preprocessing.base import Context, PrivateStage, Stage, block_rows, require_count
+from tacit.preprocessing.base import Context, PrivateStage, block_rows, require_count
 from tacit.preprocessing.projection import Subspace
-from tacit.privacy.events import Gaussian
 
 
 @dataclass
@@ -63,15 +61,6 @@ class PrivatePCA(PrivateStage, Subspace):
         super().__post_init__()
         if self.n_components != "auto":
             require_count(self, "n_components")
-
-    def resolve(
-        self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
-    ) -> Self:
-        auto = self.n_components == "auto"
-        return replace(self, n_components=self.width(columns)) if auto else self
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return d * (d + 1) // 2

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from tacit.data.rows import Chunk, Rows
+from tacit.data.rows import Rows
 from tacit.mechanisms.additive import lattice_drift, squared_norm
 from tacit.mechanisms.moments import Moments, lifted, lifted_bound, noisy_moments
 from tacit.mechanisms.passes import Passes
-from tacit.preprocessing.base import Context, PrivateStage, affine, block_rows, require_positive
-from tacit.privacy.events import Gaussian
+from tacit.preprocessing.affine import AffineStage
+from tacit.preprocessing.base import Context, PrivateStage, block_rows, require_positive
 
 
 def exact_moments(rows: Rows) -> Moments:
     """Without noise: for noiseless stages, which never release them."""
     assert rows.bound is not None
-    total = _lifted(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
+    total = lifted_rows(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
     return Moments(total[: rows.d], total[rows.d :] * rows.bound)
 
 
@@ -38,7 +38,7 @@ def released_moments(rows: Rows, context: Context) -> Moments:
     )
 
 
-def _lifted(rows: Rows) -> Passes:
+def lifted_rows(rows: Rows) -> Passes:
     assert rows.bound is not None
     return lifted(rows.passes(block_rows(rows.d)), rows.bound)
 
@@ -48,7 +48,7 @@ def _column_sums(chunk: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class PrivateScale(PrivateStage):
+class PrivateScale(PrivateStage, AffineStage):
     """Centre columns and divide them by √(variance + λ), both from one noisy sum.
 
     The noise of the mean and of the mean square has standard deviation
@@ -72,14 +72,10 @@ class PrivateScale(PrivateStage):
 
     strength: float = 0.01
     centered: bool = True
-    affine: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "strength")
-
-    def event(self, noise_multiplier: float) -> Gaussian:
-        return Gaussian(noise_multiplier)
 
     def draws(self, d: int) -> int:
         return 2 * d
@@ -108,16 +104,6 @@ class PrivateScale(PrivateStage):
         spread = found.variance if self.centered else found.square
         self.scale_ = np.sqrt(spread + self.strength)
         return self
-
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"), self.scale_)
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scaled = coef / self._require("scale_")
-        return scaled, intercept - scaled @ self.mean_
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept + coef @ self.mean_
 
     def note(self) -> str:
         return "means and scales of the columns were released with Gaussian noise"

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.preprocessing.base import Context, Stage, affine, densify, require_positive, saturated
+from tacit.preprocessing.affine import AffineStage
+from tacit.preprocessing.base import Context, Stage, densify, require_positive, saturated
 from tacit.preprocessing.free import RandomProjection
 from tacit.preprocessing.projection import Projection, Subspace
 from tacit.preprocessing.public_components import Spectrum, rank
@@ -171,7 +172,7 @@ class PublicRotation(PublicStage, Projection):
 
 
 @dataclass
-class PublicPrecondition(PublicStage):
+class PublicPrecondition(PublicStage, AffineStage):
     """Divide columns by the public rows' root mean squares, plus a floor.
 
     Column j is divided by A_j = √d·rms_j / R + ``floor``, R being the norm bound of
@@ -236,18 +237,12 @@ class PublicPrecondition(PublicStage):
             scaled.data = saturated(scaled.data)
             return scaled
 
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef / self._require("scale_"), intercept
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept
-
     def note(self) -> str:
         return f"scales come from public rows with fingerprint {self.fingerprint}"
 
 
 @dataclass
-class PublicCenter(PublicStage):
+class PublicCenter(PublicStage, AffineStage):
     """Subtract the mean of the public rows.
 
     What all rows have in common tells no classes apart, and would be stretched by noise all the
@@ -259,6 +254,8 @@ class PublicCenter(PublicStage):
     >>> stage.transform([[2.0, 3.0]])
     array([[0., 1.]])
     """
+
+    translates: ClassVar[bool] = True
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         public = self._see(as_rows(rows), context)
@@ -280,21 +277,12 @@ class PublicCenter(PublicStage):
     def lipschitz(self, d: int | None = None) -> float:
         return 1.0
 
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"))
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept - coef @ self._require("mean_")
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef, intercept + coef @ self._require("mean_")
-
     def note(self) -> str:
         return f"the mean comes from public rows with fingerprint {self.fingerprint}"
 
 
 @dataclass
-class PublicScale(PublicStage):
+class PublicScale(PublicStage, AffineStage):
     """Centre and scale columns by the public rows' means and standard deviations.
 
     Columns that do not vary in the public rows are left at their own scale.
@@ -328,16 +316,6 @@ class PublicScale(PublicStage):
             return None
         length = float(np.linalg.norm(self.mean_))
         return (radius + length) / float(self.scale_.min()) * (1 + 1e-9)
-
-    def apply(self, chunk: Chunk) -> np.ndarray:
-        return affine(chunk, self._require("mean_"), self.scale_)
-
-    def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scaled = coef / self._require("scale_")
-        return scaled, intercept - scaled @ self.mean_
-
-    def unfold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coef * self._require("scale_"), intercept + coef @ self.mean_
 
     def note(self) -> str:
         return f"means and scales come from public rows with fingerprint {self.fingerprint}"

@@ -313,6 +313,11 @@ class Trainer(Params, ABC):
         """Whether its event covers the noisy gradients of all steps, which may then be seen."""
         return False
 
+    @property
+    def takes_monotone(self) -> bool:
+        """Whether weights can be kept in an order, at every step and at the end."""
+        return False
+
     def takes_moment(self, loss: Loss) -> bool:
         """Whether its steps follow a second moment of the rows, if a stage has released one.
 

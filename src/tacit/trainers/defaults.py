@@ -60,6 +60,8 @@ class PublicFacts:
         How far from the origin a mean that was subtracted with its noise leaves all rows.
     measured : bool
         Whether ``bound`` is what a released mean shows.
+    monotone : tuple of (int, int, int)
+        Which weights must not fall from one to the next (`tacit.trainers.monotone`).
     moment_noise : float
         Norm of the noise on a second moment of the rows, in squared norms of a typical one; 0 if
         none is released.
@@ -81,6 +83,7 @@ class PublicFacts:
     limit: float | None = None
     mean_noise_norm: float = 0.0
     measured: bool = False
+    monotone: tuple[tuple[int, int, int], ...] = ()
     moment_noise: float = 0.0
     moment: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
 

@@ -34,7 +34,7 @@ try:
 except ImportError:  # no compiler where this was installed
     native = None  # type: ignore[assignment]
 
-__all__ = ["FUSED", "CompactStore", "Fused", "level", "levels", "padded_width", "store_for"]
+__all__ = ["FUSED", "CompactStore", "Fused", "level", "levels", "padded_width"]
 
 COLUMNS = 16  # rows are a multiple of so many numbers
 LINE = 64  # bytes that come from memory together
@@ -58,18 +58,13 @@ def level() -> int | None:
     if name not in found:
         has = ", ".join([NUMPY, *found])
         raise InputError(f"TACIT_KERNELS is {name!r}; this machine has {has}")
-    _try(found[name])
+    self_test(found[name])
     return found[name]
 
 
 def padded_width(d: int) -> int:
     """Columns that rows are kept in: whole vectors."""
     return -(-d // COLUMNS) * COLUMNS
-
-
-def store_for(exact: bool) -> type[DenseStore]:
-    """What dense rows are kept in."""
-    return CompactStore if exact and level() is not None else DenseStore
 
 
 class CompactStore(DenseStore):
@@ -83,13 +78,27 @@ class CompactStore(DenseStore):
         memory = np.zeros(n * width + LINE // 2, dtype=dtype)
         start = -memory.ctypes.data % LINE // 2  # rows begin where lines of memory do
         self.vectors = memory[start : start + n * width].reshape(n, width)
+        self.reach = width
         self.peaks = np.zeros(n, dtype=np.uint16)
         return self.vectors[:, :d]
 
     def operand(self, weights: Weights) -> Any:
         columns = np.zeros((len(weights.columns), self.vectors.shape[1]), dtype=np.int16)
         columns[:, : weights.columns.shape[1]] = weights.columns
-        return columns, weights.unit
+        return columns, None, weights.unit
+
+    def table(self, base: np.ndarray | None) -> Any:
+        """Rows as the loops take them, with what scores begin with, if anything."""
+        return self.vectors
+
+    def in_order(self, found: np.ndarray) -> np.ndarray:
+        """Sums (d, S*K) of columns as they were given, made of those that the loops find."""
+        return found[:, : self.values.shape[1]].T
+
+    def repeat_last(self, count: int) -> None:
+        """Fill up with the last of so many rows."""
+        for kept in (self.values, self.peaks, *self.inverse_norms):
+            kept[count:] = kept[count - 1]
 
     def take(
         self,
@@ -128,26 +137,27 @@ class CompactStore(DenseStore):
         self.peaks[span] = np.abs(self.values[span]).max(axis=1, initial=0)
 
     def forward(self, block: Block, operand: Any, work: Workspace) -> Any:
-        where, (columns, unit) = self._where(block), operand
+        where, (columns, base, unit) = self._where(block), operand
         raw = work.array("raw", (len(columns), where[2] - where[1]), np.int32)
-        native.scores(self.level, self.vectors, *where, columns, raw)
+        native.scores(self.level, self.table(base), *where, columns, raw)
         scores = work.array("scores", raw.shape, np.float64)
         return where, np.multiply(raw, unit, out=scores)
 
     def backward(self, rows: Any, multipliers: Sequence[np.ndarray], work: Workspace) -> np.ndarray:
         sums = []
         for columns, some in zip(self.parts, multipliers, strict=True):
-            total = np.zeros((len(some), self.vectors.shape[1]), dtype=np.int64)
+            total = np.zeros((len(some), self.reach), dtype=np.int64)
             some = np.ascontiguousarray(some)
-            native.sums(self.level, self.vectors, *rows, self.peaks, some, total)
-            sums.append(total.T[columns])
+            native.sums(self.level, self.table(None), *rows, self.peaks, some, total)
+            sums.append(self.in_order(total)[columns])
         return sums[0] if len(sums) == 1 else np.concatenate(sums)
 
     def step(
         self, fused: Fused, index: np.ndarray | None, rows: range, targets: np.ndarray, onto: Any
     ) -> None:
         """Add the clipped gradients of some rows, or of an index, to sums (S*K, width)."""
-        where = (self.vectors, index, rows.start, rows.stop, self.peaks, *fused.weights, targets)
+        table = self.table(fused.base)
+        where = (table, index, rows.start, rows.stop, self.peaks, *fused.weights, targets)
         inverse = self.inverse_norms[0]
         native.step(self.level, fused.loss, *where, inverse, *fused.terms, onto)
 
@@ -170,14 +180,14 @@ class Fused:
     """
 
     def __init__(self, loss: Loss, clipping: Clipping, operand: Any) -> None:
-        columns, unit = operand
+        columns, self.base, unit = operand
         self.loss = FUSED[type(loss)]
         self.weights = columns, unit.reshape(-1)
         shape = (clipping.ceiling.reshape(-1), clipping.multiplier.reshape(-1))
         self.terms = (*shape, clipping.allowance, SHRINK[clipping.arithmetic], clipping.separate)
 
 
-def _try(found: int) -> None:
+def self_test(found: int) -> None:
     """Compare with integers and with NumPy, on operands as large as they may be.
 
     Raises
@@ -229,7 +239,7 @@ def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool) -
     targets = loss.targets(np.arange(n) % max(outputs, 2), outputs)
     store = DenseStore(n, d, "exact", (slice(0, d),))
     store.fill(slice(0, n), rows)
-    fused = Fused(loss, clipping, (grid.columns.astype(np.int16), grid.unit))
+    fused = Fused(loss, clipping, (grid.columns.astype(np.int16), None, grid.unit))
     highest, sums = np.abs(rows).max(axis=1).astype(np.uint16), np.zeros((settings * outputs, d))
     onto = sums.astype(np.int64)
     held = (store.values, None, 0, n, highest, *fused.weights, targets, store.inverse_norms[0])

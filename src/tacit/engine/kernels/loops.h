@@ -106,7 +106,7 @@ INLINE VD N(exp)(VD x)
 
 /* --- Scores ---------------------------------------------------------------------------------- */
 
-INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t stride,
+INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w, int64_t reach,
                     int64_t j, int lines, int half)
 {
     VEC a[4];
@@ -118,9 +118,9 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 #endif
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL == 2
-        VEC b = half ? HALF(w + l * stride + j) : LOAD(w + l * stride + j);
+        VEC b = half ? HALF(w + l * reach + j) : LOAD(w + l * reach + j);
 #else
-        VEC b = LOAD(w + l * stride + j);
+        VEC b = LOAD(w + l * reach + j);
 #endif
         UNROLL for (int r = 0; r < 4; r++)
             sums[r][l] = MADD(sums[r][l], a[r], b);
@@ -128,8 +128,8 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 }
 
 /* Four rows times some lines of weights; `soon` are rows that will be read next, or NULL. */
-INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int lines,
-                    int32_t *out, int64_t length, const int16_t *const *soon)
+INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, int64_t reach,
+                    int lines, int32_t *out, int64_t length, const int16_t *const *soon)
 {
     SUM sums[4][FEW];
     UNROLL for (int r = 0; r < 4; r++)
@@ -140,10 +140,10 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
         if (soon)
             UNROLL for (int r = 0; r < 4; r++)
                 __builtin_prefetch(soon[r] + j);
-        N(meet)(sums, x, w, stride, j, lines, 0);
+        N(meet)(sums, x, w, reach, j, lines, 0);
     }
     if (j < stride)
-        N(meet)(sums, x, w, stride, j, lines, 1);
+        N(meet)(sums, x, w, reach, j, lines, 1);
     UNROLL for (int l = 0; l < lines; l++) {
 #if LEVEL
         __m256i ab = _mm256_hadd_epi32(FOLD(sums[0][l]), FOLD(sums[1][l]));
@@ -162,22 +162,22 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
 
 static void N(scores)(const Job *job, Scratch *work, int64_t count)
 {
-    int64_t lines = job->lines, stride = job->stride, length = work->length;
+    int64_t lines = job->lines, stride = job->stride, reach = job->reach, length = work->length;
     for (int64_t k = 0; k < lines; k += FEW) {
         int some = (int)(lines - k < FEW ? lines - k : FEW);
         for (int64_t i = 0; i < count; i += 4) {
             const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
-            const int16_t *w = job->weights + k * stride;
+            const int16_t *w = job->weights + k * reach;
             const int16_t *const *soon = k ? NULL : next;
             int32_t *out = work->raw + k * length + i;
             switch (some) {
-            case 1: N(dots)(x, w, stride, 1, out, length, soon); break;
+            case 1: N(dots)(x, w, stride, reach, 1, out, length, soon); break;
 #if FEW > 2
-            case 2: N(dots)(x, w, stride, 2, out, length, soon); break;
-            case 3: N(dots)(x, w, stride, 3, out, length, soon); break;
-            case 4: N(dots)(x, w, stride, 4, out, length, soon); break;
+            case 2: N(dots)(x, w, stride, reach, 2, out, length, soon); break;
+            case 3: N(dots)(x, w, stride, reach, 3, out, length, soon); break;
+            case 4: N(dots)(x, w, stride, reach, 4, out, length, soon); break;
 #endif
-            default: N(dots)(x, w, stride, FEW, out, length, soon);
+            default: N(dots)(x, w, stride, reach, FEW, out, length, soon);
             }
         }
     }
@@ -253,6 +253,7 @@ static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t
     int64_t outputs = job->terms.outputs, length = work->length;
     VD *r = (VD *)work->residuals;
     for (int64_t i = 0; i < count; i += VL) {
+        fetch(job, first + length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
             for (int64_t k = 0; k < outputs; k++)
@@ -421,28 +422,238 @@ static void N(conclude)(const Job *job, Scratch *work)
             int64_t in = j % COLS, half = in / 4 % 2;
             const int64_t *from = work->sums + k * work->wide + j - in + half * (COLS / 2) + in / 8 * 4;
             for (int t = 0; t < 4; t++)
-                job->onto[k * job->stride + j + t] += (uint64_t)from[t];
+                job->onto[k * job->reach + j + t] += (uint64_t)from[t];
         }
+}
+
+/* --- Shapes ----------------------------------------------------------------------------------- */
+
+/* Both weights of every cell of a shape, added to the scores of a line. */
+static void N(look_up)(const Job *job, const uint32_t *const *cells, int64_t j, const int16_t *w,
+                       uint32_t *raw, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
+        const int16_t *two = w + place_of(job, j, cell);
+        int32_t upper = (int32_t)(cell >> 16), lower = (int32_t)job->one - upper;
+        raw[i] += (uint32_t)(lower * two[0]) + (uint32_t)(upper * two[1]);
+    }
+}
+
+#if LEVEL == 2
+/* The same of 16 rows and some lines, for shapes whose pairs of weights fit a table: in every lane
+   a cell becomes its two numbers side by side. Tables of up to 16 pairs take one instruction. */
+INLINE void N(permute)(const Job *job, const Scratch *work, const uint32_t *cells, int64_t k, int lines,
+                       int32_t *raw)
+{
+    const __m512i one = _mm512_set1_epi32((int)job->one), top = _mm512_set1_epi32(-65536);
+    const int32_t *tables = work->tables + k * job->shapes * TABLE;
+    __m512i sums[FEW];
+    UNROLL for (int l = 0; l < lines; l++)
+        sums[l] = _mm512_loadu_si512(raw + l * work->length);
+    for (int64_t j = 0; j < job->shapes; j++, cells += LANES, tables += TABLE) {
+        int64_t width = job->offsets[j + 1] - job->offsets[j];
+        if (width > TABLE)
+            continue;
+        __m512i cell = _mm512_loadu_si512(cells);
+        __m512i lower = _mm512_sub_epi16(one, _mm512_srli_epi32(cell, 16));
+        __m512i both = _mm512_ternarylogic_epi32(cell, top, lower, 0xea); /* (cell & top) | lower */
+        UNROLL for (int l = 0; l < lines; l++) {
+            const int32_t *at = tables + l * job->shapes * TABLE;
+            __m512i found = _mm512_permutexvar_epi32(cell, _mm512_load_si512(at));
+            if (width > TABLE / 2)
+                found = _mm512_permutex2var_epi32(_mm512_load_si512(at), cell,
+                                                  _mm512_load_si512(at + TABLE / 2));
+            sums[l] = dpwssd(sums[l], both, found);
+        }
+    }
+    UNROLL for (int l = 0; l < lines; l++)
+        _mm512_storeu_si512(raw + l * work->length, sums[l]);
+}
+#endif
+
+static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t length = work->length, lines = job->lines;
+    for (int64_t k = 0; k < lines; k++)
+        for (int64_t i = 0; i < count; i++)
+            work->raw[k * length + i] = (int32_t)((uint32_t)work->raw[k * length + i] + (uint32_t)job->base[k]);
+#if LEVEL == 2
+    for (int64_t i = 0; i < count; i += LANES) {
+        const uint32_t *cells = work->cells[i / LANES];
+        int64_t k = 0;
+        for (; k + FEW <= lines; k += FEW)
+            N(permute)(job, work, cells, k, FEW, work->raw + k * length + i);
+        for (; k < lines; k++)
+            N(permute)(job, work, cells, k, 1, work->raw + k * length + i);
+    }
+#endif
+    for (int64_t j = 0; j < job->shapes; j++)
+        for (int64_t k = 0; k < lines; k++) {
+#if LEVEL == 2
+            if (job->offsets[j + 1] - job->offsets[j] <= TABLE)
+                continue;
+#endif
+            const int16_t *w = job->weights + k * job->reach + job->stride + job->offsets[j];
+            N(look_up)(job, work->cells, j, w, (uint32_t *)work->raw + k * length, count);
+        }
+}
+
+#if LEVEL == 2
+/* Of `bins` weights of a shape, from `first` on: rows that meet them, times the parts of some lines
+   of multipliers. Numbers of a row are put where its index says; 32 rows at once, and so many times
+   as 32-bit sums allow. */
+INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, int64_t first, int bins, const int16_t *z,
+                      int64_t length, int lines, int64_t steps, int64_t count, uint64_t *onto)
+{
+    const __m512i one = _mm512_set1_epi16((short)job->one);
+    const __m512i low = _mm512_load_si512(EVEN), high = _mm512_load_si512(ODD);
+    for (int64_t i = 0; i < count;) {
+        int64_t stop = i + 32 * steps < count ? i + 32 * steps : count;
+        __m512i sums[12][2];
+        UNROLL16 for (int b = 0; b < bins * lines; b++)
+            sums[b][0] = sums[b][1] = NONE();
+        for (; i < stop; i += 32) {
+            const uint32_t *const *at = cells + i / LANES;
+            __m512i here = _mm512_loadu_si512(at[0] + j * LANES), next = NONE();
+            if (i + 16 < count)
+                next = _mm512_loadu_si512(at[1] + j * LANES);
+            __m512i index = _mm512_permutex2var_epi16(here, low, next);
+            __m512i upper = _mm512_permutex2var_epi16(here, high, next);
+            __m512i lower = _mm512_sub_epi16(one, upper);
+            __m512i h[4], s[4];
+            UNROLL for (int l = 0; l < lines; l++) {
+                const int16_t *from = z + 2 * l * length + i;
+                h[l] = i + 16 < count ? LOAD(from) : HALF(from);
+                s[l] = i + 16 < count ? LOAD(from + length) : HALF(from + length);
+            }
+            __mmask32 before = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first - 1)));
+            UNROLL16 for (int b = 0; b < bins; b++) {
+                __mmask32 now = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
+                __m512i x = _mm512_maskz_mov_epi16(now, lower);
+                x = _mm512_mask_mov_epi16(x, before, upper);
+                before = now;
+                UNROLL for (int l = 0; l < lines; l++) {
+                    sums[l * bins + b][0] = dpwssd(sums[l * bins + b][0], x, h[l]);
+                    sums[l * bins + b][1] = dpwssd(sums[l * bins + b][1], x, s[l]);
+                }
+            }
+        }
+        UNROLL16 for (int b = 0; b < bins * lines; b++) {
+            __m512i h = sums[b][0], s = sums[b][1]; /* in 64 bits, from 32 below and above */
+            __m512i even = _mm512_srai_epi64(_mm512_slli_epi64(s, 32), 32);
+            even = _mm512_add_epi64(even, _mm512_srai_epi64(_mm512_slli_epi64(h, 32), 32 - LIMB));
+            __m512i odd = _mm512_slli_epi64(_mm512_srai_epi64(h, 32), LIMB);
+            odd = _mm512_add_epi64(odd, _mm512_srai_epi64(s, 32));
+            sums[b][0] = _mm512_add_epi64(even, odd);
+        }
+        UNROLL16 for (int b = 0; b < bins * lines; b++)
+            onto[b / bins * job->reach + first + b % bins] += (uint64_t)_mm512_reduce_add_epi64(sums[b][0]);
+    }
+}
+#endif
+
+/* Cells of a block times the parts of their multipliers. Of every weight, those z of the cells
+   that meet it are added up, and what z times their fractions is. */
+static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
+{
+    int64_t length = work->length, lines = job->lines;
+#if LEVEL == 2
+    int64_t most = 1;
+    for (int64_t i = 0; i < count; i++)
+        most = most < work->most[i] ? work->most[i] : most;
+    int64_t steps = INT32_MAX / most / 2; /* of 32 rows, two of which meet in a sum */
+    steps = steps < 1 ? 1 : steps;
+#endif
+    for (int64_t j = 0; j < job->shapes; j++) {
+        const uint32_t *const *cells = work->cells;
+        int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0;
+        uint64_t *sums = job->onto + job->stride + job->offsets[j];
+#if LEVEL == 2
+#define SPREAD(bins, some)                                                                        \
+    do {                                                                                          \
+        N(spread)(job, work->cells, j, first, bins, z, length, some, steps, count,                \
+                  sums + k * job->reach);                                                         \
+        first += bins;                                                                            \
+    } while (0)
+        for (int some = 4; width <= 49 && k < lines; k += some) {
+            const int16_t *z = work->parts + 2 * k * length;
+            some = lines - k < 4 ? 1 : 4;
+            for (int64_t first = 0; first < width - 1;)
+                if (some == 4)
+                    SPREAD(3, 4);
+                else if (width - 1 - first > 8)
+                    SPREAD(12, 1);
+                else if (width - 1 - first > 4)
+                    SPREAD(8, 1);
+                else
+                    SPREAD(4, 1);
+        }
+#undef SPREAD
+#endif
+        for (; k < lines; k++) {
+            const int16_t *z = work->parts + 2 * k * length;
+            uint64_t *bins = work->bins, *onto = sums + k * job->reach;
+            memset(bins, 0, sizeof(*bins) * (size_t)(2 * width));
+            for (int64_t i = 0; i < count; i++) {
+                int64_t by = (int64_t)z[i] * (1 << LIMB) + z[length + i];
+                uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
+                uint64_t *two = bins + 2 * place_of(job, j, cell);
+                two[0] += (uint64_t)by;
+                two[1] += (uint64_t)(by * (int64_t)(cell >> 16));
+            }
+            for (int64_t e = 0; e < width; e++) {
+                onto[e] += (uint64_t)job->one * bins[2 * e] - bins[2 * e + 1];
+                onto[e + 1] += bins[2 * e + 1];
+            }
+        }
+    }
 }
 
 /* --- Rounding --------------------------------------------------------------------------------- */
 
-/* As tacit.engine.quantization.Scale.integers: some numbers less a shift, clamped, to the nearest
-   integer. Whether one of them is not finite. */
+/* As tacit.engine.quantization.Scale.integers: VL numbers less a shift, clamped, to the nearest
+   integer. Where they are not finite, `wrong` is not zero. */
+INLINE void N(round)(VD x, VD shift, double per_unit, int16_t *to, VD *wrong)
+{
+    x -= shift;
+    *wrong = (VD)((VQ)*wrong | (VQ)(x - x)); /* a quiet NaN, or zero */
+    x = VMAX(VMIN(x * per_unit, N(all)(32767.0)), N(all)(-32767.0));
+    VH found = __builtin_convertvector(__builtin_convertvector(N(rint)(x), VI), VH);
+    memcpy(to, &found, sizeof found);
+}
+
+/* `count` numbers: whole vectors, the last of which begins early enough. `each` is 0 for one shift. */
 #define ROUNDED(name, kind)                                                                       \
-    static int N(name)   (const kind *from, const double *shift, int64_t each, double per_unit,   \
-                          int64_t count, int16_t *to)                                             \
+    static int N(name)(const kind *from, const double *shift, int64_t each, double per_unit,      \
+                       int64_t count, int16_t *to)                                                \
     {                                                                                             \
-        int wrong = 0;                                                                            \
-        for (int64_t j = 0; j < count; j++) {                                                     \
-            double x = (double)from[j] - shift[j * each];                                         \
-            wrong |= !(x - x == 0.0);                                                             \
-            x *= per_unit;                                                                        \
-            x = x > -32767.0 ? x : -32767.0;                                                      \
-            x = x < 32767.0 ? x : 32767.0;                                                        \
-            to[j] = (int16_t)(int32_t)((x + ROUND) - ROUND);                                      \
+        VD wrong = N(all)(0.0);                                                                   \
+        typedef kind VK __attribute__((vector_size(sizeof(kind) * VL)));                          \
+        for (int64_t j = 0; j < count; j += VL) {                                                 \
+            int64_t at = j + VL <= count ? j : count < VL ? j : count - VL;                       \
+            VK some = {0};                                                                        \
+            VD by = N(all)(*shift);                                                               \
+            int16_t found[VL];                                                                    \
+            int64_t many = count - at < VL ? count - at : VL;                                     \
+            if (many == VL) {                                                                     \
+                memcpy(&some, from + at, sizeof some);                                            \
+                if (each)                                                                         \
+                    by = N(get)(shift + at);                                                      \
+                N(round)(__builtin_convertvector(some, VD), by, per_unit, to + at, &wrong);       \
+                continue;                                                                         \
+            }                                                                                     \
+            for (int64_t t = 0; t < many; t++) {                                                  \
+                some[t] = from[at + t];                                                           \
+                by[t] = shift[(at + t) * each];                                                   \
+            }                                                                                     \
+            N(round)(__builtin_convertvector(some, VD), by, per_unit, found, &wrong);             \
+            memcpy(to + at, found, sizeof(*to) * (size_t)many);                                   \
         }                                                                                         \
-        return wrong;                                                                             \
+        for (int t = 0; t < VL; t++)                                                              \
+            if (wrong[t] != wrong[t])                                                             \
+                return 1;                                                                         \
+        return 0;                                                                                 \
     }
 ROUNDED(round_doubles, double)
 ROUNDED(round_singles, float)
@@ -462,7 +673,8 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
 }
 
 static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
-                               N(conclude), N(round_doubles), N(round_singles), N(measure)};
+                               N(conclude), N(shape_scores), N(shape_sums),
+                               N(round_doubles), N(round_singles), N(measure)};
 
 #undef N
 #undef COLS

@@ -6,7 +6,9 @@
    strict IEEE arithmetic: no contraction, no -ffast-math.
 
    A row is `stride` integers, a multiple of 16. What else belongs to a row (the inverse of its
-   norm, its largest magnitude, its target) lies in arrays beside the table, at the same index.
+   norm, its largest magnitude, its target) lies in arrays beside the table, at the same index. So
+   do cells of shaped columns (tacit.data.shaped): a cell meets two neighbours of the weights that
+   its column has, `one` less a fraction of the first and that fraction of the second.
 
    Buffers are checked on entry; then the interpreter is let go, and Python's threads may run
    several calls at once. */
@@ -31,9 +33,12 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8") /* so that sums stay in registers */
+#define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16 }; /* rows to fetch ahead; bits of l; rows of a block */
+enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1 };
+/* columns of rows that are fetched a block ahead; rows to fetch ahead; bits of l; rows of a block; weights in a
+   table, and weights behind those of the last shape */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
 #define ROUND 0x1.8p52
@@ -61,10 +66,14 @@ typedef struct {
     int64_t start, count;
     const uint16_t *peaks; /* magnitude that no number of a row exceeds */
     const int16_t *weights;
-    int64_t lines;         /* of weights, or of multipliers: settings times outputs */
+    int64_t lines, reach;  /* of weights or multipliers: settings times outputs; their columns */
+    const uint32_t *cells; /* (n / LANES, shapes, LANES): index, and fraction above it; or NULL */
+    int64_t shapes, one, bases;
+    const int64_t *offsets; /* where the weights of every shape begin behind those of rows, and end */
+    const int32_t *base;    /* what every score of a line begins with, modulo 2**32 */
     Terms terms;
     const double *given;   /* multipliers (lines, count) */
-    uint64_t *onto;        /* sums (lines, stride), modulo 2**64 */
+    uint64_t *onto;        /* sums (lines, reach), modulo 2**64 */
 } Job;
 
 typedef enum { SCORES, SUMS, STEP } Kind;
@@ -76,10 +85,15 @@ typedef struct {
     int32_t *raw;          /* scores (lines, length) */
     int16_t *parts;        /* of multipliers (2 lines, length) */
     int32_t *peaks, *most; /* largest magnitude in a row, and that times one of its parts */
-    double *inverse, *targets, *residuals;
+    const double *inverse, *targets; /* of the rows, where they lie or in their room */
+    double *inverse_room, *target_room, *residuals;
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
+    const uint32_t **cells; /* where those of LANES rows lie, (shapes, LANES) */
+    uint32_t *picked;       /* room for those of a batch */
+    uint64_t *bins;         /* sums of multipliers, and of their fractions, for a shape's weights */
+    int32_t *tables;        /* pairs of neighbouring weights, (lines, shapes, 32) */
 } Scratch;
 
 typedef struct {
@@ -88,6 +102,8 @@ typedef struct {
     void (*given)(const Job *, Scratch *, int64_t first, int64_t count);
     void (*sums)(const Job *, Scratch *, int64_t count);
     void (*conclude)(const Job *, Scratch *);
+    void (*shape_scores)(const Job *, Scratch *, int64_t count);
+    void (*shape_sums)(const Job *, Scratch *, int64_t count);
     int (*round_doubles)(const double *, const double *, int64_t, double, int64_t, int16_t *);
     int (*round_singles)(const float *, const double *, int64_t, double, int64_t, int16_t *);
     void (*measure)(const int16_t *, int64_t, double *, uint16_t *);
@@ -100,11 +116,39 @@ INLINE int64_t number_at(const Job *job, int64_t i)
     return job->index ? job->index[job->start + i] : job->start + i;
 }
 
+/* Ask for rows of the next block while the processor is busy with this one. */
+INLINE void fetch(const Job *job, int64_t i, int64_t count)
+{
+    if (job->stride > NARROW || i >= job->count)
+        return;
+    int64_t row = number_at(job, i), outputs = job->terms.loss == SOFTMAX ? 1 : job->terms.outputs;
+    for (int64_t lane = 0; lane < count; lane++) {
+        const int16_t *at = job->rows + number_at(job, i + lane) * job->stride;
+        for (int64_t j = 0; j < job->stride; j += 32)
+            __builtin_prefetch(at + j);
+    }
+    __builtin_prefetch(job->terms.inverse + row);
+    __builtin_prefetch((const double *)job->terms.targets + row * outputs);
+}
+
 INLINE int32_t pair_at(const int16_t *p)
 {
     int32_t both;
     memcpy(&both, p, sizeof both);
     return both;
+}
+
+/* Which of its shape's weights a cell means first; none that is not there. */
+INLINE int64_t place_of(const Job *job, int64_t shape, uint32_t cell)
+{
+    int64_t last = job->offsets[shape + 1] - job->offsets[shape] - 1, index = cell & 0xffff;
+    return index < last ? index : last;
+}
+
+/* Where the cell of a row's first shape lies. */
+INLINE int64_t cell_at(const Job *job, int64_t row)
+{
+    return row / LANES * job->shapes * LANES + row % LANES;
 }
 
 /* One row times a multiplier that does not fit two parts. */
@@ -114,9 +158,15 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
     if (i >= job->count || !job->peaks[number] || !(fabs(z) < 0x1p62))
         return;
     const int16_t *row = job->rows + number * job->stride;
-    uint64_t *onto = job->onto + line * job->stride, by = (uint64_t)(int64_t)z;
+    uint64_t *onto = job->onto + line * job->reach, by = (uint64_t)(int64_t)z;
     for (int64_t j = 0; j < job->stride; j++)
         onto[j] += (uint64_t)(int64_t)row[j] * by;
+    for (int64_t j = 0; j < job->shapes; j++) {
+        uint32_t cell = job->cells[cell_at(job, number) + j * LANES];
+        uint64_t *two = onto + job->stride + job->offsets[j] + place_of(job, j, cell);
+        two[0] += (uint64_t)(job->one - (int64_t)(cell >> 16)) * by;
+        two[1] += (uint64_t)(cell >> 16) * by;
+    }
 }
 
 /* --- Vectors of any processor ----------------------------------------------------------------- */
@@ -172,6 +222,11 @@ INLINE __m512i dpwssd(__m512i sum, __m512i a, __m512i b)
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
+/* Words of two vectors: the lower ones of all pairs, and the upper ones. */
+#define COUNT(s) s, s + 2, s + 4, s + 6, s + 8, s + 10, s + 12, s + 14
+#define EVERY(s) {COUNT(s), COUNT(s + 16), COUNT(s + 32), COUNT(s + 48)}
+static const int16_t EVEN[32] __attribute__((aligned(64))) = EVERY(0);
+static const int16_t ODD[32] __attribute__((aligned(64))) = EVERY(1);
 #define LEVEL 2
 #include "loops.h"
 #undef LEVEL
@@ -201,9 +256,9 @@ static const Loops *loops_of(Py_ssize_t level)
 
 /* --- A block after the other -------------------------------------------------------------------- */
 
-static int64_t block_rows(int64_t stride)
+static int64_t block_rows(int64_t values)
 {
-    int64_t rows = BLOCK_VALUES / stride; /* so that they stay in the cache */
+    int64_t rows = BLOCK_VALUES / values; /* so that they stay in the cache */
     rows = rows < 32 ? 32 : rows > 1024 ? 1024 : rows;
     return rows & ~(int64_t)(LANES - 1);
 }
@@ -213,18 +268,25 @@ static int64_t padded(int64_t count) { return (count + LANES - 1) & ~(int64_t)(L
 /* All arrays of a Scratch in one piece of memory; NULL if there is none. */
 static void *scratch_for(const Job *job, Scratch *work)
 {
-    int64_t length = block_rows(job->stride), lines = job->lines, outputs = job->terms.outputs;
+    int64_t length = block_rows(job->stride + job->shapes), lines = job->lines, outputs = job->terms.outputs;
     if (length > padded(job->count))
         length = padded(job->count);
     work->length = length;
     work->wide = (job->stride + 31) & ~(int64_t)31;
+    int64_t most = 0;
+    for (int64_t j = 0; j < job->shapes; j++)
+        most = most < job->offsets[j + 1] - job->offsets[j] ? job->offsets[j + 1] - job->offsets[j] : most;
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
         sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
         sizeof(*work->peaks) * (size_t)length,
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
-        sizeof(*work->sums) * (size_t)(lines * work->wide)};
+        sizeof(*work->sums) * (size_t)(lines * work->wide),
+        sizeof(*work->cells) * (size_t)(length / LANES),
+        sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
+        sizeof(*work->bins) * (size_t)(2 * most),
+        sizeof(*work->tables) * (size_t)(job->base ? lines * job->shapes * TABLE : 0)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
     for (int i = 0; i < PIECES; i++)
@@ -242,12 +304,21 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->parts = (void *)pieces[2];
     work->most = (void *)pieces[3];
     work->peaks = (void *)pieces[4];
-    work->inverse = (void *)pieces[5];
-    work->targets = (void *)pieces[6];
+    work->inverse_room = (void *)pieces[5];
+    work->target_room = (void *)pieces[6];
     work->residuals = (void *)pieces[7];
     work->cuts = (void *)pieces[8];
     work->pairs = (void *)pieces[9];
     work->sums = memset(pieces[10], 0, sizes[10]);
+    work->cells = (void *)pieces[11];
+    work->picked = (void *)pieces[12];
+    work->bins = (void *)pieces[13];
+    work->tables = (void *)pieces[14];
+    for (int64_t k = 0; job->base && k < lines; k++)
+        for (int64_t j = 0; j < job->shapes; j++)
+            for (int e = 0; e < TABLE; e++)
+                work->tables[(k * job->shapes + j) * TABLE + e] =
+                    pair_at(job->weights + k * job->reach + job->stride + job->offsets[j] + e);
     return memory;
 }
 
@@ -274,6 +345,19 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
     EACH(work->at[i], job->rows + row * job->stride)
     for (int64_t i = count; i < whole + AHEAD; i++)
         work->at[i] = job->rows + number_at(job, first + i) * job->stride;
+    for (int64_t i = 0; job->shapes && i < whole; i += LANES) {
+        if (!job->index && start % LANES == 0) {
+            work->cells[i / LANES] = job->cells + (start + i) * job->shapes;
+            continue;
+        }
+        uint32_t *to = work->picked + i * job->shapes;
+        work->cells[i / LANES] = to;
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            const uint32_t *from = job->cells + cell_at(job, number_at(job, first + i + lane));
+            for (int64_t j = 0; j < job->shapes; j++)
+                to[j * LANES + lane] = from[j * LANES];
+        }
+    }
     if (kind == SCORES)
         return;
     EACH(work->peaks[i], job->peaks[row])
@@ -281,17 +365,24 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
         work->peaks[i] = 0;
     if (kind == SUMS)
         return;
-    EACH(work->inverse[i], t->inverse[row])
-    for (int64_t i = count; i < whole; i++)
-        work->inverse[i] = 0.0;
+    int here = !job->index && count == whole; /* as they are needed */
+    work->inverse = here ? t->inverse + start : work->inverse_room;
+    work->targets = here && t->loss != SOFTMAX && outputs == 1 ? numbers + start : work->target_room;
+    if (!here) {
+        EACH(work->inverse_room[i], t->inverse[row])
+        for (int64_t i = count; i < whole; i++)
+            work->inverse_room[i] = 0.0;
+    }
+    if (work->targets != work->target_room)
+        return;
     if (t->loss == SOFTMAX) {
-        EACH(work->targets[i], (double)classes[row])
+        EACH(work->target_room[i], (double)classes[row])
     } else
         for (int64_t k = 0; k < outputs; k++)
-            EACH(work->targets[k * length + i], numbers[row * outputs + k])
+            EACH(work->target_room[k * length + i], numbers[row * outputs + k])
     for (int64_t k = 0; k < (t->loss == SOFTMAX ? 1 : outputs); k++)
         for (int64_t i = count; i < whole; i++)
-            work->targets[k * length + i] = 0.0;
+            work->target_room[k * length + i] = 0.0;
 #undef EACH
 }
 
@@ -320,6 +411,8 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         gather(job, work, first, count, whole, kind);
         if (kind != SUMS)
             loops->scores(job, work, whole);
+        if (kind != SUMS && job->shapes)
+            loops->shape_scores(job, work, whole);
         if (kind == SCORES) {
             for (int64_t k = 0; k < job->lines; k++)
                 memcpy(scores + k * job->count + first, work->raw + k * work->length,
@@ -329,6 +422,8 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         (kind == STEP ? loops->multipliers : loops->given)(job, work, first, whole);
         cut(work, whole);
         loops->sums(job, work, whole);
+        if (job->shapes)
+            loops->shape_sums(job, work, whole);
     }
     if (kind != SCORES)
         loops->conclude(job, work);
@@ -336,7 +431,7 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
 
 /* --- Arguments ------------------------------------------------------------------------------------ */
 
-enum { MOST_BUFFERS = 10 }; /* of any call */
+enum { MOST_BUFFERS = 14 }; /* of any call */
 typedef struct {
     Py_buffer views[MOST_BUFFERS];
     int count;
@@ -348,7 +443,7 @@ static void release(Buffers *held)
         PyBuffer_Release(&held->views[--held->count]);
 }
 
-/* A C-contiguous array of numbers: h int16, H uint16, i int32, q int64, f float, d double. */
+/* A C-contiguous array of numbers: h int16, H uint16, i int32, I uint32, q int64, d double. */
 static Py_buffer *array(Buffers *held, PyObject *given, const char *name, char kind, int ndim,
                         int writable)
 {
@@ -386,18 +481,56 @@ static const Loops *chosen(Py_ssize_t level)
     return loops;
 }
 
-/* Rows (n, stride) and which of them: from `start` to `stop`, or of an index. */
+/* Cells of shapes (n / LANES, shapes, LANES) beside the rows; where their weights begin, and the last ones end;
+   what the two weights of a cell add up to; and what scores begin with (or None, for sums). */
+static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offsets, int64_t one,
+                       PyObject *base)
+{
+    Py_buffer *view = array(held, cells, "cells", 'I', 3, 0);
+    if (!view)
+        return 0;
+    job->cells = view->buf;
+    job->shapes = view->shape[1];
+    job->one = one;
+    int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
+               one < 1 << 15 && job->shapes < 1 << 20;
+    if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
+        return 0;
+    job->offsets = view->buf;
+    fits &= view->shape[0] == job->shapes + 1 && job->offsets[0] == 0;
+    for (int64_t j = 0; fits && j < job->shapes; j++)
+        fits = job->offsets[j] < job->offsets[j + 1] && job->offsets[j + 1] < 1 << 23;
+    if (!fits)
+        return refuse("cells, offsets and one do not suit the rows");
+    job->reach += (job->offsets[job->shapes] + SPARE + 15) & ~(int64_t)15;
+    if (base == Py_None)
+        return 1;
+    if (!(view = array(held, base, "base", 'i', 1, 0)))
+        return 0;
+    job->base = view->buf;
+    job->bases = view->shape[0];
+    return 1;
+}
+
+/* Rows (n, stride), or a tuple of them and their shapes, and which of them: from `start` to `stop`,
+   or of an index. */
 static int take_rows(Buffers *held, Job *job, PyObject *rows, PyObject *index, Py_ssize_t start,
                      Py_ssize_t stop)
 {
+    PyObject *cells = NULL, *offsets, *base;
+    Py_ssize_t one;
+    if (PyTuple_Check(rows) && !PyArg_ParseTuple(rows, "OOOnO", &rows, &cells, &offsets, &one, &base))
+        return 0;
     Py_buffer *view = array(held, rows, "rows", 'h', 2, 0);
     if (!view)
         return 0;
     job->rows = view->buf;
     job->n = view->shape[0];
-    job->stride = view->shape[1];
+    job->stride = job->reach = view->shape[1];
     if (job->stride % 16 || !job->stride || job->stride > 1 << 23)
         return refuse("rows must have a multiple of 16 columns, at most 2**23");
+    if (cells && !take_shapes(held, job, cells, offsets, one, base))
+        return 0;
     int64_t most = job->n;
     if (index != Py_None) {
         if (!(view = array(held, index, "index", 'q', 1, 0)))
@@ -422,7 +555,8 @@ static int take_weights(Buffers *held, Job *job, PyObject *given)
         return 0;
     job->weights = view->buf;
     job->lines = view->shape[0];
-    return view->shape[1] == job->stride || refuse("weights must have as many columns as rows");
+    return (view->shape[1] == job->reach && (!job->cells || (job->base && job->bases == job->lines))) ||
+           refuse("weights must have as many columns as rows and shapes, and base as many lines");
 }
 
 static int take_peaks(Buffers *held, Job *job, PyObject *given)
@@ -440,7 +574,7 @@ static int take_onto(Buffers *held, Job *job, PyObject *given)
     if (!view)
         return 0;
     job->onto = view->buf;
-    return (view->shape[0] == job->lines && view->shape[1] == job->stride) ||
+    return (view->shape[0] == job->lines && view->shape[1] == job->reach) ||
            refuse("onto must have a line for every line of weights, as wide as rows");
 }
 

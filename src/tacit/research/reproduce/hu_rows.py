@@ -14,13 +14,11 @@ from tacit.exceptions import PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan import CalibratedPlan, Fit, Plan
-from tacit.plan.fit import apply_stages
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.research.instances import Instance, low_rank
+from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.descent import rehearsal, train_together
-from tacit.trainers.gradient import require_descent
 
 DELTA, RANK = 1e-5, 50
 BATCH, EPOCHS, RATE, CLIP = (
@@ -66,8 +64,7 @@ def facts(n: int, d: int) -> dict[str, float]:
 
 
 def _judge(fit: Fit, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    seen = np.asarray(apply_stages(as_rows(rows), fit.stages).collect())
-    margins = (seen @ fit.coef.T + fit.intercept)[:, 0] * (2 * labels - 1)
+    margins = scores_of(fit, rows)[:, 0] * (2 * labels - 1)
     return {
         "loss": float(np.logaddexp(0, -margins).mean()),
         "accuracy": float((margins > 0).mean()),
@@ -145,18 +142,14 @@ def counted(n: int, d: int, method: str, epsilon: float, seed: int) -> list[floa
     plan = Plan(
         Budget(epsilon, DELTA), (Normalize(), *stages[method]), trainer, loss, "replace_one"
     ).calibrate(size=n, columns=d, classes=2)
-    key = Key.from_seed(seed)
     try:
-        seen = plan.prepare(as_rows(rows), plan.releases(key))
+        fits = fit_together(
+            plan,
+            rows,
+            loss.targets(labels, outputs=1),
+            Key.from_seed(seed),
+            lambda own: [replace(own, learning_rate=far / 0.5 / 100) for far in TRAVEL],
+        )
     except PrivateTestError:
         return "test fails"
-    trainers = [
-        replace(require_descent(plan.trainer), learning_rate=far / 0.5 / 100) for far in TRAVEL
-    ]
-    noise = [plan.noise_multiplier] * len(TRAVEL)
-    engine = plan.engine(seen, loss.targets(labels, outputs=1))
-    facts = plan.facts_for(seen)
-    tokens = rehearsal(trainers, noise, facts, key)
-    found = train_together(engine, trainers, tokens, facts, moves=plan.moves)
-    fits = [plan.conclude(seen, weights, seeded=True) for weights in found]
     return [_judge(fit, rows, labels)["loss"] - made.least for fit in fits]

@@ -21,6 +21,7 @@ from tacit.research.reproduce.hu_pairs import (
     thinned,
     turned,
 )
+from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
 
 UNIT = Drift(1.0)
@@ -205,20 +206,6 @@ ROWS: dict[str, tuple[str, float, Callable[[float], float]]] = {
     "gd": ("A_GD, of αε²", 2.0, lambda shift: shift**2 / 2),
     "laplace": ("M_L and M_E, of ε", 1.0, lambda shift: shift),
 }
-PRINTED = {
-    ("gaussian", "quantize"): "1.05(1 + η²p²)",
-    ("gaussian", "mean"): "1.05(1 + 4p²/(n−p)²)",
-    ("gaussian", "pca-rank"): "1.05(1 + 12.2²/δ²)",
-    ("gaussian", "scale"): "1.05(1 + 4/σ³)",
-    ("gd", "quantize"): "1.05(4 + η²p²)",
-    ("gd", "mean"): "4.2(1 + p²/(n−p)²)",
-    ("gd", "pca-rank"): "1.05(4 + 12.2²/δ²)",
-    ("gd", "scale"): "4.2(1 + 1/σ³)",
-    ("laplace", "quantize"): "1 + ηp",
-    ("laplace", "mean"): "1 + 2p/(n−p)",
-    ("laplace", "pca-rank"): "1 + 12.2/δ",
-    ("laplace", "scale"): "1 + 4/σ³",
-}
 PRICES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("PCA, eigengap 0.1", "pca", {"gap": 0.1}),
     ("PCA, centred, eigengap 0.1", "pca", {"gap": 0.1, "centered": True}),
@@ -239,13 +226,15 @@ def overall(work: Work) -> Finding:
         n = given.get("n", N)
         for row, (unit, width, number) in ROWS.items():
             (found,) = work.map(pair, [{**given, "width": width}])
-            said = table2(row, name, n=n, alpha=ALPHA, epsilon=1.0, **parameters).epsilon
-            said /= 1.0 if row == "laplace" else ALPHA
+            claimed = table2(row, name, n=n, alpha=ALPHA, epsilon=1.0, **parameters).epsilon
+            claimed /= 1.0 if row == "laplace" else ALPHA
             true, bound = number(found["shift"]), number(width + found["allowed"])
             kept.append(found["shift"] / (width + found["allowed"]))
-            if true > said:
-                broken[name].append(f"{unit.split(',')[0]} {true:.4g} > {said:.4g}")
-            table.append((label, unit, PRINTED[row, name], *map(_three, (said, true, bound))))
+            if true > claimed:
+                broken[name].append(f"{unit.split(',')[0]} {true:.4g} > {claimed:.4g}")
+            table.append(
+                (label, unit, PRINTED["hu-table2"][row][name], *map(_three, (claimed, true, bound)))
+            )
     sizes = ((1, 20), (2, 10)) if work.quick else ((1, 20), (2, 10), (3, 5))
     thin = work.map(thinned, [{"columns": d, "size": m} for d, m in sizes])
     (turn,) = work.map(dimensions, [{"n": 200}])

@@ -16,20 +16,17 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
-from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import Plan
-from tacit.plan.fit import apply_stages
 from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.research.reproduce.pinto_sets import Split, Turned, split, turned
+from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.research.trainers import DPRAFT, GEP
 from tacit.trainers import DPSGD, GradientTrainer
-from tacit.trainers.descent import rehearsal, train_together
-from tacit.trainers.gradient import require_descent
 
 DELTA = 1e-5  # as in the paper
 RARE = ("w8a",)  # sets on which hardly anybody is of the second class
@@ -179,30 +176,27 @@ def _fits(
     ready = Plan(budget, stages, plan["trainer"], loss, arithmetic=arithmetic).calibrate(
         size=len(rows.X), columns=rows.X.shape[1], classes=classes
     )
-    key = Key.from_seed(seeds[0])
-    seen = ready.prepare(as_rows(rows.X), ready.releases(key))
-    ready = ready.resolve(seen)
     targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
-    engine, facts = ready.engine(seen, targets), ready.facts_for(seen)
-    own = require_descent(ready.trainer)
-    rates = [factor * own.learning_rate for factor in factors for _ in seeds]
-    trainers = [replace(own, learning_rate=rate) for rate in rates]
-    tokens = rehearsal(trainers, [ready.noise_multiplier] * len(rates), facts, key)
-    weights = train_together(engine, trainers, tokens, facts)
-    test = apply_stages(as_rows(rows.X_test), seen.fitted)
-    shown = np.concatenate([np.asarray(chunk) for _, chunk in test.chunks()])
-    found = [
-        _score(shown @ each[:-1] + ready.intercept_scaling * each[-1], rows.y_test, rare=rare)
-        for each in weights
-    ]
+    fits = fit_together(
+        ready,
+        rows.X,
+        targets,
+        Key.from_seed(seeds[0]),
+        lambda own: [
+            replace(own, learning_rate=factor * own.learning_rate)
+            for factor in factors
+            for _ in seeds
+        ],
+    )
+    found = [_score(scores_of(fit, rows.X_test), rows.y_test, rare=rare) for fit in fits]
     return np.reshape(found, (len(factors), len(seeds))), ready.facts.features
 
 
 def _score(scores: np.ndarray, labels: np.ndarray, *, rare: bool) -> float:
     if rare:
         return 100 * float(roc_auc_score(labels, scores[:, 0]))
-    said = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return 100 * float((said == labels).mean())
+    guess = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return 100 * float((guess == labels).mean())
 
 
 def _with_constant(rows: np.ndarray) -> np.ndarray:

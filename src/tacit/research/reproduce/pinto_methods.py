@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.pinto_fits import ours, private
+from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
 
 EPSILONS = (0.1, 0.3, 0.7)
@@ -42,32 +43,7 @@ BEST, ZERO, OURS = "pillar", "pillar-zero", "ours"
 LARGE = 20_000  # private rows
 Found: TypeAlias = Mapping[tuple[str, str, float], Measured]
 SHOWN = {**RIVALS, ZERO: "PILLAR about zero", BEST: "PILLAR"}
-PAPER: dict[str, dict[str, tuple[float, ...]]] = {
-    "cifar10": {
-        "dpsgd": (76.8, 81.4, 83.7),
-        "dp-pca": (72.1, 77.5, 81.2),
-        "jl": (76.1, 82.1, 84.1),
-        "gep": (80.1, 83.2, 84.5),
-        "adadps": (66.3, 80.9, 83.2),
-        "pillar": (81.2, 84.0, 85.5),
-    },
-    "cifar100": {
-        "dpsgd": (13.2, 36.4, 50.9),
-        "dp-pca": (10.2, 34.9, 48.3),
-        "jl": (13.7, 37.6, 51.3),
-        "gep": (12.4, 41.2, 45.2),
-        "adadps": (13.0, 33.2, 39.4),
-        "pillar": (28.3, 48.0, 53.9),
-    },
-    "chest_xray": {
-        "dpsgd": (71.3, 73.6, 79.2),
-        "dp-pca": (66.7, 68.3, 79.3),
-        "jl": (65.2, 70.0, 76.9),
-        "gep": (75.9, 78.5, 82.9),
-        "adadps": (76.4, 74.2, 81.3),
-        "pillar": (83.4, 84.3, 85.7),
-    },
-}
+PAPER: dict[str, dict[str, list[float]]] = PRINTED["pinto-methods"]
 
 
 def methods(work: Work) -> Finding:
@@ -158,8 +134,8 @@ def _table(found: Found, data: str, epsilons: tuple[float, ...]) -> Table:
         columns += [f"ε = {epsilon:g}, paper", f"ε = {epsilon:g}, here"]
     rows = []
     for method, name in {**SHOWN, OURS: "Tacit's recipe, not searched"}.items():
-        said = PAPER.get(data, {}).get(method, ())
-        known = dict(zip(EPSILONS, said, strict=False))
+        printed = PAPER.get(data, {}).get(method, ())
+        known = dict(zip(EPSILONS, printed, strict=False))
         row: list[Cell] = [name]
         for epsilon in epsilons:
             row += [known.get(epsilon), found[data, method, epsilon]]
@@ -207,13 +183,13 @@ def _checks(found: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]) ->
             f"{min(gains):+.1f} to {max(gains):+.1f} points",
         )
     if len(epsilons) > 1:
-        told = [data for data in sets if data in PAPER]
+        in_paper = [data for data in sets if data in PAPER]
         steps = {
             data: [
                 found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
                 for epsilon in (epsilons[0], epsilons[-1])
             ]
-            for data in told
+            for data in in_paper
         }
         yield Check(
             "the tighter the budget, the more PILLAR gains on DP-SGD",

@@ -13,6 +13,7 @@ import numpy as np
 from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.pinto_dimension import FACTORS, SEARCH_NOTE, best
 from tacit.research.reproduce.pinto_fits import ours, private, xi
+from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
 
 COMPONENTS = 40
@@ -23,20 +24,8 @@ NAMES = {
     "mnist": "MNIST pixels",
     "chest_xray": "chest X-rays",
 }
-#: Table IV at ε = 0.1, by percentage: CIFAR-10 and GTSRB, each by supervised features and BYOL.
-PUBLIC_PAPER: dict[float, tuple[float, ...]] = {
-    1: (79.93, 72.27, 45.59, 35.91),
-    5: (81.02, 72.33, 45.64, 35.88),
-    10: (81.21, 72.33, 46.32, 35.97),
-}
 COUNTS: dict[float, int] = {0.2: 100, 1: 500, 5: 2_500, 10: 5_000}  # of 50,000 training rows
 PRIVATE = {10: 4_500, 50: 22_500}  # of 45,000 private rows
-#: Table III: supervised features and BYOL, for public rows of the set and of CIFAR-10v1.
-SHIFT_PAPER = {
-    ("cifar10", "cifar10"): (81.21, 72.33),
-    ("cifar100", "cifar100"): (28.3, 19.98),
-    ("cifar100", "cifar10"): (28.19, 19.61),
-}
 #: For every set, where public rows come from and how many: its own, then others.
 SOURCES: dict[str, tuple[tuple[str, int | None], ...]] = {
     "cifar10": (("cifar10", 5_000), ("cifar100", 2_000), ("chest_xray", None)),
@@ -62,7 +51,7 @@ def public_rows(work: Work) -> Finding:
     rows: list[Sequence[Cell]] = [
         (
             f"{part:g}%",
-            *PUBLIC_PAPER.get(part, (None,) * 4),
+            *PRINTED["pinto-public"].get(f"{part:g}", (None,) * 4),
             *(found[data, part] for data in sets),
         )
         for part in counts
@@ -112,9 +101,9 @@ def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
     rows: list[Sequence[Cell]] = []
     gains = []
     for part, epsilon in product(PRIVATE, (0.1, 0.7)):
-        said = (7.53, 18.3) if (part, epsilon) == (10, 0.7) else (None, None)
+        printed = (7.53, 18.3) if (part, epsilon) == (10, 0.7) else (None, None)
         one, other = found[part, epsilon, "DP-SGD"], found[part, epsilon, "PILLAR"]
-        rows.append((f"{part}%, ε = {epsilon:g}", *said, one, other))
+        rows.append((f"{part}%, ε = {epsilon:g}", *printed, one, other))
         gains.append(other.mean - one.mean)
     columns = ("private rows", "paper: DP-SGD", "paper: PILLAR", "DP-SGD", "PILLAR")
     check = Check(
@@ -145,10 +134,10 @@ def shift(work: Work) -> Finding:
         own = {"epsilon": epsilon, "seeds": runs, **few}
         defaults = [] if work.quick else work.map(ours, [{**own, **each} for each in given])
         for i, (source, _) in enumerate(some):
-            said = SHIFT_PAPER.get((data, source), (None, None))
+            printed = PRINTED["pinto-shift"].get(data, {}).get(source, (None, None))
             default = Measured.of(defaults[i]["accuracy"]) if defaults else None
             name = f"{NAMES[data]}, public rows of {NAMES[source]}"
-            rows.append((name, *said, found[data, source], default))
+            rows.append((name, *printed, found[data, source], default))
         if data == "cifar10":
             rows.append((f"{NAMES[data]}, public rows of CIFAR-10v1", 81.18, 73.24, None, None))
         rows.append((f"{NAMES[data]}, DP-SGD", None, None, found[data, "none"], None))
@@ -162,7 +151,7 @@ def shift(work: Work) -> Finding:
             f"public rows of {NAMES[source]} do for {NAMES[data]}: within a point",
             change > -1,
             f"{change:+.1f} points",
-            paper=(data, source) in SHIFT_PAPER,
+            paper=source in PRINTED["pinto-shift"].get(data, {}),
         )
         for (data, source), change in moved.items()
     ]

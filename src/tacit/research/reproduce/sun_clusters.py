@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.rows import as_rows
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan import CalibratedPlan, Plan
-from tacit.plan.fit import apply_stages
 from tacit.plan.recipes import recipe
 from tacit.privacy import Budget
 from tacit.research.instances import two_clusters
 from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
+from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.research.reproduce.work import Work
 from tacit.trainers import GradientTrainer
-from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
 
 EPSILON, DELTA, N = 1.0, 1e-5, 2000
@@ -50,19 +48,10 @@ def _excess(
     for flipped in (False, True):
         made = two_clusters(N, far, flipped=flipped)
         assert made.labels is not None
-        rows, signs = as_rows(made.rows), 2.0 * made.labels - 1
-        key = Key.from_seed(2 * seed + flipped)
-        seen = plan.prepare(rows, plan.releases(key))
-        settled = plan.resolve(seen)
-        tried = trainers or [require_descent(settled.trainer)]
-        noise = [plan.noise_multiplier] * len(tried)
-        engine = settled.engine(seen, signs[:, None])
-        facts = settled.facts_for(seen)
-        tokens = rehearsal(tried, noise, facts, key)
-        for i, theta in enumerate(train_together(engine, tried, tokens, facts)):
-            fit = settled.conclude(seen, theta, seeded=True)
-            shown = np.asarray(apply_stages(rows, fit.stages).collect())
-            scores = (shown @ fit.coef.T + fit.intercept)[:, 0]
+        signs, key = 2.0 * made.labels - 1, Key.from_seed(2 * seed + flipped)
+        fits = fit_together(plan, made.rows, signs[:, None], key, lambda own: trainers or [own])
+        for i, fit in enumerate(fits):
+            scores = scores_of(fit, made.rows)[:, 0]
             found[i, int(flipped)] = np.maximum(1 - signs * scores, 0).mean()
     return found
 

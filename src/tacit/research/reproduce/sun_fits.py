@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.rows import as_rows
 from tacit.datasets import load_cifar100, load_fashion_mnist, load_mnist
 from tacit.diagnostics import concentration
 from tacit.linear_model import DPLinearClassifier
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
 from tacit.plan import CalibratedPlan, Plan
-from tacit.plan.fit import apply_stages
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.trainers import DPSGD
-from tacit.trainers.descent import rehearsal, train_together
-from tacit.trainers.gradient import require_descent
 
 DELTA = 1e-5
 METHODS = {"DPSGD": 0.0, "DPSGD-F": 0.05}  # ε_F of the mean: at 0.02 or 0.05 the paper was best
@@ -76,18 +73,16 @@ def as_in_the_paper(
     X, y, X_test, y_test = images(data, rows)
     classes = int(y.max()) + 1
     plan = _plan(size=len(X), columns=X.shape[1], classes=classes, **setting)
-    key, loss = Key.from_seed(seed), plan.plan.loss
-    seen = plan.prepare(as_rows(X), plan.releases(key))
-    trainers = [replace(require_descent(plan.trainer), learning_rate=rate) for rate in rates]
-    noise = [plan.noise_multiplier] * len(rates)
-    engine = plan.engine(seen, loss.targets(y, outputs=classes))
-    scores, facts = [], plan.facts_for(seen)
-    for weights in train_together(engine, trainers, rehearsal(trainers, noise, facts, key), facts):
-        fit = plan.conclude(seen, weights, seeded=True)
-        test = np.asarray(apply_stages(as_rows(X_test), fit.stages).collect())
-        guess = (test @ fit.coef.T + fit.intercept).argmax(axis=1)
-        scores.append(100 * float((guess == y_test).mean()))
-    return scores
+    targets = plan.plan.loss.targets(y, outputs=classes)
+    fits = fit_together(
+        plan,
+        X,
+        targets,
+        Key.from_seed(seed),
+        lambda own: [replace(own, learning_rate=rate) for rate in rates],
+    )
+    guesses = (scores_of(fit, X_test).argmax(axis=1) for fit in fits)
+    return [100 * float((guess == y_test).mean()) for guess in guesses]
 
 
 def by_default(data: str, rows: int | None, epsilon: float, arithmetic: str, seed: int) -> float:

@@ -80,11 +80,12 @@ def _decoded(schema: Schema, location: np.ndarray) -> dict[str, float]:
         for i, part in enumerate(column.feature_names(name)):
             value = next(values)
             if isinstance(column, NumberColumn) and i == 0:
-                span = column.high - column.low
+                low, high = column.ends
+                span = high - low
                 if column.scale == "log":
                     value = math.expm1(min(max(value, 0.0), 1.0) * math.log1p(span))
                 else:
                     value = min(max((value + 1) / 2, 0.0), 1.0) * span
-                value += column.low
+                value += low
             found[part] = value
     return found

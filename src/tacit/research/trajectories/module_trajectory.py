@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def module_trajectory(
     components: int = COMPONENTS,
     retrain: Sequence[int] = RETRAIN,
     passes: int = 1,
+    folder: str | Path | None = None,
     public_size: int | None = None,
     seed: int = 0,
     progress: Progress = silent,
@@ -68,11 +70,15 @@ def module_trajectory(
     epsilon, delta : float
         Budget of the run; ``epsilon=None``: no noise.
     components : int
-        Directions to find. Memory is some 8 bytes for each of them and each parameter.
+        Directions to find. Memory is some 8 bytes for each of them and each parameter, unless
+        there is a folder.
     retrain : sequence of int
         Numbers of directions to repeat the run with; larger ones than were found are left out.
     passes : int
         How often to go through the run; from the second on the directions found are improved.
+    folder : str or Path, optional
+        Where to keep the gradients, 4 bytes for each step and parameter, in a file without a name:
+        singular values are then exact, and memory is for a few gradients. They are private.
     public_size : int, optional
         Number of rows that these stand for: noise is that of a run on so many.
     seed : int
@@ -117,5 +123,6 @@ def module_trajectory(
         passes=passes,
         measure="accuracy",
         dtype=np.float32,
+        folder=folder,
         progress=progress,
     )

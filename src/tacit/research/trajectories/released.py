@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,7 @@ def module_trajectory_privately(
     loss: Callable[[Any, Any], Any],
     trainer: GradientTrainer,
     components: int = COMPONENTS,
+    folder: str | Path | None = None,
     **settings: Any,
 ) -> ReleasedTrajectory:
     """Train a PyTorch module, and find the directions of its noisy gradients on the way.
@@ -246,6 +248,9 @@ def module_trajectory_privately(
         ``on_gradient``.
     components : int
         Directions to find, as far as there are steps.
+    folder : str or Path, optional
+        Where to keep the noisy gradients, 4 bytes for each step and parameter, in a file without a
+        name: singular values are then exact, and memory is for a few gradients.
 
     Returns
     -------
@@ -259,7 +264,8 @@ def module_trajectory_privately(
     ... )
     """
     steps = components if is_auto(trainer.steps) else int(trainer.steps)  # refused below
-    sketch = Sketch(min(int(components), steps), dtype=np.float32)
+    rows = None if folder is None else steps
+    sketch = Sketch(min(int(components), steps), dtype=np.float32, rows=rows, folder=folder)
     fit = fit_module(
         module, inputs, targets, loss=loss, trainer=trainer, on_gradient=sketch.add, **settings
     )

@@ -9,12 +9,19 @@ shrinking). Since only positive semi-definite parts are ever cut off, for every 
 A *pass* sees all rows again: from orthonormal rows V it sums Y = VHᵀH and T = YVᵀ, which is a step
 of orthogonal iteration, and answers with the squares of YᵀT⁻¹Y (Nyström). That too is at most HᵀH,
 and what is missing of the trace bounds how far its values are too small.
+
+Where there is room for all rows in a *file*, nothing is cut off: eigenvalues of HHᵀ, summed over
+some columns at a time, are the squares of the singular values, and the rows become the vectors in
+their place, again some columns at a time.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
@@ -91,8 +98,10 @@ class Directions:
 class _Buffer:
     """Rows that are held until there are enough of them to work on together."""
 
-    def __init__(self, rows: int, columns: int, dtype: np.dtype) -> None:
-        self.rows = np.zeros((rows, columns), dtype)
+    def __init__(
+        self, rows: int, columns: int, dtype: np.dtype, folder: Path | None = None
+    ) -> None:
+        self.rows = _zeros((rows, columns), dtype, folder)
         self.held = 0
         self.rows_read = 0
         self.square = 0.0
@@ -107,6 +116,7 @@ class _Buffer:
         self.rows[self.held] = row
         kept = self.rows[self.held].astype(np.float64, copy=False)
         self.square += float(kept @ kept)
+        _let_go(self.rows)
         self.held += 1
         self.rows_read += 1
         return self.held == len(self.rows)
@@ -123,10 +133,16 @@ class Sketch:
         Rows kept beyond those, for accuracy; by default a fifth as many, and four.
     dtype : numpy type
         Of what is kept.
+    rows : int, optional
+        How many there will be; with it, ``folder`` must be given.
+    folder : str or Path, optional
+        Where to keep all of them, in a file without a name that is gone with the directions: then
+        nothing is cut off, and both ends of the singular values are the same.
 
     Notes
     -----
-    Memory is for ``components + spare`` rows and half as many again, whatever the number of rows.
+    Memory is for ``components + spare`` rows and half as many again, whatever the number of rows;
+    with a folder, for one row and some columns of all.
 
     Examples
     --------
@@ -138,9 +154,20 @@ class Sketch:
     (array([3., 2.]), array([3., 2.]))
     """
 
-    def __init__(self, components: int, *, spare: int | None = None, dtype: type = np.float64):
+    def __init__(
+        self,
+        components: int,
+        *,
+        spare: int | None = None,
+        dtype: type = np.float64,
+        rows: int | None = None,
+        folder: str | Path | None = None,
+    ) -> None:
         if components < 1:
             raise InputError(f"components={components!r} must be at least 1")
+        if (rows is None) != (folder is None):
+            raise InputError("rows and folder belong together")
+        self._rows, self._folder = rows, None if folder is None else Path(folder)
         self.components = int(components)
         self.kept = self.components + (4 + components // 5 if spare is None else int(spare))
         self.cut = 0.0
@@ -156,24 +183,26 @@ class Sketch:
             A vector.
         """
         if self._buffer is None:
-            more = max(8, self.kept // 2)
-            self._buffer = _Buffer(self.kept + more, np.size(row), self._dtype)
+            many = self.kept + max(8, self.kept // 2) if self._rows is None else self._rows + 1
+            self._buffer = _Buffer(many, np.size(row), self._dtype, self._folder)
         if self._buffer.take(row):
-            self._compress()
+            squares = self._compress()
+            self.cut += float(squares[self.kept]) if len(squares) > self.kept else 0.0
 
     def _compress(self) -> np.ndarray:
-        """Turn what is held into orthogonal rows, the longest first, and cut off the last ones."""
+        """Turn what is held into orthogonal rows, the longest first, and cut off the last ones.
+
+        Returns the squares of all.
+        """
         assert self._buffer is not None
         held = self._buffer.rows[: self._buffer.held]
         squares, turn = _falling(_gram(held))
-        if len(squares) > self.kept:
-            self.cut += float(squares[self.kept])
         turn = turn[:, : self.kept]
         for part in _columns(held):
             new = turn.T @ part.astype(np.float64, copy=False)
             part[: turn.shape[1]] = new
         self._buffer.held = turn.shape[1]
-        return squares[: self.kept]
+        return squares
 
     def directions(self) -> Directions:
         """All directions that were kept, the spare ones with less accuracy; ends the sketch.
@@ -185,7 +214,7 @@ class Sketch:
         """
         if self._buffer is None:
             raise InputError("a sketch needs rows, and answers once")
-        squares = self._compress()
+        squares = self._compress()[: self.kept]  # what is cut off now takes nothing from the rest
         buffer, self._buffer = self._buffer, None
         # Whatever was cut off is at most what is missing of the sum of all squares.
         missing = min(self.cut, max(buffer.square - float(squares.sum()), 0.0))
@@ -264,7 +293,8 @@ def _directions(
     """From orthogonal rows with these squares, which are made vectors in their place."""
     rank = int((squares > FAINT**2 * squares[0]).sum())
     lengths, vectors = np.sqrt(squares[:rank]), rows[:rank]
-    vectors /= lengths[:, None].astype(rows.dtype)
+    for part in _columns(vectors):
+        part /= lengths[:, None].astype(rows.dtype)
     _orthonormalise(vectors)
     at_most = np.sqrt(squares[:rank] + missing)
     return Directions(lengths, at_most, vectors, buffer.square, buffer.rows_read)
@@ -283,6 +313,24 @@ def _columns(rows: np.ndarray) -> Iterator[np.ndarray]:
     """Views of some columns at a time."""
     for start in range(0, rows.shape[1], COLUMNS):
         yield rows[:, start : start + COLUMNS]
+        _let_go(rows)
+
+
+def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.ndarray:
+    """Zeros in memory, or in a file without a name in a folder."""
+    if folder is None:
+        return np.zeros(shape, dtype)
+    with TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+
+
+def _let_go(rows: np.ndarray) -> None:
+    """Leave to the file what was read or written of it, so that it fills no memory."""
+    base: object = rows
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _gram(rows: np.ndarray) -> np.ndarray:

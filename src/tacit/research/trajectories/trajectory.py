@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -290,8 +291,8 @@ def trajectory(
     ready = rehearse(data, labels, loss=loss, centre=centre, most_values=most_values)
     if len(ready.rows) < 2 * HELD_OUT:
         raise InputError(f"{2 * HELD_OUT} rows or more are needed, some to be held out")
-    train, test = _split(ready)
-    run = _linear_run(train, test, trainer or DPGD(), (epsilon, delta), seed)
+    train, test = split_rows(ready)
+    run = linear_run(train, test, trainer or DPGD(), (epsilon, delta), seed)
     return follow(
         run,
         components=components,
@@ -310,16 +311,20 @@ def follow(
     passes: int,
     measure: str,
     dtype: type = np.float64,
+    folder: str | Path | None = None,
     progress: Progress = silent,
 ) -> Trajectory:
     """Directions of a run's gradients, and the run again with some of them."""
     for name, value in (("components", components), ("passes", passes), *_named(retrain)):
         if isinstance(value, bool) or int(value) != value or value < 1:
             raise InputError(f"{name}={value!r} must be an integer from 1")
+    if folder is not None and int(passes) != 1:
+        raise InputError(f"passes={passes!r}: where gradients are kept in a folder, one is enough")
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
-    sketch = Sketch(most, dtype=dtype)
+    rows = None if folder is None else steps
+    sketch = Sketch(most, dtype=dtype, rows=rows, folder=folder)
     progress("trajectory", 0, runs)
     weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()
@@ -369,7 +374,7 @@ def noise_for(
     return calibrate(lambda z: [trainer.event(z, facts)], Budget(epsilon, delta), "replace_special")
 
 
-def _linear_run(
+def linear_run(
     train: Rehearsal,
     test: Rehearsal,
     trainer: GradientTrainer,
@@ -417,7 +422,7 @@ def _linear_run(
     return Run(engine, settings, fewer, noise, score, seed)
 
 
-def _split(ready: Rehearsal) -> tuple[Rehearsal, Rehearsal]:
+def split_rows(ready: Rehearsal) -> tuple[Rehearsal, Rehearsal]:
     held = np.arange(len(ready.rows)) % HELD_OUT == HELD_OUT - 1
     size = max(1, round(ready.size * float((~held).mean())))
     return (
