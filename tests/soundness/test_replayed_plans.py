@@ -50,6 +50,17 @@ def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
     assert sum(met[name] for name in NEIGHBORS) > 40
 
 
+def test_steps_along_a_second_moment_are_covered_by_their_account():
+    for seed in range(12):
+        case = replays.draw_moment(seed)
+        assert [name for name, _ in case.plan.spent] == [
+            "PrivateCenter",
+            "PrivatePrecondition",
+            "DPGD",
+        ]
+        assert not replays.compare(case, seed)
+
+
 def tables(seeds=range(36)):
     return ((seed, case) for seed in seeds if (case := replays.draw_table(seed)) is not None)
 
