@@ -307,13 +307,15 @@ class Trainer(Params, ABC):
         """Whether weights can be kept in an order, at every step and at the end."""
         return False
 
-    def takes_moment(self, loss: Loss) -> bool:
+    def takes_moment(self, loss: Loss, outputs: int) -> bool:
         """Whether its steps follow a second moment of the rows, if a stage has released one.
 
         Parameters
         ----------
         loss : Loss
             What is minimised.
+        outputs : int
+            Scores of a row.
 
         Returns
         -------

@@ -80,7 +80,8 @@ def train_together(
         weights = monotone(weights, facts.monotone)
     begin, velocity = weights, np.zeros_like(weights)
     move = None
-    if facts.moment is not None and facts.loss is not None and first.takes_moment(facts.loss):
+    follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
+    if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.bound) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))

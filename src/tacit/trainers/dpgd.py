@@ -53,8 +53,8 @@ class DPGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPGD
 
-    def takes_moment(self, loss: Loss) -> bool:
-        return self.by_rule and isinstance(loss, Logistic)
+    def takes_moment(self, loss: Loss, outputs: int) -> bool:
+        return self.by_rule and isinstance(loss, Logistic) and outputs == 1
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
