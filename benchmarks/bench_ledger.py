@@ -20,8 +20,9 @@ from typing import Any
 
 from tacit import Ledger
 from tacit.ledger import store
-from tacit.ledger.ledger import _SEEN
-from tacit.ledger.tally import Spending
+from tacit.ledger.ledger import BOOKS
+from tacit.ledger.spending import Spending
+from tacit.ledger.store import Store
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import epsilon
 
@@ -47,8 +48,8 @@ def fill(ledger: Ledger, plans: int, plan: Callable[[int], Spending]) -> None:
             at = "2026-01-01T00:00:00+00:00"
             journal.append("census", k + 2, f"{k:032x}", kind="reserve", at=at, **facts)
 
-    ledger._store().write(work)
-    _SEEN.clear()
+    Store(ledger.address).write(work)
+    BOOKS.clear()
 
 
 def seconds(work: Callable[..., Any], *arguments: Any) -> float:

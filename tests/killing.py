@@ -59,7 +59,7 @@ def fit(folder: Path, out: Path, steps: int) -> None:
 def announce(mark: Callable[[str], object]) -> None:
     """Have every part of a run say that it is through."""
     reserve, record = DeferredLedger.reserve, DeferredLedger.record
-    commit, replace, place = files.Output.commit, os.replace, files._place
+    commit, replace, place = files.Output.commit, os.replace, files.place_output
 
     def reserved(self, *events, **facts):
         entry = reserve(self, *events, **facts)
@@ -84,7 +84,7 @@ def announce(mark: Callable[[str], object]) -> None:
         mark("recorded")
 
     DeferredLedger.reserve, DeferredLedger.record = reserved, recorded
-    files.Output.commit, os.replace, files._place = committing, moving, placed
+    files.Output.commit, os.replace, files.place_output = committing, moving, placed
 
 
 class Run:

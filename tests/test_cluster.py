@@ -24,7 +24,7 @@ from tacit.exceptions import ClusterError, InputError, MachineError, MissingBoun
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws
-from tacit.model_selection.calibrated import _right
+from tacit.model_selection.calibrated import right_or_wrong
 from tacit.plan import Plan
 from tacit.preprocessing import (
     ClipNorm,
@@ -36,6 +36,7 @@ from tacit.preprocessing import (
     PrivateBounds,
     PrivateCenter,
     PrivateClip,
+    PrivateEncode,
     PrivateImpute,
     PrivatePCA,
     PrivateScale,
@@ -194,7 +195,7 @@ def test_scores_are_summed_where_rows_lie(client):
     rows = as_rows(blocks(rows=226), bound=9.0)
     spread = ClusterEngine(rows, rows.source.alike(Y), loss)
     here = Engine(as_rows(X, bound=9.0), Y, loss)
-    sums = [engine.row_sum(weights, _right) for engine in (spread, here)]
+    sums = [engine.row_sum(weights, right_or_wrong) for engine in (spread, here)]
     assert np.array_equal(*sums)
     hits = [(X @ w).argmax(axis=1) == Y for w in weights]
     assert np.allclose(sums[0] / LOSS_UNIT, [2 * hit.sum() - 901 for hit in hits], atol=4)
@@ -266,6 +267,17 @@ def test_data_frames_whose_sizes_nobody_knows(client):
     same(fitted(here[["age"]].fillna(0.0), here["y"]), model)
     assert model.feature_names_in_.tolist() == ["age"]
     same(model, fitted(numbers.to_dask_array(), spread["y"].to_dask_array()))  # unknown chunks
+
+
+def test_what_is_private_of_a_data_frame_is_found_from_counts(client):
+    table = frame()
+    schema = Schema({"age": NumberColumn(), "job": CategoryColumn()})
+    stages = [PrivateEncode(schema, 0.5), PrivateCenter()]
+    spread = dd.from_pandas(table, npartitions=4)
+    how = {"stages": stages, "epsilon": 40.0}
+    local = fitted(table[["age", "job"]], table["y"], **how)
+    same(local, fitted(spread[["age", "job"]], spread["y"], **how))
+    assert local.stages_[0].schema_.columns["job"].categories
 
 
 def test_gaps_are_filled_through_noise(client):

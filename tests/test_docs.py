@@ -58,6 +58,7 @@ RUNNABLE = [
     "docs/excess-risk.md",
     "docs/trainers.md",
     "docs/spectral-analysis.md",
+    "docs/tables.md",
     "docs/tuning.md",
     "docs/tutorial.md",
 ]
@@ -87,7 +88,7 @@ SHOWN = {
     "docs/tutorial.md": [
         ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
         (
-            "                    noise",
+            "                        noise",
             "tacit plan --schema people.yaml --rows 32561 --epsilon 1 --delta 1e-5",
         ),
     ],

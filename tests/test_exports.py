@@ -76,11 +76,11 @@ EXPORTED = {
         CalibratedPlan Fit Plan
     """,
     "tacit.preprocessing": """
-        Bound ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
-        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateCenter PrivateClip
-        PrivateEqualize PrivateImpute PrivatePCA PrivateScale PublicCenter PublicFeatures PublicPCA
-        PublicPrecondition PublicRotation PublicScale Quantize RandomProjection Root
-        SoftPCA Stage
+        Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
+        NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateByColumns PrivateCenter
+        PrivateClip PrivateEncode PrivateEqualize PrivateImpute PrivatePCA PrivatePrecondition
+        PrivateScale PublicCenter PublicFeatures PublicPCA PublicPrecondition PublicRotation
+        PublicScale Quantize RandomProjection Root SoftPCA Stage
     """,
     "tacit.privacy": """
         Budget calibrate Certificate Drift Event Expense Failure Gamma Gaussian Iterated

@@ -303,7 +303,7 @@ def forged(saved, change=None, **tensors):
         model = change(model) or model
     metadata["tacit"] = model if isinstance(model, str) else json.dumps(model)
     arrays = {k: v for k, v in {**arrays, **tensors}.items() if v is not None}
-    metadata["digest"] = models._digest(arrays, metadata)
+    metadata["digest"] = models.digest_of(arrays, metadata)
     return to_bytes(arrays, metadata=metadata)
 
 
@@ -334,7 +334,7 @@ def test_an_edited_tensor_with_a_stale_digest_is_found(saved, path):
 def test_an_edited_certificate_is_found_by_its_own_digest(saved, path):
     tensors, metadata = parts(saved)
     metadata["certificate"] = metadata["certificate"].replace('"epsilon": 1.0', '"epsilon": 0.1')
-    metadata["digest"] = models._digest(tensors, metadata)
+    metadata["digest"] = models.digest_of(tensors, metadata)
     refused(path, to_bytes(tensors, metadata=metadata), "certificate was changed")
 
 
@@ -413,7 +413,7 @@ def test_hostile_tensors_are_refused(saved, path, tensors):
 def test_deep_json_in_the_certificate_is_refused(saved, path):
     tensors, metadata = parts(saved)
     metadata["certificate"] = DEEP
-    metadata["digest"] = models._digest(tensors, metadata)
+    metadata["digest"] = models.digest_of(tensors, metadata)
     refused(path, to_bytes(tensors, metadata=metadata))
 
 

@@ -173,13 +173,13 @@ def test_a_fit_that_breaks_off_says_what_it_cost(tmp_path, monkeypatch, ledger, 
 
 
 def test_an_interruption_behind_the_commit_is_no_loss(tmp_path, monkeypatch, ledger):
-    place = files._place
+    place = files.place_output
 
     def stop(directory):
-        monkeypatch.setattr(files, "_place", place)
+        monkeypatch.setattr(files, "place_output", place)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "_place", stop)
+    monkeypatch.setattr(files, "place_output", stop)
     with pytest.raises(KeyboardInterrupt) as raised:
         fit(tmp_path / "m", ledger=ledger)
     assert raised.value.__notes__ == [f"Files were written to {tmp_path / 'm'}"]

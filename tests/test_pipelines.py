@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA, KernelPCA, TruncatedSVD
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
@@ -30,13 +30,10 @@ from sklearn.linear_model import (
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
-    FunctionTransformer,
-    KBinsDiscretizer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
-    PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
@@ -317,7 +314,7 @@ def test_the_choice_leaves_most_for_training(n, d, strategy):
     """Against every combination, written out by hand and calibrated."""
     given = Given(Bound(-6, 6), gap=0.1, rows_with_gaps=max(1, n // 4), median_change=0.1)
     pipeline = make_pipeline(SimpleImputer(strategy=strategy), PCA(2), LogisticRegression())
-    parts, last = read(pipeline, given)
+    _, parts, last = read(pipeline, given)
     problem = Problem(Budget(1.0, 1e-5), n, d, 2, given.bounds, parts, last, "exact")
     chosen, _, _ = problem.solve()
     for picks in itertools.product(*(range(len(part.options)) for part in parts)):
@@ -501,13 +498,8 @@ SCHEMA = r"describe the table in a schema .* Encode\(schema\)"
         (RobustScaler(), "RobustScaler has no private counterpart.*StandardScaler"),
         (QuantileTransformer(), "QuantileTransformer has no private counterpart"),
         (PowerTransformer(), "PowerTransformer has no private counterpart"),
-        (KBinsDiscretizer(), "KBinsDiscretizer has no private counterpart"),
         (SelectKBest(), "SelectKBest has no private counterpart.*leak"),
         (VarianceThreshold(), "VarianceThreshold has no private counterpart.*leak"),
-        (OneHotEncoder(), f"OneHotEncoder has no private counterpart.*{SCHEMA}"),
-        (ColumnTransformer([]), f"ColumnTransformer has no private counterpart.*{SCHEMA}"),
-        (PolynomialFeatures(), "PolynomialFeatures has no private counterpart"),
-        (FunctionTransformer(), "FunctionTransformer has no private counterpart"),
         (FeatureUnion([("a", PCA(2))]), "FeatureUnion has no private counterpart"),
         (KernelPCA(2), "KernelPCA has no private counterpart"),
     ],

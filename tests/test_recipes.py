@@ -9,8 +9,10 @@ from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, recipe
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
-from tacit.plan.defaults import resolve_stages, resolve_trainer
+from tacit.plan import Plan
+from tacit.plan.defaults import resolve_relation, resolve_stages, resolve_trainer
 from tacit.plan.recipes import RECIPES, TRAINERS
+from tacit.privacy.budget import Budget
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, LocalDPGD, NoisySGD
 from tacit.trainers import DPGD, DPSGD
 
@@ -28,7 +30,7 @@ NEEDS = {
     "ptr-pca": {"n_components": 1, "gap": 1e-3},
 }
 PARTS = {
-    "dpsgd-f": (["Normalize", "PrivateCenter"], DPGD),
+    "dpsgd-f": (["Normalize", "PrivateCenter", "PrivatePrecondition"], DPGD),
     "dpsgd-f-theory": (["ClipNorm", "PrivateCenter", "PrivateClip"], DPGD),  # once it has chosen
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
@@ -97,7 +99,8 @@ def test_settings_reach_their_stage():
 def test_columns_may_be_equalized_for_a_share():
     stages = recipe("dpsgd-f", radius=3.0, equalize=0.2)["stages"]
     names = [stage.name for stage in stages]
-    assert names == ["Normalize", "PrivateCenter", "PrivateEqualize", "Normalize"]
+    behind = ["PrivateEqualize", "Normalize", "PrivatePrecondition"]
+    assert names == ["Normalize", "PrivateCenter", *behind]
     assert stages[2].share == 0.2 and stages[3].radius == 3.0
 
 
@@ -186,10 +189,17 @@ def test_a_recipe_fits_rows_of_any_width(name, width):
     assert all(isinstance(k, int) and 1 <= k <= width for k in asked if k is not None)
 
 
+def planned(made, epsilon=1.0, neighbors="auto"):
+    """A plan for two classes, of a recipe's parts."""
+    stages, trainer = tuple(made["stages"]), made["trainer"]
+    relation = resolve_relation(neighbors, stages, trainer)
+    return Plan(Budget(epsilon, 1e-5), stages, trainer, get_loss("logistic"), relation)
+
+
 @pytest.mark.parametrize("name", ["jl", "dp-pca", "ptr-pca"])
 def test_components_that_nobody_asked_for_are_forty_where_columns_are_many(name):
     made = recipe(name, steps=2, **({"gap": 1e-4} if name == "ptr-pca" else {}))
-    plan = DPLinearClassifier(epsilon=1.0, **made)._plan(get_loss("logistic"))
+    plan = planned(made)
     for columns, most in ((500, 40), (41, 40), (40, 40 - (name == "ptr-pca")), (3, 3)):
         found = plan.calibrate(size=1000, columns=columns, classes=2).plan.stages[1].n_components
         assert found == min(most, columns - (name == "ptr-pca"))
@@ -209,9 +219,7 @@ def test_components_that_somebody_asked_for_stay_or_are_refused(name):
 
 def theory(size, columns, epsilon=1.0, neighbors="replace_special", **options):
     made = recipe("dpsgd-f-theory", radius=100.0, **options)
-    plan = DPLinearClassifier(epsilon, 1e-5, neighbors=neighbors, **made)._plan(
-        get_loss("logistic")
-    )
+    plan = planned(made, epsilon, neighbors)
     return plan.calibrate(size=size, columns=columns, classes=2)
 
 

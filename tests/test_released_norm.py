@@ -29,8 +29,7 @@ def fitted(**given):
 
 def planned(model):
     """What was calibrated before a row was read."""
-    plan = model._plan(model._loss_of(2), as_rows(NEAR))
-    return plan.calibrate(size=N, columns=D, classes=2)
+    return model.plan_.plan.calibrate(size=N, columns=D, classes=2)
 
 
 def test_a_typical_row_is_as_long_as_the_mean_leaves_it():
@@ -63,7 +62,7 @@ def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
 
 
 def test_no_private_row_is_looked_at_for_it():
-    plan = planned(DPLinearClassifier(1.0, 1e-6))
+    plan = planned(DPLinearClassifier(1.0, 1e-6, random_state=1).fit(NEAR, SIGNS))
     seen = plan.prepare(as_rows(NEAR), plan.releases(Key.from_seed(1)))
     assert plan.resolve(replace(seen, rows=None)).trainer == plan.resolve(seen).trainer
 

@@ -15,11 +15,10 @@ import tacit.model_selection.search
 from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledger, load, save
 from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import BudgetError, InputError, MissingBound, ReleaseError
-from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.release import Draws
-from tacit.model_selection.calibrated import SCORE_SHARE
+from tacit.model_selection.calibrated import SCORE_SHARE, nearness, right_or_wrong
 from tacit.model_selection.search import Search, Trials
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Gaussian, PoissonGaussian, Repeated
@@ -75,7 +74,8 @@ def test_the_model_and_its_certificate_are_as_of_any_fit(tmp_path):
     assert claim.releasable
     assert claim.verify().holds
     assert Certificate.from_json(claim.to_json()) == claim
-    assert [expense.stage for expense in claim.events] == ["PrivateCenter", "Search"]
+    names = ["PrivateCenter", "PrivatePrecondition", "Search"]
+    assert [expense.stage for expense in claim.events] == names
     save(best, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "model.safetensors").predict(X), best.predict(X))
     page = render_html(claim.to_dict())
@@ -129,18 +129,14 @@ def test_regression_and_many_classes():
 def test_scores_count_from_minus_one_to_one_for_a_row():
     scores = np.array([[0.5], [-0.5], [0.5], [np.nan]])
     signs = np.array([[1.0], [1.0], [-1.0], [1.0]])
-    assert tacit.model_selection.calibrated._right(scores, signs).tolist() == [1, -1, -1, -1]
+    assert right_or_wrong(scores, signs).tolist() == [1, -1, -1, -1]
     wide = np.array([[0.1, 0.9], [0.9, 0.1]])
-    assert tacit.model_selection.calibrated._right(wide, np.array([1, 1])).tolist() == [1, -1]
-    assert tacit.model_selection.calibrated._right(
-        wide, np.array([[-1.0, 1], [-1, 1]])
-    ).tolist() == [
+    assert right_or_wrong(wide, np.array([1, 1])).tolist() == [1, -1]
+    assert right_or_wrong(wide, np.array([[-1.0, 1], [-1, 1]])).tolist() == [
         1,
         -1,
     ]
-    near = tacit.model_selection.calibrated._near(
-        np.array([[0.0], [3.0], [np.inf], [0.5]]), np.zeros((4, 1))
-    )
+    near = nearness(np.array([[0.0], [3.0], [np.inf], [0.5]]), np.zeros((4, 1)))
     assert near.tolist() == [1, -1, -1, 0.5]
 
 
@@ -166,7 +162,8 @@ def test_the_budget_is_met_and_used(distribution, neighbors):
 
 def test_shared_stages_are_counted_once_and_others_in_every_trial():
     once = search().plan(size=600, columns=4)
-    assert [name for name, _ in once.spent] == ["PrivateCenter", "Search"]
+    names = ["PrivateCenter", "PrivatePrecondition", "Search"]
+    assert [name for name, _ in once.spent] == names
     grid = {"stages": [[Normalize(), PrivateCenter()], [ClipNorm(2.0)]]}
     each = search(grid).plan(size=600, columns=4)
     assert [name for name, _ in each.spent] == ["Search"]
@@ -198,14 +195,14 @@ def test_every_noise_that_is_drawn_was_counted(monkeypatch):
 def test_a_search_that_forgets_its_score_is_found_out(monkeypatch):
     """The mutation: scores are drawn with the noise of the plan, and not counted."""
 
-    def forgetful(self, facts, grid, real=Search._calibrated):
+    def forgetful(self, facts, grid, real=Search.calibrated_on):
         made = real(self, facts, grid)
         bare = tuple(trial[:-1] for trial in made.event.trial)
         event = Repeated(trial=bare, shape=made.event.shape, rate=made.event.rate)
         spent = (*made.spent[:-1], ("Search", event))
         return tacit.model_selection.calibrated.replace(made, spent=spent, event=event)
 
-    monkeypatch.setattr(Search, "_calibrated", forgetful)
+    monkeypatch.setattr(Search, "calibrated_on", forgetful)
     with pytest.raises(InputError, match="not what its account lists"):
         search().plan(size=600, columns=4)
     # Without that check nothing is drawn either, and what is spent tells it too.
@@ -253,13 +250,13 @@ def _twice(real):
 )
 def test_trials_are_independent_whether_trained_together_or_alone(trainer, monkeypatch):
     monkeypatch.setattr(Draws, "trials", lambda self, event, stream: 6)
-    weights, real = [], tacit.model_selection.calibrated.CalibratedSearch._scores
+    weights, real = [], tacit.model_selection.calibrated.CalibratedSearch.score_trials
 
     def watched(self, engine, found, *rest):
         weights.extend(found.copy())
         return real(self, engine, found, *rest)
 
-    monkeypatch.setattr(tacit.model_selection.calibrated.CalibratedSearch, "_scores", watched)
+    monkeypatch.setattr(tacit.model_selection.calibrated.CalibratedSearch, "score_trials", watched)
     search({"trainer": [trainer]}, distribution="logarithmic").fit(X, Y)
     assert len({each.tobytes() for each in weights}) == len(weights) == 6
 
@@ -351,7 +348,7 @@ def test_a_crash_in_the_middle_of_trials_counts_as_spent(ledger, monkeypatch):
     def crash(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(tacit.model_selection.calibrated, "_train", crash)
+    monkeypatch.setattr(tacit.model_selection.calibrated, "train_trials", crash)
     base = DPLinearClassifier(trainer=DPGD(steps=5), ledger=ledger)
     with pytest.raises(RuntimeError, match="power cut"):
         search(estimator=base, epsilon=1.0).fit(X, Y)
@@ -510,11 +507,7 @@ def test_a_search_says_when_it_is_worth_it():
     assert json.loads(json.dumps(facts)) == facts
     assert facts["noise_ratio"] == made.slowdown
     # As measured on the events: a trial's training against that of a single fit.
-    alone = (
-        DPLinearClassifier(2.0, 1e-5)
-        ._plan(get_loss("logistic"))
-        .calibrate(size=600, columns=4, classes=2)
-    )
+    alone = DPLinearClassifier(2.0, 1e-5, random_state=0).fit(X, Y).plan_
     single = total_mu([alone.spent[-1][1]], "replace_special")
     tried = total_mu(trial_of(made).trial[0][:-1], "replace_special")
     assert single / tried == pytest.approx(made.slowdown, rel=1e-3)

@@ -210,8 +210,8 @@ class Output:
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         before = _manifest(self.directory)
         replaced = [] if before is None else [name for name in before.files if name not in files]
-        said = Manifest(digests, self._stage.name, replaced)._asdict()
-        manifest = json.dumps({"format": FORMAT, **said}, indent=2).encode() + b"\n"
+        facts = Manifest(digests, self._stage.name, replaced)._asdict()
+        manifest = json.dumps({"format": FORMAT, **facts}, indent=2).encode() + b"\n"
         try:
             (self._stage / ROOM).unlink(missing_ok=True)
             for name, data in {**files, MANIFEST: manifest}.items():
@@ -222,7 +222,7 @@ class Output:
         except OSError as error:
             reason = error.strerror or error
             raise FileError(f"cannot write into {self.directory}: {reason}") from error
-        _place(self.directory)
+        place_output(self.directory)
 
     @property
     def committed(self) -> bool:
@@ -323,13 +323,13 @@ def _finish(directory: Path, stage: Path) -> None:
     """Move files to their places if they count, and remove what does not."""
     manifest = _manifest(directory)
     if manifest is not None and manifest.stage == stage.name:
-        _place(directory)
+        place_output(directory)
         if any(os.path.lexists(stage / name) for name in manifest.files):
             return  # it could not be moved, and is read where it is
     shutil.rmtree(stage, ignore_errors=True)
 
 
-def _place(directory: Path) -> None:
+def place_output(directory: Path) -> None:
     """Move the files of the output to their places, where older ones make way first.
 
     So files of two outputs never stand side by side. If it fails, they are read where they are.
@@ -381,11 +381,11 @@ def _busy(directory: Path) -> str:
 def _manifest(directory: Path) -> Manifest | None:
     """What the directory says that it holds; None if nothing, or nothing that can be read."""
     try:
-        said = parse_json(read_text(directory / MANIFEST, limit=PAGE))
-        found = Manifest(dict(said["files"]), said["stage"], list(said["replaced"]))
+        facts = parse_json(read_text(directory / MANIFEST, limit=PAGE))
+        found = Manifest(dict(facts["files"]), facts["stage"], list(facts["replaced"]))
         names = [*found.files, *found.replaced]
         ours = all(NAME.fullmatch(name) for name in names) and MANIFEST not in names
-        right = said["format"] == FORMAT and found.files and STAGE.fullmatch(found.stage)
+        right = facts["format"] == FORMAT and found.files and STAGE.fullmatch(found.stage)
         return found if ours and right else None
     except (FileError, ValueError, TypeError, KeyError, AttributeError):
         return None

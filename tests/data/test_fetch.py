@@ -72,7 +72,7 @@ def server():
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setattr("tacit.datasets.store._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("tacit.datasets.store.download_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 

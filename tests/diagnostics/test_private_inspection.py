@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import DPLinearClassifier, Ledger, recipe
+from tacit import Ledger, recipe
 from tacit.cli.main import app
 from tacit.diagnostics import RowFacts, advise, inspect, inspect_privately
 from tacit.diagnostics.page import render_page
 from tacit.diagnostics.text import render_inspection
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
+from tacit.plan import Plan
+from tacit.plan.defaults import resolve_relation
 from tacit.preprocessing import Normalize
 from tacit.privacy import Certificate
 from tacit.privacy.accounting.accountants import epsilon as epsilon_of
 from tacit.privacy.accounting.accountants import gaussian_epsilon
+from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.research.theory import descent, projection
 
@@ -128,7 +131,9 @@ def test_advice_counts_what_its_recipe_spends(monkeypatch, name):
     option = {o.recipe: o for o in advise(facts, epsilon=2.0, delta=1e-6).options}[name]
     needs = {"pillar": {"public": unit_rows(100, 20)}}.get(name, {})
     made = recipe(name, **option.settings, **needs)
-    plan = DPLinearClassifier(2.0, 1e-6, **made)._plan(get_loss("logistic"))
+    budget, stages = Budget(2.0, 1e-6), tuple(made["stages"])
+    relation = resolve_relation("auto", stages, made["trainer"])
+    plan = Plan(budget, stages, made["trainer"], get_loss("logistic"), relation)
     found = plan.calibrate(size=5000, columns=20, classes=2)
     left = found.facts.mu * sensitivity(plan.neighbors)  # what the plan leaves for training
     assert any(epsilon == pytest.approx(gaussian_epsilon(left, 1e-6)) for epsilon in seen)

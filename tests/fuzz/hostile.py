@@ -35,11 +35,12 @@ from safetensors.numpy import save as to_bytes
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, load, save
 from tacit import persistence as models
-from tacit.data import NumberColumn, Schema, Table, read_table, scan
+from tacit.data import NumberColumn, Schema, Table, declared_schema, read_table, scan
+from tacit.data.cells import is_missing
 from tacit.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
 from tacit.files import first_bytes
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import ORIGIN, digest
 from tacit.plan.recipes import parse_stage
 from tacit.preprocessing import (
@@ -321,7 +322,7 @@ def ledger_file(bodies: list[Any]) -> bytes:
 def signed(data: Any) -> bytes:
     """A certificate whose digest fits what it says."""
     with suppress(TypeError, ValueError, RecursionError, AttributeError):
-        data = {**data, "digest": certificate_module._digest(data)}
+        data = {**data, "digest": certificate_module.digest_of(data)}
     return json.dumps(data).encode()
 
 
@@ -333,7 +334,7 @@ def model_parts(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 def model_of(tensors: dict[str, np.ndarray], model: Any, certificate: str) -> bytes:
     """A model file whose digest fits what it says."""
     metadata = {"tacit": json.dumps(model), "certificate": certificate}
-    metadata["digest"] = models._digest(tensors, metadata)
+    metadata["digest"] = models.digest_of(tensors, metadata)
     return to_bytes(tensors, metadata=metadata)
 
 
@@ -429,7 +430,7 @@ def read_model(path: Path) -> None:
 
 
 def read_ledger(path: Path) -> None:
-    _SEEN.clear()
+    BOOKS.clear()
     book = Ledger(path, timeout=0.5)
     problems = book.check()
     for name in book.datasets():
@@ -443,7 +444,11 @@ def read_rows(path: Path) -> None:
     table = read_table(path, limit=1 << 26)
     for name in table.column_names:
         table.column(name)
+        assert len(table.values(name)) == len(table.values(name, dates=True)) == table.n
+        words = [word for word in table.coded(name)[1] if not is_missing(word)][:3]
+        assert len(table.match(name, words)) == len(table.texts(name)) == table.n
     Schema.draft(table)
+    assert declared_schema(table).private
 
 
 def scan_rows(path: Path) -> None:

@@ -24,9 +24,9 @@ from tests.fuzz.hostile import limited
 from tacit import Ledger
 from tacit.data import readers
 from tacit.exceptions import BudgetError, InputError
-from tacit.ledger.ledger import _Next
 from tacit.ledger.links import LONGEST_ENTRY
-from tacit.ledger.tally import MOST_KINDS, Limits, Spending, Tally
+from tacit.ledger.spending import MOST_KINDS, Limits, Spending, Tally
+from tacit.ledger.store import Store
 from tacit.privacy import Gaussian, Parallel, PoissonGaussian
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, loss_distribution
 from tacit.privacy.certificate import MOST_EVENTS, MOST_SAMPLED, Certificate, Expense
@@ -278,7 +278,8 @@ def test_an_entry_that_could_not_be_read_again_is_not_written(tmp_path):
         book.at("a").reserve(events, neighbors="replace_special")
     short = [("x", Gaussian(1e6))] * 1000
     with pytest.raises(InputError, match="characters"):
-        book._write("a", lambda *_: _Next({"kind": "amend", "reason": "x" * LONGEST_ENTRY}))
+        facts = {"kind": "amend", "reason": "x" * LONGEST_ENTRY}
+        Store(book.address).write(lambda journal: journal.append("a", 2, "id", at="now", **facts))
     book.reserve(short, neighbors="replace_special")
     assert book.check() == []
 

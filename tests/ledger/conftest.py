@@ -63,7 +63,7 @@ def edit() -> Edit:
     """Change a ledger behind its back."""
 
     def run(ledger: Ledger, *statements: str, **values: object) -> None:
-        address = ledger._address
+        address = ledger.address
         sqlite = address.backend == "sqlite"
         url = f"sqlite:///{address.place}" if sqlite else address.place
         engine = sa.create_engine(url, poolclass=sa.NullPool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -14,11 +15,12 @@ from tests.ledger import racing
 
 from tacit import Ledger
 from tacit.exceptions import BudgetError
-from tacit.ledger import composed, store, tally
+from tacit.ledger import composed, spending, store
 from tacit.ledger.composed import Composed, composed_event, grid_for
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import canonical, digest
-from tacit.ledger.tally import Limits, Spending, Tally
+from tacit.ledger.spending import Limits, Spending, Tally
+from tacit.ledger.store import Store
 from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
 from tacit.privacy.accounting import loss_pmf
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta
@@ -243,12 +245,12 @@ def fill(ledger, kinds):
             facts |= {"at": "2026-01-01T00:00:00+00:00", "budget": None, "plan": {}}
             journal.append("a", k + 2, f"{k:032x}", kind="reserve", together=0.1, **facts)
 
-    ledger._store().write(work)
+    Store(ledger.address).write(work)
 
 
 def forget():
     """As a new process."""
-    _SEEN.clear()
+    BOOKS.clear()
     event_losses.cache_clear()
     composed_event.cache_clear()
 
@@ -256,7 +258,7 @@ def forget():
 @pytest.fixture
 def built(monkeypatch):
     """Events whose distributions were built, and whether the lock was held meanwhile."""
-    events, locked, usual = [], [], store.Store._transaction
+    events, locked, usual = [], [], Store.transaction
 
     def transaction(self, left, progress, write, make):
         class Watched:
@@ -278,7 +280,7 @@ def built(monkeypatch):
 
     original = loss_pmf.loss_of_step
     monkeypatch.setattr(loss_pmf, "loss_of_step", step)
-    monkeypatch.setattr(store.Store, "_transaction", transaction)
+    monkeypatch.setattr(Store, "transaction", transaction)
     forget()
     return events
 
@@ -306,7 +308,8 @@ def test_a_reservation_beside_a_hundred_kinds_builds_one_distribution(url, built
     assert not built
     # From nothing but the entries, and by another accountant, it comes to the same.
     flat = [event for charge in ledger.charges() for _, event in charge.spending.events]
-    direct = epsilon(flat, ledger._look(None).tally.left_of(ledger.limits()), SPECIAL, grid=1e-4)
+    spent = reduce(Tally.plus, [charge.spending for charge in ledger.charges()], Tally())
+    direct = epsilon(flat, spent.left_of(ledger.limits()), SPECIAL, grid=1e-4)
     # (Losses of such small steps are not much larger than the grid of the account.)
     assert direct * 0.99 <= ledger.remaining().spent <= direct * 1.01 + 2.0 / 1000
     assert ledger.check() == []
@@ -329,12 +332,12 @@ def test_events_that_others_add_in_between_are_composed_before_the_lock_too(
     url, built, monkeypatch
 ):
     ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-6)
-    usual, added = Ledger._try_to_write, []
+    usual, added = Store.write, []
 
-    def slow(self, name, decide, patient, make):
+    def slow(self, wanted, **how):
         if len(added) < 2:  # somebody with an older program, who keeps nothing
             added.append(len(added))
-            count = self._store().read(lambda journal: journal.count)
+            count = self.read(lambda journal: journal.count)
 
             def work(journal):
                 facts = Spending(tuple(kind(50 + count))).to_dict()
@@ -343,10 +346,10 @@ def test_events_that_others_add_in_between_are_composed_before_the_lock_too(
                     "a", count + 1, f"{count:032x}", kind="reserve", together=0.1, **facts
                 )
 
-            self._store().write(work)
-        return usual(self, name, decide, patient, make)
+            usual(self, work)
+        return usual(self, wanted, **how)
 
-    monkeypatch.setattr(Ledger, "_try_to_write", slow)
+    monkeypatch.setattr(Store, "write", slow)
     held = ledger.reserve(kind(0), neighbors=SPECIAL)
     assert held.number == 4
     assert len(built) == 3
@@ -366,7 +369,7 @@ def full(url):
 
 
 def change(ledger, of, edit, number=None):
-    at, content = ledger._store().read(lambda journal: journal.kept("a"))
+    at, content = Store(ledger.address).read(lambda journal: journal.kept("a"))
     values = {"content": of(content), "number": at if number is None else number}
     edit(ledger, "UPDATE tacit_composed SET content = :content, number = :number", **values)
 
@@ -416,7 +419,7 @@ def test_what_was_forged_together_with_the_entries_is_found_by_a_check(full, edi
     """Whoever rewrites the end of the chain can do that; composing anew finds it all the same."""
     entries = full.entries()
     honest = full.remaining().spent
-    _, content = full._store().read(lambda journal: journal.kept("a"))
+    _, content = Store(full.address).read(lambda journal: journal.kept("a"))
     forged = less(content).to_bytes()
     fourth = dict(entries[3].facts) | {"composed": digest(forged)}
     text = canonical(fourth)
@@ -464,8 +467,8 @@ def test_what_is_kept_may_be_longer_than_any_entry(url):
         journal.keep("a", 1, content)
         return journal.kept("a")
 
-    assert ledger._store().write(work) == (1, content)
-    assert ledger._store().read(lambda journal: journal.kept("a")) == (1, content)
+    assert Store(ledger.address).write(work) == (1, content)
+    assert Store(ledger.address).read(lambda journal: journal.kept("a")) == (1, content)
 
 
 def test_other_limits_keep_or_compose_anew_what_is_spent(full):
@@ -479,7 +482,7 @@ def test_other_limits_keep_or_compose_anew_what_is_spent(full):
 
 
 def test_more_kinds_than_are_composed_are_refused(monkeypatch):
-    monkeypatch.setattr(tally, "MOST_KINDS", 2)
+    monkeypatch.setattr(spending, "MOST_KINDS", 2)
     total = Tally()
     for k in range(3):
         total = total.plus(Spending(tuple(kind(k))))
@@ -505,14 +508,14 @@ def test_processes_that_reserve_sampled_plans_at_once(url):
     assert totals[-1] <= 0.2
     assert ("refused", "") in answers
     assert ledger.check() == []  # composed anew, from the entries alone
-    kept = ledger._store().read(lambda journal: journal.kept("a"))
+    kept = Store(ledger.address).read(lambda journal: journal.kept("a"))
     assert kept[0] == charges[-1].number
 
 
 def test_a_role_without_rights_to_what_is_kept_loses_speed_only(server, built, edit):
     owner = Ledger(server.place()).create("a", epsilon=2.0, delta=1e-6)
     owner.reserve(kind(0), neighbors=SPECIAL)
-    schema = owner._address.place.rsplit("search_path%3D", 1)[1]
+    schema = owner.address.place.rsplit("search_path%3D", 1)[1]
     role = f"analyst_{schema}"
     edit(
         owner,
@@ -520,7 +523,7 @@ def test_a_role_without_rights_to_what_is_kept_loses_speed_only(server, built, e
         f"GRANT USAGE ON SCHEMA {schema} TO {role}",
         f"GRANT SELECT, INSERT, UPDATE ON tacit_ledger, tacit_entries TO {role}",
     )
-    place = owner._address.place.split("@", 1)[1]
+    place = owner.address.place.split("@", 1)[1]
     analyst = Ledger(f"postgresql://{role}:secret@{place}", "a")
     for dropped in (False, True):
         if dropped:  # and no right to make it

@@ -16,9 +16,9 @@ from sklearn.base import clone
 from tacit import Budget, DPLinearClassifier, Ledger
 from tacit.exceptions import BudgetError, InputError, LedgerError
 from tacit.ledger import store
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import ORIGIN
-from tacit.ledger.tally import Spending
+from tacit.ledger.spending import Spending
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 
@@ -97,7 +97,7 @@ def test_an_account_that_is_not_there(ledger, spend):
     with pytest.raises(LedgerError, match="no account of 'other'"):
         spend(ledger.at("other"))
     with pytest.raises(InputError, match="which data set"):
-        Ledger(ledger._address.place).remaining()
+        Ledger(ledger.address.place).remaining()
 
 
 def test_a_ledger_that_is_not_there(url, spend):
@@ -154,7 +154,7 @@ def test_sampled_events(ledger):
     first = ledger.reserve(step, neighbors="replace_special")
     second = ledger.reserve(step, neighbors="replace_special")
     assert first.together < second.together < 2 * first.together
-    _SEEN.clear()  # as another process would see it
+    BOOKS.clear()  # as another process would see it
     assert ledger.remaining().spent == pytest.approx(second.together, rel=1e-3)
     assert ledger.charges()[0].spending.events == tuple(step)
     with pytest.raises(BudgetError) as refused:
@@ -167,7 +167,7 @@ def test_drift_survives_the_database(url):
     ledger = Ledger(url).create("a", epsilon=3.0, delta=1e-5, neighbors="replace_one")
     event = PoissonGaussian(5.0, 20, 0.05, drift=((0.75, 0.1), (0.25, 0.5)), failure=1e-8)
     ledger.reserve([("DPSGD", event)], neighbors="replace_one", failure=1e-7, draws=10**6)
-    _SEEN.clear()
+    BOOKS.clear()
     (charge,) = ledger.charges()
     assert charge.spending.events == (("DPSGD", event),)
     assert (charge.spending.failure, charge.spending.draws) == (1e-7, 10**6)
@@ -181,7 +181,7 @@ NAMES = ["naïve café", "a'b\"c;--", "日本", "x" * 200, "%s {0} \\u0000", "�
 def test_names_of_all_sorts(url, name, spend):
     ledger = Ledger(url).create(name, epsilon=1.0, delta=1e-6)
     spend(ledger, 10.0, plan={"note": "a\0b\ud800", "größe": [1, None, True, 0.1]})
-    _SEEN.clear()
+    BOOKS.clear()
     assert ledger.datasets() == [name]
     assert ledger.charges()[0].plan["note"] == "a\0b\ud800"
     assert ledger.check() == []
@@ -275,7 +275,7 @@ class Lost(Exception):
 def fragile(monkeypatch):
     """Connections that are lost: right before a transaction is committed, or right after."""
     moments: list[str] = []
-    usual = store.Store._transaction
+    usual = store.Store.transaction
 
     @contextmanager
     def transaction(self, left, progress, write, make):
@@ -287,7 +287,7 @@ def fragile(monkeypatch):
         if moment == "after":
             raise sa.exc.OperationalError("COMMIT", {}, Lost(), connection_invalidated=True)
 
-    monkeypatch.setattr(store.Store, "_transaction", transaction)
+    monkeypatch.setattr(store.Store, "transaction", transaction)
     return moments
 
 
@@ -304,7 +304,7 @@ def test_a_connection_lost_in_a_commit_loses_nothing_and_counts_nothing_twice(
     fragile += [moment]
     ledger.create("other", epsilon=1.0, delta=1e-5)
     assert not fragile
-    kinds = [entry.kind for entry in Ledger(ledger._address.place).entries()]
+    kinds = [entry.kind for entry in Ledger(ledger.address.place).entries()]
     assert kinds == ["open", "reserve", "commit", "amend", "open"]
     assert ledger.charges()[0].id == held.id
     assert ledger.check() == []
@@ -313,7 +313,7 @@ def test_a_connection_lost_in_a_commit_loses_nothing_and_counts_nothing_twice(
 def test_a_connection_that_stays_lost_is_an_error_and_what_was_written_counts(
     ledger, spend, fragile
 ):
-    short = Ledger(ledger._address.place, "census", timeout=0.2)
+    short = Ledger(ledger.address.place, "census", timeout=0.2)
     fragile += ["after", *["before"] * 1000]
     with pytest.raises(LedgerError, match="cannot be found out now; if it was, it counts"):
         spend(short, 4.0)
@@ -333,7 +333,7 @@ def test_an_account_with_a_thousand_plans_answers_at_once(path):
             facts |= {"at": "2026-01-01T00:00:00+00:00", "budget": [0.1, 1e-6], "plan": {}}
             journal.append("census", k + 2, f"{k:032x}", kind="reserve", together=0.1, **facts)
 
-    ledger._store().write(fill)
+    store.Store(ledger.address).write(fill)
 
     def seconds(before=lambda: None):
         before()
@@ -343,6 +343,6 @@ def test_an_account_with_a_thousand_plans_answers_at_once(path):
 
     seconds()
     assert min(seconds() for _ in range(8)) < 0.05
-    assert min(seconds(_SEEN.clear) for _ in range(4)) < 0.2  # as a new process would see it
+    assert min(seconds(BOOKS.clear) for _ in range(4)) < 0.2  # as a new process would see it
     assert ledger.remaining().plans == 1013
     assert ledger.check() == []

@@ -17,7 +17,8 @@ from tests.ledger.server import QUOTED
 from tacit import DPLinearClassifier, Ledger
 from tacit.exceptions import LedgerError
 from tacit.ledger.address import Address
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
+from tacit.ledger.store import Store
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan
 from tacit.privacy import Gaussian
@@ -36,7 +37,7 @@ def no_noise(monkeypatch):
     def never(*args, **kwargs):
         pytest.fail("noise was about to be drawn")
 
-    monkeypatch.setattr(CalibratedPlan, "_fit", never)
+    monkeypatch.setattr(CalibratedPlan, "prepare", never)
     monkeypatch.setattr(Key, "stream", never)
 
 
@@ -155,7 +156,7 @@ def test_a_file_damaged_in_the_middle(path):
         for place in range(4096, size - 512, 2048):
             file.seek(place)
             file.write(os.urandom(512))
-    _SEEN.clear()
+    BOOKS.clear()
     with pytest.raises(LedgerError):
         ledger.reserve(**STEP)
     # Either SQLite finds it, or the chain does.
@@ -229,7 +230,7 @@ def test_paths_do_not_change_with_the_directory(tmp_path, monkeypatch):
 def test_passwords_are_not_shown(url):
     ledger = Ledger(url, "a")
     estimator = DPLinearClassifier(ledger=ledger)
-    for shown in (repr(ledger), str(ledger), ledger.url, repr(ledger._address), repr(estimator)):
+    for shown in (repr(ledger), str(ledger), ledger.url, repr(ledger.address), repr(estimator)):
         assert "secret" not in shown
         assert "s%65cret" not in shown
         assert "host" in shown
@@ -269,7 +270,7 @@ def test_a_server_that_is_gone_and_comes_back(server, no_noise):
 
 def test_a_server_s_lock_that_is_held(server, no_noise):
     ledger = Ledger(server.place(), timeout=1.0).create("a", epsilon=5.0, delta=1e-5)
-    engine = sa.create_engine(ledger._address.place, poolclass=sa.NullPool)
+    engine = sa.create_engine(ledger.address.place, poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.exec_driver_sql("SELECT * FROM tacit_ledger FOR UPDATE")
         with pytest.raises(LedgerError, match="busy"):
@@ -284,10 +285,10 @@ def test_commits_wait_for_the_disk_whatever_the_server_s_setting(server):
 
     def setting(journal):
         asked = "SELECT current_setting('synchronous_commit')"
-        return journal._connection.exec_driver_sql(asked).scalar()
+        return journal.connection.exec_driver_sql(asked).scalar()
 
-    assert ledger._store().read(setting) == "off"
-    assert ledger._store().write(setting) == "on"
+    assert Store(ledger.address).read(setting) == "off"
+    assert Store(ledger.address).write(setting) == "on"
 
 
 def test_commits_to_a_file_wait_for_the_disk(path):
@@ -295,7 +296,7 @@ def test_commits_to_a_file_wait_for_the_disk(path):
 
     def settings(journal):
         asked = (f"PRAGMA {name}" for name in ("synchronous", "journal_mode"))
-        return [journal._connection.exec_driver_sql(one).scalar() for one in asked]
+        return [journal.connection.exec_driver_sql(one).scalar() for one in asked]
 
-    assert ledger._store().write(settings) == [3, "delete"]  # EXTRA
+    assert Store(ledger.address).write(settings) == [3, "delete"]  # EXTRA
     assert [file.name for file in path.parent.iterdir()] == ["ledger.db"]

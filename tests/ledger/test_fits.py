@@ -71,14 +71,14 @@ def run(plan, ledger, **options):
 
 def test_a_fit_is_reserved_before_and_committed_after(ledger, monkeypatch):
     seen = []
-    usual = CalibratedPlan._fit
+    usual = CalibratedPlan.prepare
 
     def watched(self, *args, **kwargs):
         (charge,) = ledger.charges()
         seen.append(charge.outcome)
         return usual(self, *args, **kwargs)
 
-    monkeypatch.setattr(CalibratedPlan, "_fit", watched)
+    monkeypatch.setattr(CalibratedPlan, "prepare", watched)
     model = classifier(ledger, stages=[ClipNorm(1.0), PrivateCenter()]).fit(X, Y)
     assert seen == ["not finished"]
     (charge,) = ledger.charges()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tacit import Certificate, Ledger
 from tacit.cli.main import app
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.linear_model import DPLinearClassifier
 
 SCHEMA = """\
@@ -117,7 +117,7 @@ def test_checking(here):
     known = ["--head", head, "--certificate", "model", "--certificate", "model/certificate.json"]
     run("ledger", "check", "ledger.db", *known)
     (here / "ledger.db").unlink()
-    _SEEN.clear()  # each command is a process of its own
+    BOOKS.clear()  # each command is a process of its own
     run(*create())
     said = run("ledger", "check", "ledger.db", *known, code=1).stdout
     assert said.count("problem: no entry has the hash") == 3
@@ -139,7 +139,7 @@ def test_edits_are_found(here, edit):
     run(*create())
     ledger = Ledger("ledger.db", "patients")
     edit(ledger, "UPDATE tacit_entries SET body = replace(body, '2.0', '9.0')")
-    _SEEN.clear()
+    BOOKS.clear()
     said = run("ledger", "check", "ledger.db", code=1).stdout
     assert "problem: entry 1 was edited" in said
     assert "tacit ledger check" in refused(*fitting())

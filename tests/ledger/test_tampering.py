@@ -9,8 +9,9 @@ import pytest
 
 from tacit import Ledger
 from tacit.exceptions import LedgerError
-from tacit.ledger.ledger import _SEEN
+from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import canonical, digest
+from tacit.ledger.store import Store
 from tacit.privacy import Gaussian
 
 COUNT = 9
@@ -28,19 +29,19 @@ def book(url, spend):
     one.amend(epsilon=3.0, reason="why not")
     assert len(Ledger(url).entries()) == COUNT
     assert one.check() == []
-    _SEEN.clear()  # as another process would see it
+    BOOKS.clear()  # as another process would see it
     return one
 
 
 def body(book, number):
-    (entry,) = [entry for entry in Ledger(book._address.place).entries() if entry.number == number]
+    (entry,) = [entry for entry in Ledger(book.address.place).entries() if entry.number == number]
     return dict(entry.facts)
 
 
 @pytest.fixture
 def restored(book, edit):
     """Put everything back as it was."""
-    rows, head = book._store().read(lambda journal: (journal.rows(), journal.head))
+    rows, head = Store(book.address).read(lambda journal: (journal.rows(), journal.head))
 
     def run():
         edit(book, "DELETE FROM tacit_entries")
@@ -49,7 +50,7 @@ def restored(book, edit):
             edit(book, insert + "(:number, :dataset, :id, :body, :hash)", **row._asdict())
         edit(book, "UPDATE tacit_ledger SET count = :n, head = :h", n=len(rows), h=head)
         assert book.check() == []
-        _SEEN.clear()
+        BOOKS.clear()
 
     return run
 
@@ -167,7 +168,7 @@ def test_an_end_cut_off_with_care_shows_against_a_head_that_was_written_down(boo
         f"UPDATE tacit_ledger SET count = {COUNT - 2}, head = :head",
         head=digest(canonical(cut)),
     )
-    _SEEN.clear()
+    BOOKS.clear()
     assert book.check() == []  # it is a ledger as it once was
     assert len(book.check([head, certified])) == 2
     assert "cut short, rewritten or replaced" in book.check(head)[0]
@@ -201,7 +202,7 @@ def test_an_older_copy_put_in_place_of_the_file(path, spend):
 
 def write_over(ledger, other, edit):
     """Put another ledger in the place of this one, hashes and all."""
-    rows, head = other._store().read(lambda journal: (journal.rows(), journal.head))
+    rows, head = Store(other.address).read(lambda journal: (journal.rows(), journal.head))
     edit(ledger, "DELETE FROM tacit_entries")
     insert = "INSERT INTO tacit_entries (number, dataset, id, body, hash) VALUES "
     for row in rows:
@@ -244,24 +245,24 @@ def test_another_ledger_in_its_place_is_refused_however_long_it_is(
     # The object is not what has seen it: another one, in the same process, refuses as well.
     with pytest.raises(LedgerError, match="rewritten, or another one was put in its place"):
         Ledger(url, "a").remaining()
-    _SEEN.clear()  # a process that has seen nothing cannot know
+    BOOKS.clear()  # a process that has seen nothing cannot know
     assert ledger.check() == []
 
 
 def test_a_ledger_rewritten_from_some_entry_on_and_longer_than_before(url, tmp_path, spend, edit):
     ledger = Ledger(url).create("a", epsilon=2.0, delta=1e-5)
     spend(ledger, 20.0)
-    rows, head = ledger._store().read(lambda journal: (journal.rows(), journal.head))
+    rows, head = Store(ledger.address).read(lambda journal: (journal.rows(), journal.head))
     spend(ledger, 3.0)  # this is what somebody wants to be forgotten
     write_back = "UPDATE tacit_ledger SET count = 2, head = :head"
     edit(ledger, "DELETE FROM tacit_entries WHERE number > 2", write_back, head=head)
-    seen = dict(_SEEN)
-    _SEEN.clear()
+    seen = dict(BOOKS)
+    BOOKS.clear()
     for _ in range(4):
         spend(ledger, 1000.0)  # by another process
-    _SEEN.clear()
+    BOOKS.clear()
     assert ledger.check() == []
-    _SEEN.update(seen)
+    BOOKS.update(seen)
     assert len(rows) == 2
     with pytest.raises(LedgerError, match="entry 3 is not the one that this process has seen"):
         spend(ledger, 1000.0)
@@ -293,12 +294,12 @@ def test_an_older_copy_that_others_have_written_to_since(path, spend):
     shutil.copy(path, path.with_suffix(".old"))
     spend(ledger, 20.0)
     shutil.copy(path.with_suffix(".old"), path)
-    seen = dict(_SEEN)
-    _SEEN.clear()
+    seen = dict(BOOKS)
+    BOOKS.clear()
     for _ in range(3):
         spend(ledger, 50.0)  # by another process
-    _SEEN.clear()
-    _SEEN.update(seen)
+    BOOKS.clear()
+    BOOKS.update(seen)
     with pytest.raises(LedgerError, match="entry 3 is not the one"):
         spend(ledger, 20.0)
 
@@ -316,11 +317,11 @@ def test_a_file_begun_anew_is_refused_by_a_process_that_has_seen_the_old_one(pat
 
 def test_what_others_add_is_no_rewriting(ledger, spend):
     spend(ledger, 20.0)
-    seen = dict(_SEEN)
-    _SEEN.clear()
+    seen = dict(BOOKS)
+    BOOKS.clear()
     spend(ledger, 20.0).commit()  # by another process
-    _SEEN.clear()
-    _SEEN.update(seen)
+    BOOKS.clear()
+    BOOKS.update(seen)
     assert ledger.remaining().plans == 2
     assert ledger.check() == []
 
@@ -391,7 +392,7 @@ def test_hostile_entries_are_clear_errors(what, url, edit, spend):
         body=text,
         hash=digest(text),
     )
-    _SEEN.clear()
+    BOOKS.clear()
     (problem, *_) = ledger.check()
     assert "entry 3" in problem or "'a'" in problem
     with pytest.raises(LedgerError, match="entry 3"):
@@ -406,7 +407,7 @@ def test_cells_of_another_type_in_a_file(path, edit, spend, column, value):
     ledger = Ledger(path).create("a", epsilon=2.0, delta=1e-5)
     spend(ledger)
     edit(ledger, f"UPDATE tacit_entries SET {column} = {value} WHERE number = 2")
-    _SEEN.clear()
+    BOOKS.clear()
     assert ledger.check()
     with pytest.raises(LedgerError):
         spend(ledger)

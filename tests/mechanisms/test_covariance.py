@@ -187,7 +187,7 @@ def test_noise_looks_the_same_from_every_side():
 @pytest.mark.parametrize("size", [1, 2, 100, 2**22, 2**22 + 1, 10**8, 10**12])
 @pytest.mark.parametrize("noise", [1e-6, 0.5, 1.0, 1000.0, 1e9])
 def test_sums_stay_below_the_largest_integer(size, noise):
-    bits = covariance._bits(size, noise)
+    bits = covariance.bits_for(size, noise)
     assert 1 <= bits <= BITS
     assert size * 4**bits <= 2**62
     assert noise * 4**bits < 2**57
@@ -198,7 +198,7 @@ def test_sums_stay_below_the_largest_integer(size, noise):
 @pytest.mark.parametrize("size", [10**8, 10**12])
 def test_a_large_public_size_makes_them_coarser_and_little_worse(silence, size):
     rows = rows_of(n=300, d=6)
-    bits = covariance._bits(size, 1.0)
+    bits = covariance.bits_for(size, 1.0)
     assert moment(rows, size=size) == pytest.approx(rows.T @ rows, abs=300 * 4 * 6 * 2.0**-bits)
 
 

@@ -192,12 +192,12 @@ def test_single_precision_stays_far_inside_its_margin(sigma: float) -> None:
     k = np.concatenate([rng.integers(0, 512, 300), [0, 0, 511, 511]])
     y = np.concatenate([rng.integers(0, width, 300), [0, width - 1, 0, width - 1]])
     v = np.concatenate([rng.integers(0, 2**28, 300), [0, 2**28 - 1, 2**28 - 1, 0]])
-    dg._scratch.integers[0, : k.size] = v
-    dg._scratch.integers[1, : k.size] = y
-    dg._scratch.integers[4, : k.size] = k
-    dg._judge(k.size, table, lambda _: (0, 0))
-    np.testing.assert_array_equal(dg._scratch.integers[5, : k.size], k * width + y)
-    found = dg._scratch.singles[0, : k.size]
+    dg.scratch.integers[0, : k.size] = v
+    dg.scratch.integers[1, : k.size] = y
+    dg.scratch.integers[4, : k.size] = k
+    dg.judge(k.size, table, lambda _: (0, 0))
+    np.testing.assert_array_equal(dg.scratch.integers[5, : k.size], k * width + y)
+    found = dg.scratch.singles[0, : k.size]
     for i in range(k.size):
         z = mp.mpf(int(y[i])) * (int(y[i]) + 2 * int(k[i]) * width) / (2 * mp.mpf(sigma) ** 2)
         assert z < 2
@@ -206,7 +206,7 @@ def test_single_precision_stays_far_inside_its_margin(sigma: float) -> None:
 
 def test_wide_margins_change_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    long = Stream._long
+    long = Stream.long_numbers
 
     def counted(self: Stream, attempt: int) -> tuple[int, int]:
         nonlocal calls
@@ -216,7 +216,7 @@ def test_wide_margins_change_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = {s: seeded("margins").discrete_gaussian(s, 6000) for s in SIGMAS}
     monkeypatch.setattr(dg, "ALIAS_MARGIN", 2**23)
     monkeypatch.setattr(dg, "ACCEPT_MARGIN", 2.0**24)
-    monkeypatch.setattr(Stream, "_long", counted)
+    monkeypatch.setattr(Stream, "long_numbers", counted)
     for sigma, draws in fast.items():
         calls = 0
         np.testing.assert_array_equal(seeded("margins").discrete_gaussian(sigma, 6000), draws)

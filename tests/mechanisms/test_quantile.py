@@ -179,8 +179,8 @@ def test_the_counts_of_a_pass_are_those_of_its_edges():
     cells = rng.integers(0, 2**12, size=(200, 2))
     targets = Targets((0.5, 0.5, 0.1), (0, 1, 1), 200)
     low = np.array([0, 1024, 2048])
-    below, count = quantile._counted(at(cells), targets, low, left=6, step=4)
-    assert count == 200
+    below, count = quantile.counted_below(at(cells), targets, low, left=6, step=4)
+    assert count.tolist() == [200] * 3
     for j, column in enumerate(targets.columns):
         wanted = [(cells[:, column] < low[j] + (k << 6)).sum() for k in range(17)]
         assert below[j].tolist() == wanted

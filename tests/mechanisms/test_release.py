@@ -142,16 +142,18 @@ def test_a_token_that_names_no_stream_draws_nothing():
 def test_what_was_counted_once_is_drawn_once(name, opened):
     draw, event = DRAWN[name]
     (_, one), (_, other) = paid(event), paid(event)
+    streams = []
     for token in (one, other):
         draw(token)
+        streams.append(opened["noise", 0, 0])
     again = (lambda token: token.reports(ONE, 7, 1)) if name == "reports" else draw
     with pytest.raises(ReleaseError, match=r"it asks for .* not counted: 1 of 1 are used"):
         again(one)
     with pytest.raises(ReleaseError, match="not counted: 1 of 1 are used"):
         again(one.at("noise", 7))  # nor from another stream
     assert ("noise", 7, 0) not in opened
-    begun, refused = position(Key.from_seed(0).stream("noise")), position(one._stream)
-    assert refused == position(other._stream)  # the refusal took nothing from the stream
+    begun, refused, drawn = map(position, (Key.from_seed(0).stream("noise"), *streams))
+    assert refused == drawn  # the refusal took nothing from the stream
     assert refused != begun
 
 
@@ -159,7 +161,7 @@ def test_what_was_counted_once_is_drawn_once(name, opened):
 @pytest.mark.parametrize("name", DRAWN)
 def test_another_kind_of_event_is_refused_before_anything_is_drawn(name, kind, opened):
     draw, _ = DRAWN[name]
-    _, token = paid(EVENTS[kind])
+    run, token = paid(EVENTS[kind])
     if kind in SUITS[name]:
         draw(token)
         return
@@ -168,7 +170,8 @@ def test_another_kind_of_event_is_refused_before_anything_is_drawn(name, kind, o
     ):
         draw(token)
     assert not opened
-    assert token._budget.used == 0.0
+    with pytest.raises(ReleaseError, match="it was counted and not drawn"):
+        run.close()
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, 1.1])

@@ -109,7 +109,7 @@ def test_the_error_is_normal_with_the_stated_scale(monkeypatch):
         found.append(squares / deviation)
         return np.ones_like(squares)
 
-    monkeypatch.setattr(module, "_scales", kept)
+    monkeypatch.setattr(module, "scales_of", kept)
     for seed in range(20):
         fitted(np.zeros((3, d)), z, seed=seed)
     errors = np.concatenate(found)

@@ -131,8 +131,8 @@ def test_equal_rows_are_found_without_luck(monkeypatch):
             return np.full(size, (1 << 63) - 1, dtype)  # the same factor, -1, for every column
 
     found = []
-    slow = crowds._sort_rows
-    monkeypatch.setattr(crowds, "_sort_rows", lambda points: found.append(1) or slow(points))
+    slow = crowds.sort_rows
+    monkeypatch.setattr(crowds, "sort_rows", lambda points: found.append(1) or slow(points))
     monkeypatch.setattr(crowds.np.random, "default_rng", lambda seed: Unlucky())
     np.testing.assert_array_equal(good_clusters(rows, 0), expected)
     assert found
@@ -144,10 +144,11 @@ def test_distances_are_symmetric_and_the_same_wherever_rows_stand():
     for d in (1, 3, 17, 130):
         x = rng.normal(size=(700, d))
         i, j = rng.integers(700, size=(2, 5000))
-        all_at_once = crowds._squared(x, i, x, j)
-        np.testing.assert_array_equal(all_at_once, crowds._squared(x, j, x, i))
+        all_at_once = crowds.squared_distances(x, i, x, j)
+        np.testing.assert_array_equal(all_at_once, crowds.squared_distances(x, j, x, i))
         for k in range(0, 5000, 997):
-            one = crowds._squared(x[i[k]][None], np.array([0]), x[j[k]][None], np.array([0]))
+            first = np.array([0])
+            one = crowds.squared_distances(x[i[k]][None], first, x[j[k]][None], first)
             assert one[0] == all_at_once[k]
 
 
@@ -379,7 +380,7 @@ def test_the_limit_is_the_fullest_cell(monkeypatch):
         rows = rng.normal(size=(150, 3)) * rng.choice([0.05, 0.2, 1.0])
         rows = rows[rng.integers(150, size=150)]
         bins = 2 + seed % 3
-        monkeypatch.setattr(crowds, "_grid", lambda d, bins=bins: (np.eye(d), bins))
+        monkeypatch.setattr(crowds, "grid_of", lambda d, bins=bins: (np.eye(d), bins))
         monkeypatch.setattr(crowds, "BATCH_MEMBERS", [1 << 20, 20][seed // 6])
         width = 0.16 * (1 + crowds.SLACK)
         grid = np.floor(rows[:, :2] / (width / (bins - 1)))
@@ -395,11 +396,11 @@ def test_the_limit_is_the_fullest_cell(monkeypatch):
 
 def test_the_unit_vectors_are_unit_vectors():
     for d in (1, 2, 6, 7, 12, 13, 300):
-        vectors, _ = crowds._grid(d)
+        vectors, _ = crowds.grid_of(d)
         for vector in vectors:
             length = sum(Fraction(float(v)) ** 2 for v in vector)
             assert abs(float(length) - 1) < 1e-13
-        np.testing.assert_array_equal(vectors, crowds._grid(d)[0])
+        np.testing.assert_array_equal(vectors, crowds.grid_of(d)[0])
 
 
 # Scale

@@ -15,7 +15,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.noise import Key
 from tacit.preprocessing import ClipNorm, Context, FillGaps, NoiselessImpute
-from tacit.preprocessing.noiseless_impute import STRATEGIES, _steady_changes
+from tacit.preprocessing.noiseless_impute import STRATEGIES, steady_changes
 from tacit.privacy.sensitivity.drift import Drift
 
 SHAPES = {"tall": (60, 5), "wide": (7, 30), "two chunks": (5000, 4)}
@@ -247,22 +247,22 @@ def test_a_steady_median_is_not_moved_by_one_row():
     steady = shaky = 0
     for _ in range(400):
         values = np.sort(rng.normal(size=int(rng.integers(1, 14))) * rng.choice([0.1, 1.0]))
-        changes = _steady_changes(values, 0.4)
+        changes = steady_changes(values, 0.4)
         if changes >= 0:
             assert not medians_reached(values, 0.4, rng)
             steady += 1
         else:
             shaky += medians_reached(values, 0.4, rng)
     assert steady > 50 and shaky > 50
-    assert _steady_changes(np.array([]), 0.4) < 0
+    assert steady_changes(np.array([]), 0.4) < 0
 
 
 def test_steadiness_counts_rows():
     # Nine equal values: the middle can be moved by four places either way before it shows.
-    assert _steady_changes(np.zeros(9), 0.1) == 3
-    assert _steady_changes(np.arange(9.0), 0.1) == -1
-    assert _steady_changes(np.array([0.0, 1.0]), 0.1) == -2
-    assert _steady_changes(np.arange(9.0), 2.0) == 0
+    assert steady_changes(np.zeros(9), 0.1) == 3
+    assert steady_changes(np.arange(9.0), 0.1) == -1
+    assert steady_changes(np.array([0.0, 1.0]), 0.1) == -2
+    assert steady_changes(np.arange(9.0), 2.0) == 0
 
 
 # Prediction

@@ -104,7 +104,7 @@ def test_too_few_rows_give_a_radius_all_the_same():
 def test_bounds_are_found_for_any_unit(method):
     rows = cloud(n=6000, d=3) * [1e-200, 1.0, 1e200] + [0.0, 1e6, -3e200]
     stage = fit(PrivateBounds(method=method), rows)
-    spare = 2 * 25.5 * 2.0 * 3 if method == "exponential" else 2 * 12.4 * 2.0 * math.sqrt(3)
+    spare = 2 * 34 * 2.0 * 3 if method == "exponential" else 2 * 10.2 * 2.0 * math.sqrt(3)
     for side in (rows < stage.low_, rows > stage.high_):
         assert (side.sum(axis=0) <= spare).all()
     least, largest = rows.min(axis=0), rows.max(axis=0)

@@ -17,7 +17,7 @@ from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.preprocessing import ClipNorm, PrivateCenter, PrivateImpute
-from tacit.preprocessing.private_impute import _lifted
+from tacit.preprocessing.private_impute import lifted_rows
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -180,7 +180,7 @@ def lifted(rows, columns, bound=2.0):
     """The exact sum, in integers; one row is at most 2^30."""
     seen = as_rows(rows, bound=bound, gaps=True)
     length = math.sqrt(2) * bound * (1 + 1e-12)
-    return lattice_sum(_lifted(seen, columns, bound), 2 * len(columns), length)
+    return lattice_sum(lifted_rows(seen, columns, bound), 2 * len(columns), length)
 
 
 @pytest.mark.parametrize("columns", [[0, 1, 2, 3, 4], [1, 3], [2]])

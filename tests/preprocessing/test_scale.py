@@ -16,7 +16,7 @@ from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.noise import Key, Stream
 from tacit.preprocessing import PrivateScale
-from tacit.preprocessing.private_scale import _lifted, exact_moments, released_moments
+from tacit.preprocessing.private_scale import exact_moments, lifted_rows, released_moments
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
@@ -137,7 +137,7 @@ def test_noise_is_drawn_once_and_is_what_the_event_says(silence):
 def lifted(rows, bound=2.0):
     """The exact sum, in integers; one row is at most 2^30."""
     length = math.sqrt(2) * bound * (1 + 1e-12)
-    return lattice_sum(_lifted(as_rows(rows, bound=bound)), 2 * rows.shape[1], length)
+    return lattice_sum(lifted_rows(as_rows(rows, bound=bound)), 2 * rows.shape[1], length)
 
 
 @pytest.mark.parametrize("bound", [0.1, 2.0, 30.0])

@@ -141,7 +141,7 @@ def test_every_registered_kind_has_a_sample_and_an_accountant():
     assert set(SAMPLES) == set(EVENTS)
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
     others = {Failure, Gamma, Iterated, Parallel, Repeated}
-    assert set(accountants._AS_DP_EVENT) | closed | others == set(EVENTS.values())
+    assert set(accountants.AS_DP_EVENT) | closed | others == set(EVENTS.values())
 
 
 @pytest.mark.parametrize("neighbors", EVERY_RELATION)

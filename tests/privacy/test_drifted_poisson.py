@@ -313,7 +313,7 @@ def test_cost_grows_with_shift_weight_and_failure():
 def test_every_kind_of_event_can_stand_beside_drifted_steps():
     closed = {kind for kind in EVENTS.values() if kind.gaussian}
     unfolded = {EVENTS[kind] for kind in ("repeated", "parallel", "failure")}  # become others first
-    assert set(accountants._AS_LOSS) | closed | unfolded == set(EVENTS.values())
+    assert set(accountants.AS_LOSS) | closed | unfolded == set(EVENTS.values())
     beside = [Selection(20.0), step(6.0, 0.05, THIRDS, 5)]
     assert epsilon(beside, 1e-5, REPLACE) > epsilon(beside[1:], 1e-5, REPLACE)
 
@@ -361,7 +361,7 @@ def test_weights_that_fall_short_of_one_are_given_to_the_largest_shift():
     whole = mixtures.whole(event.drift)
     assert math.fsum(w for w, _ in whole) >= 1
     assert whole == [(0.5 - 4e-13, 0.1), (1 - (0.5 - 4e-13), 0.3)]
-    (blend,) = recheck._directions(as_steps([event]), REPLACE)[0]
+    (blend,) = recheck.directions(as_steps([event]), REPLACE)[0]
     assert [w for w, _ in blend.parts] == [w for w, _ in whole]
 
 

@@ -38,7 +38,7 @@ from tacit.privacy.accounting.accountants import (
     gaussian_mu,
 )
 from tacit.privacy.accounting.group import ROWS, group_epsilon, sentence
-from tacit.privacy.certificate import _digest
+from tacit.privacy.certificate import digest_of
 from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.verification import recheck
 from tacit.research.median import DPGeometricMedian
@@ -387,7 +387,7 @@ def test_one_certificate_after_the_other_states_several_rows_of_both():
 
 def resigned(certificate, **changes):
     data = copy.deepcopy(certificate.to_dict()) | changes
-    return Certificate.from_dict({**data, "digest": _digest(data)})
+    return Certificate.from_dict({**data, "digest": digest_of(data)})
 
 
 def spend(event, neighbors=SPECIAL):

@@ -83,7 +83,7 @@ def test_gaussians_alone_follow_the_closed_form(mu, epsilon):
 def test_composing_on_the_grid_brackets_the_exact_gaussian(mu, count, delta):
     # The same Gaussian, its steps kept apart: no closed form is used.
     pair = (((1.0, mu / math.sqrt(count)),), ((1.0, 0.0),))
-    exact = pairs._gaussian_epsilon(mu, delta)
+    exact = pairs.gaussian_epsilon(mu, delta)
     found = epsilon_of({pair: count}, delta)
     assert brackets(found, exact.epsilon)
     assert found.upper <= exact.epsilon * (1 + 5e-4)
@@ -116,7 +116,7 @@ def test_one_step_brackets_the_hockey_stick(z, q, neighbors):
 
 
 def test_both_orders_of_the_neighbours_count():
-    remove, add = recheck._directions([poisson(0.8, 0.1, 5)], "add_or_remove_one")
+    remove, add = recheck.directions([poisson(0.8, 0.1, 5)], "add_or_remove_one")
     curves = [epsilon_of(order, 1e-5) for order in (remove, add)]
     assert curves[0].lower > curves[1].upper
     assert recheck.epsilon([poisson(0.8, 0.1, 5)], 1e-5, "add_or_remove_one") == curves[0]
@@ -135,8 +135,8 @@ def test_mixtures_on_both_sides():
 def test_tiny_delta_agrees_with_sums_of_positive_terms():
     # No FFT: direct convolution keeps every digit, and connecting dots only adds.
     z, q, count, delta, h = 1.0, 0.02, 64, 1e-13, 4e-3
-    (pair,) = recheck._directions([poisson(z, q)], "replace_one")[0]
-    step = pairs._discretise(pair, h, 9.0)
+    (pair,) = recheck.directions([poisson(z, q)], "replace_one")[0]
+    step = pairs.discretise(pair, h, 9.0)
     first, mass = step.first, np.exp(step.log_mass)
     for _ in range(6):
         mass = np.convolve(mass, mass)

@@ -15,7 +15,7 @@ from scipy.stats import chi2, logser, nbinom, norm, poisson
 
 from tacit.exceptions import InputError
 from tacit.mechanisms.noise import Key
-from tacit.mechanisms.trials import _table, chances, draw_setting, draw_trials
+from tacit.mechanisms.trials import chances, cumulated_weights, draw_setting, draw_trials
 from tacit.privacy import (
     Budget,
     Certificate,
@@ -381,7 +381,7 @@ def test_numbers_of_trials_have_the_law_that_is_accounted_for(name):
         )
         assert series == pytest.approx(f(at), abs=1e-12)
     assert chances(event, 39) == pytest.approx(expected, rel=1e-10)
-    table = _table(event.distribution, event.shape, event.rate)
+    table = cumulated_weights(event.distribution, event.shape, event.rate)
     mean = sum((b - a) * (i + 1) for i, (a, b) in enumerate(pairwise((0, *table)))) / table[-1]
     assert mean == pytest.approx(weight(event), rel=1e-10)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit, log_ndtr, logsumexp
 
-from tacit.ledger.tally import Limits, Spending, Tally
+from tacit.ledger.spending import Limits, Spending, Tally
 from tacit.privacy.accounting.accountants import (
     accountant_for,
     epsilon,

@@ -12,7 +12,7 @@ import pytest
 from tacit.exceptions import CertificateError, InputError, LedgerError
 from tacit.ledger import Ledger, Limits
 from tacit.ledger.links import Tampered
-from tacit.ledger.tally import Spending, Tally
+from tacit.ledger.spending import Spending, Tally
 from tacit.losses import LOSSES
 from tacit.plan import Plan
 from tacit.privacy.accounting.accountants import epsilon
@@ -253,7 +253,7 @@ def test_a_ledger_keeps_one_unit_for_each_account(tmp_path):
 
 
 def test_an_entry_of_another_unit_than_its_account_is_found(tmp_path):
-    from tacit.ledger.account import Account, _next
+    from tacit.ledger.account import Account, with_entry
     from tacit.ledger.links import Row
 
     body = {"kind": "reserve", "nth": 2, "at": "now", "budget": None, "together": 1.0, "plan": {}}
@@ -261,7 +261,7 @@ def test_an_entry_of_another_unit_than_its_account_is_found(tmp_path):
     for unit, said in ((PERSON, {}), (ROW, {"unit": PERSON.to_dict()})):
         account = Account("a", Limits(3.0, 1e-5, RELATION, unit), count=1)
         with pytest.raises((TypeError, Tampered), match="another unit"):
-            _next(account, Row(2, "a", "id", "{}", "hash"), {**body, **said})
+            with_entry(account, Row(2, "a", "id", "{}", "hash"), {**body, **said})
 
 
 def test_a_tally_of_parts_and_failures_is_what_composing_all_of_it_gives():

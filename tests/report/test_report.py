@@ -397,7 +397,7 @@ def test_parts_failures_and_the_unit_are_shown() -> None:
 
 def test_every_relation_and_event_of_the_library_has_words() -> None:
     assert set(RELATIONS) == set(NEIGHBORS)
-    assert set(html._AS_SOURCE) | html._NO_SOURCE == set(EVENTS)
+    assert set(html.AS_SOURCE) | html.NO_SOURCE == set(EVENTS)
 
 
 # --- damaged certificates ----------------------------------------------------------------------

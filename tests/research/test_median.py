@@ -51,7 +51,7 @@ def test_no_row_moves_a_sum_of_gradients_by_more_than_is_counted(seed):
     rows[1] = y  # no gradient at all
 
     def total(rows):
-        return lattice_sum(median._gradients(rows, y), d, 1.0).astype(float)
+        return lattice_sum(median.row_gradients(rows, y), d, 1.0).astype(float)
 
     for swap in (y, -50 * rows[0], y + 1e-160, y + np.eye(d)[0] * 1e-3, y - 1e200):
         moved = rows.copy()
@@ -122,15 +122,16 @@ def test_columns_do_harm_only_where_all_count_alike(decay, least, most):
 def test_columns_are_kept_by_weight_and_what_is_left_out_is_within_the_noise():
     weights = np.array([0.1, 1.0, 0.5, 0.5, 0.2])
     noise = np.full(5, 0.1)
-    kept = median._kept(np.array([0.05, 3.0, 0.0, 2.0, 0.05]), noise, weights)
+    kept = median.kept_columns(np.array([0.05, 3.0, 0.0, 2.0, 0.05]), noise, weights)
     assert kept.tolist() == [False, True, True, True, False]  # equal weights stay together
-    assert median._kept(np.zeros(5), noise, weights).tolist() == [False, True, False, False, False]
-    assert median._kept(np.zeros(5), noise, np.ones(5)).all()
-    assert median._kept(np.full(5, 1.0), np.zeros(5), weights).all()
+    only = [False, True, False, False, False]
+    assert median.kept_columns(np.zeros(5), noise, weights).tolist() == only
+    assert median.kept_columns(np.zeros(5), noise, np.ones(5)).all()
+    assert median.kept_columns(np.full(5, 1.0), np.zeros(5), weights).all()
     rng = np.random.default_rng(0)
     for _ in range(200):
         mean, moved = rng.normal(size=(2, 5)) * rng.choice([0.3, 1.0], (2, 1))
-        left = mean[~median._kept(mean, moved, weights)]
+        left = mean[~median.kept_columns(mean, moved, weights)]
         assert np.linalg.norm(left) <= np.sqrt(2) * np.linalg.norm(moved) * (1 + 1e-12)
 
 

@@ -214,8 +214,8 @@ def test_projected_weights_are_those_without_projection_if_nothing_is_lost():
     module = sys.modules["tacit.research.trajectories.trajectory"]
     X, y = labelled()
     ready = module.rehearse(X, y, loss=None, centre=True, most_values=1 << 20)
-    train, test = module._split(ready)
-    run = module._linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
+    train, test = module.split_rows(ready)
+    run = module.linear_run(train, test, DPGD(steps=30, clip=0.1), (1.0, 1e-6), 0)
     sketch = Sketch(39)
     free = run.train(on_gradient=sketch.add)
     found = sketch.directions()

@@ -8,6 +8,8 @@ function of the table alone, and is held against the account, each kind in its o
 - Gaussian releases: Σ(distance/σ)² over all of them is at most μ² of what was counted for them;
 - sampled steps: given the batch, sums lie within what one row contributes if the odd row is in it,
   and are equal if it is not;
+- counts of keys: the same, over keys that both tables have; those that one of them has pass the
+  threshold with no more probability than was counted as a failure;
 - selections: no utility differs by more than one row may move it;
 - tests: margins differ by at most one.
 
@@ -25,17 +27,23 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 from tests.soundness import plans
 
 from tacit.audit.recorder import Recorder, Release, Replayer
+from tacit.data.columns import UnknownColumn, default_column
 from tacit.data.rows import as_rows
+from tacit.data.schema import Schema
+from tacit.data.tables import Table
 from tacit.engine.engine import one_thread
 from tacit.exceptions import BudgetError, InputError, PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
 from tacit.plan import CalibratedPlan, Plan
+from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import (
     Bound,
+    ByColumns,
     ClipNorm,
     Dedup,
     FillGaps,
@@ -45,11 +53,14 @@ from tacit.preprocessing import (
     Normalize,
     PrivateBlocks,
     PrivateBounds,
+    PrivateByColumns,
     PrivateCenter,
     PrivateClip,
+    PrivateEncode,
     PrivateEqualize,
     PrivateImpute,
     PrivatePCA,
+    PrivatePrecondition,
     PrivateScale,
     PublicCenter,
     PublicPCA,
@@ -61,8 +72,10 @@ from tacit.preprocessing import (
     SoftPCA,
     Stage,
 )
+from tacit.preprocessing.by_columns import Branch
+from tacit.preprocessing.column_maps import Bins, Fill, Levels, Numbers, Products
 from tacit.privacy import Budget
-from tacit.privacy.events import NEIGHBORS, Gaussian, PoissonGaussian
+from tacit.privacy.events import NEIGHBORS, Failure, Gaussian, PoissonGaussian
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, FlattestDPGD, LocalDPGD, NoisySGD
 from tacit.trainers import DPGD, DPSGD, SufficientStatistics
 
@@ -99,6 +112,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateBlocks(blocks=[(1, [PrivateScale()]), (2, [PrivateScale(), ClipNorm(0.7)])]),
         PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
         PrivateBlocks(blocks=[(1, [ClipNorm(0.5)]), (2, [PrivateImpute(0.3), PrivatePCA(1)])]),
+        PrivatePrecondition(),
         Dedup(0.0, crowd=plans.CROWD, share=0.2),
         Dedup(plans.RADIUS, crowd=plans.CROWD, share=0.2),
         Quantize(plans.RADIUS, crowd=plans.CROWD, share=0.2),
@@ -143,7 +157,7 @@ class Case:
 
     plan: CalibratedPlan
     name: str
-    rows: tuple[np.ndarray, np.ndarray]
+    rows: tuple[Any, Any]
     labels: tuple[np.ndarray, np.ndarray]
 
     def __str__(self) -> str:
@@ -189,6 +203,140 @@ def draw(seed: int) -> Case | None:
     return Case(plan, pair.name, rows, both)
 
 
+def _cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
+    """Columns of a table: years, amounts with gaps, words, and any of these."""
+    gap = rng.random(n) < rng.choice([0.0, 0.3])
+    amounts = np.where(rng.random(n) < 0.7, 0.0, rng.lognormal(5, 3, n))
+    words = np.array(["cook", "nurse", "1", "01", "?", ""], dtype=object)
+    mixed = np.array(["7", "2.5", "1990-01-02", "x", "n/a", "1e400"], dtype=object)
+    return {
+        "year": (1955 + rng.integers(0, 36, n)).astype(float).tolist(),
+        "amount": np.where(gap, np.nan, amounts).tolist(),
+        "job": rng.choice(words[: rng.integers(1, 7)], n).tolist(),
+        "town": [f"t{i}" for i in rng.integers(0, rng.choice([2, n]), n)],
+        "any": rng.choice(mixed[: rng.integers(1, 7)], n).tolist(),
+    }
+
+
+ODD: list[dict[str, Any]] = [
+    {"year": 1e308, "amount": math.inf, "job": "mine", "town": "only", "any": "own"},
+    {"year": -1e308, "amount": math.nan, "job": "cook", "town": "t0", "any": "-1e300"},
+    {"year": 1990.0, "amount": -math.inf, "job": None, "town": "unique", "any": ""},
+    {"year": math.nan, "amount": 1e-300, "job": "1.0", "town": None, "any": "1990-01-02"},
+]
+
+
+@lru_cache(maxsize=4096)
+def draw_table(seed: int) -> Case | None:
+    """The same of a table with named columns, of which little is known."""
+    rng = np.random.default_rng([seed, 22])
+    n = int(rng.choice([300, 600]))
+    common = _cells(rng, n)
+    pair = rng.permutation(len(ODD))[:2]
+    tables = [
+        Table.from_columns({k: [odd[k], *common[k]] for k in common})
+        for odd in (ODD[pair[0]], ODD[pair[1]])
+    ]
+    known = [
+        {},
+        {"low": 0.0, "monotone": "increasing"},
+        {"low": 1900.0, "high": 3e4, "shape": "hat", "knots": (1900.0, 1950.0, 2e4)},
+    ]
+    columns = {
+        "year": default_column("number", **known[seed % 3]),
+        "amount": default_column("number", shape=["auto", "straight"][seed % 2]),
+        "job": default_column("category", **[{}, {"categories": ["cook", "nurse"]}][seed % 2]),
+        "town": default_column("category"),
+        "any": [UnknownColumn(), default_column("category"), default_column("date")][seed % 3],
+    }
+    kept = [name for name in columns if name == "town" or rng.random() < 0.8]
+    schema = Schema({name: columns[name] for name in kept})
+    first = PrivateEncode(
+        schema, noise_multiplier=float(rng.choice([0.2, 0.5])), narrow=bool(rng.integers(2))
+    )
+    behind: list[list[Stage]] = [
+        [],
+        [Normalize()],
+        [PrivateCenter()],
+        [Normalize(), PrivateCenter()],
+    ]
+    if seed % 3 == 1:  # monotone: not behind Normalize
+        behind = behind[::2]
+    stages = (first, *behind[rng.integers(len(behind))])
+    trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    finder = None
+    if rng.random() < 0.4:
+        finder = PrivateClasses() if loss == "logistic" else PrivateTargetBounds()
+    try:
+        plan = Plan(
+            Budget(float(rng.choice([20.0, 80.0])), 1e-5),
+            stages,
+            trainer,
+            get_loss(loss),
+            neighbors,
+            target=finder,
+        ).calibrate(size=n + 1, columns=len(kept), classes=2 * (loss == "logistic"))
+    except (InputError, BudgetError):
+        return None
+    both = [table.drop([k for k in columns if k not in kept]) for table in tables]
+    labels, odd = rng.integers(0, 2, n + 1), 1 - rng.integers(0, 2)
+    if finder is not None and loss == "logistic":  # labels that nobody else has
+        words = np.array(["no", "yes"], dtype=object)[labels]
+        labels, words[0], odd = words, "mine", "other"
+    elif finder is not None:
+        labels = labels * 1e9 + rng.normal(size=n + 1)
+        labels[0], odd = rng.choice([1e308, np.nan, -1e300]), 1e10
+    other = labels.copy()
+    other[0] = odd
+    if neighbors != "replace_one":
+        rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
+    else:
+        rows, targets = (both[0], both[1]), (labels, other)
+    return Case(plan, f"table {seed}", rows, targets)
+
+
+@lru_cache(maxsize=4096)
+def draw_columns(seed: int) -> Case | None:
+    """The same of columns in groups, each with maps and private stages of its own."""
+    rng = np.random.default_rng([seed, 54])
+    n = int(rng.choice([300, 600]))
+    common, pair = _cells(rng, n), rng.permutation(len(ODD))[:2]
+    both = [Table.from_columns({k: [ODD[i][k], *common[k]] for k in common}) for i in pair]
+    numbers = Numbers(("year", "amount"), (1900.0, 0.0), (2000.0, 1e3))
+    maps: list[tuple[Any, ...]] = [(), (Bins(3),), (Products(2),), (Fill(0.0, mark=True),)]
+    first = Branch(numbers, maps[rng.integers(4)], gaps=bool(rng.integers(2)))
+    words = Branch(Levels(("job", "town"), (("cook", "1"), ("t0",)), (2, 1), (None, None)))
+    twice = Branch(Numbers(("year",), (1950.0,), (1990.0,)), (Bins(2, weights=False),))
+    bounds, categories = ["amount"] * int(rng.integers(2)), ["town"] * int(rng.integers(2))
+    branches, z = [twice, first, words], float(rng.choice([0.2, 0.5]))
+    stage: Stage = ByColumns(branches)
+    if bounds or categories:
+        stage = PrivateByColumns(
+            noise_multiplier=z, branches=branches, bounds=bounds, categories=categories
+        )
+    chain = [ClipNorm(math.sqrt(first.square)), PrivateImpute(), PrivateScale()]
+    behind = [ClipNorm(1.0), PrivateCenter()] if rng.random() < 0.5 else [PrivateEqualize()]
+    blocks = [(1, behind), (first.end.width, chain), (None, [ClipNorm(2.0)])]
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    trainer, loss = [(DPGD(steps=2), "logistic"), (DPGD(steps=2), "squared")][rng.integers(2)]
+    try:
+        plan = Plan(
+            Budget(80.0, 1e-5),
+            (stage, PrivateBlocks(blocks=blocks)),
+            trainer,
+            get_loss(loss),
+            neighbors,
+        ).calibrate(size=n + 1, columns=len(common), classes=2 * (loss == "logistic"))
+    except (InputError, BudgetError):
+        return None
+    labels = rng.integers(0, 2, n + 1)
+    rows, targets = (both[0], both[1]), (labels, np.concatenate([[1 - labels[0]], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, targets = (both[0], both[0].take(slice(1, None))), (labels, labels[1:])
+    return Case(plan, f"columns {seed}", rows, targets)
+
+
 class Lenient(CalibratedPlan):
     """The same plan, for a table that lacks the odd row: a null row is one that counts nothing."""
 
@@ -213,6 +361,18 @@ class Watching(Replayer):
         self._batch = batch
         self.utilities: list[tuple[np.ndarray, float]] = []
         self.margins: list[float] = []
+        self.histograms: list[tuple[dict[Any, float], float, float]] = []
+        self.votes: list[tuple[np.ndarray, float]] = []
+
+    def gaussian(self, total: Any, deviation: float, stream: Any) -> np.ndarray:
+        if total.kind == "votes":
+            self.votes.append((total.values * total.unit, total.reach))
+        return super().gaussian(total, deviation, stream)
+
+    def keys(self, total: Any, keys: Any, deviation: float, threshold: int, stream: Any) -> Any:
+        counts = dict(zip(keys, (total.values * total.unit).tolist(), strict=True))
+        self.histograms.append((counts, deviation, threshold * total.unit))
+        return super().keys(total, keys, deviation, threshold, stream)
 
     def above(self, value: float, threshold: float, deviation: float, stream: Any) -> bool:
         self.margins.append(value)
@@ -240,7 +400,9 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
     gaps = any(stage.fills_gaps for stage in plan.plan.stages)
     labels = case.labels[side]
     loss = plan.plan.loss
-    values = labels / 2.0 - 0.5 if loss.task == "regression" else labels
+    values, finds = labels, plan.plan.target is not None
+    if loss.task == "regression" and not finds:
+        values = labels / 2.0 - 0.5
     heard: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
@@ -252,7 +414,7 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
             rows = as_rows(case.rows[side], gaps=gaps)
             fit = Lenient.of(plan).run(
                 rows,
-                loss.targets(values, plan.facts.outputs),
+                values if finds else loss.targets(values, plan.facts.outputs),
                 key=Key.from_seed("replay"),
                 draws=draws,
             )
@@ -272,7 +434,8 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
 
 def _learned(stage: Stage) -> dict[str, Any]:
     """What a fitted stage would write to a file."""
-    return {k: np.asarray(v).tobytes() for k, v in stage.arrays().items()}
+    found = {k: np.asarray(v).tobytes() for k, v in stage.arrays().items()}
+    return {**found, "parameters": stage.parameters()}
 
 
 def compare(case: Case, seed: int = 0) -> list[str]:
@@ -323,21 +486,44 @@ def _judged(
         beta = case.plan.spent[-1][1].noise_multiplier
         if np.abs(a - b).max() > unit * noise / beta * (1 + 1e-9):
             wrong.append(f"utilities differ by {np.abs(a - b).max()}")
-    return wrong + _sums(case, tape, one.draws.sums, other.draws.sums, with_odd)
+    for (a, reach), (b, _) in zip(one.draws.votes, other.draws.votes, strict=True):
+        apart = float(np.linalg.norm(a - b))
+        if apart > unit * reach * (1 + 1e-9):  # each by itself, however little the others used
+            wrong.append(f"votes lie {apart:.6g} apart, {unit * reach:.6g} were counted")
+    keys, failing = _keys(one.draws, other.draws)
+    counted = math.fsum(e.failure for _, e in case.plan.spent if isinstance(e, Failure))
+    if failing > counted * (1 + 1e-6):
+        wrong.append(f"keys of one row pass with probability {failing:.3g}, {counted:.3g} counted")
+    sums = one.draws.sums, other.draws.sums
+    return wrong + _sums(case, tape, sums, with_odd, square=keys)
+
+
+def _keys(one: Watching, other: Watching) -> tuple[float, float]:
+    """(distance/σ)² over keys that both have, and how likely others pass, on the worse side."""
+    square, sides = 0.0, [0.0, 0.0]
+    for (a, deviation, threshold), (b, *same) in zip(one.histograms, other.histograms, strict=True):
+        assert same == [deviation, threshold]
+        square += math.fsum((a[key] - b[key]) ** 2 for key in {*a} & {*b}) / deviation**2
+        for i, (mine, theirs) in enumerate([(a, b), (b, a)]):
+            rooms = [(threshold - mine[key]) / deviation for key in {*mine} - {*theirs}]
+            sides[i] += math.fsum(norm.sf(rooms))
+    return square, max(sides)
 
 
 def _sums(
     case: Case,
     tape: Sequence[Release],
-    first: Sequence[np.ndarray],
-    second: Sequence[np.ndarray],
+    sums: tuple[Sequence[np.ndarray], Sequence[np.ndarray]],
     with_odd: bool,
+    *,
+    square: float,
 ) -> list[str]:
+    first, second = sums
     unit = NEIGHBORS[case.plan.plan.neighbors]
     if not len(tape) == len(first) == len(second):
         return [f"{len(tape)} releases, and {len(first)} and {len(second)} sums"]
     fast = 1e-5 if case.plan.arithmetic == "fast" else 0.0  # ideal arithmetic is assumed there
-    square, wrong = 0.0, []
+    wrong: list[str] = []
     sampled = _samples(case)
     counted = sum(
         event.count * (unit / event.noise_multiplier) ** 2
@@ -345,7 +531,7 @@ def _sums(
         if isinstance(event, Gaussian) and name != "Test"
     )
     for release, a, b in zip(tape, first, second, strict=True):
-        if release.kind == "test":
+        if release.kind in ("test", "keys"):
             continue
         apart = float(np.sqrt(((a - b) ** 2).sum())) / release.deviation
         if release.kind == "step" and sampled:

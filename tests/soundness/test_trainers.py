@@ -195,8 +195,8 @@ def test_several_outputs_of_a_scalar_loss_are_covered(name):
 def test_the_search_notices_half_a_constant(name, monkeypatch):
     loss = get_loss(name)
     outputs = 3 if name == "softmax" else 1
-    real = movement._CONSTANTS[type(loss)]
-    monkeypatch.setitem(movement._CONSTANTS, type(loss), lambda *given: 0.5 * real(*given))
+    real = movement.CONSTANTS[type(loss)]
+    monkeypatch.setitem(movement.CONSTANTS, type(loss), lambda *given: 0.5 * real(*given))
     constant = data_lipschitz(loss, norm=1.0, bound=1.0, outputs=outputs)
     search = Search(loss, norm=1.0, bound=1.0, clip=math.inf, outputs=outputs)
     assert search.steepest() > constant

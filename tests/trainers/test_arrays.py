@@ -163,7 +163,7 @@ def test_sums_over_many_blocks_are_those_of_an_engine(per_class, where):
     known = Engine(rows, targets, loss.portable())
     expected = [known.gradient_sum(weights, 0.3, per_class=per_class)]
     for block in (128, 1000, LATTICE_ROWS):
-        mine._block_rows = block
+        mine.block_rows = block
         assert_equal([mine.gradient_sum(weights, 0.3, per_class=per_class)], expected)
 
 

@@ -91,12 +91,12 @@ def test_sums_are_the_same_with_and_without_compiled_loops(way, name, outputs, a
 def test_large_tables_are_kept_for_the_compiled_loops(way):
     rows, targets, loss, _ = problem("softmax", 3)
     engine = Engine(as_rows(rows, bound=1.0), targets, loss)
-    assert isinstance(engine._store, compact.CompactStore)
-    assert engine._store.vectors.shape == (333, 32)
-    assert engine._store.vectors.ctypes.data % 64 == 0
+    assert isinstance(engine.store, compact.CompactStore)
+    assert engine.store.vectors.shape == (333, 32)
+    assert engine.store.vectors.ctypes.data % 64 == 0
     way(None)
     engine = Engine(as_rows(rows, bound=1.0), targets, loss)
-    assert type(engine._store) is DenseStore
+    assert type(engine.store) is DenseStore
 
 
 def test_settings_trained_together_are_as_alone(way):
@@ -340,7 +340,7 @@ def test_loops_that_are_wrong_are_refused(monkeypatch, wrong):
         function = off_by_one if name == wrong else getattr(native, name)
         monkeypatch.setattr(compact.native, name, function)
     with pytest.raises(MachineError, match="TACIT_KERNELS=numpy"):
-        compact._try(0)
+        compact.self_test(0)
 
 
 def test_the_environment_names_a_level(monkeypatch):

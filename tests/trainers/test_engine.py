@@ -55,8 +55,8 @@ def on_grid(engine, weights):
     """Weights as rows meet them."""
     if engine.arithmetic == "fast":
         return weights
-    grid = Weights.of(weights, engine._scale, "exact")
-    lines = (grid.columns * grid.unit / engine._scale.unit).reshape(*weights.shape[::2], -1)
+    grid = Weights.of(weights, engine.scale, "exact")
+    lines = (grid.columns * grid.unit / engine.scale.unit).reshape(*weights.shape[::2], -1)
     return lines.transpose(0, 2, 1)
 
 
@@ -74,7 +74,7 @@ def float_reference(rows, targets, loss, weights, clip, *, per_class=False):
 
 def integer_rows(engine):
     """Rows as the engine counts them, as Python integers."""
-    store = engine._store
+    store = engine.store
     if hasattr(store, "values"):
         return store.values.astype(object)
     rows = store.matrix.toarray().astype(np.int64).astype(object)
@@ -85,15 +85,15 @@ def big_integer_sum(engine, weights, clip):
     """The same sum with every product in Python integers."""
     settings, _, outputs = weights.shape
     rows = integer_rows(engine)
-    grid = Weights.of(weights, engine._scale, "exact")
+    grid = Weights.of(weights, engine.scale, "exact")
     columns = grid.columns.astype(np.int64).astype(object)
     scores = (rows @ columns.T).astype(np.float64) * grid.unit[:, 0]
     norms = np.array([math.sqrt(max(1, sum(v * v for v in row))) for row in rows])
     scores = scores.reshape(-1, settings, outputs)
-    residual = engine.loss.residual(scores, engine._targets)
+    residual = engine.loss.residual(scores, engine.targets)
     cube = np.ascontiguousarray(residual.transpose(1, 2, 0))
     clips = np.broadcast_to(np.asarray(clip, float), (settings,))
-    Clipping.of(clips, outputs, engine._scale, "exact", False).apply(cube, 1 / norms)
+    Clipping.of(clips, outputs, engine.scale, "exact", False).apply(cube, 1 / norms)
     multipliers = cube.astype(np.int64).astype(object)
     return np.array([rows.T @ z.T for z in multipliers])
 
@@ -141,13 +141,13 @@ def test_sums_are_exact_when_every_row_is_aligned_at_the_largest_norm():
     weights = np.full((1, d, 1), 1e3)
     clip = 1.999  # just below a power of two, where C / g is largest
     engine = Engine(as_rows(np.full((n, d), 1e9), bound=1.0), targets, loss)
-    norms = np.linalg.norm(engine._store.values.astype(float), axis=1)  # rows are shortened to it
-    assert 0.999 * engine._scale.longest < norms.min() <= norms.max() <= engine._scale.longest
+    norms = np.linalg.norm(engine.store.values.astype(float), axis=1)  # rows are shortened to it
+    assert 0.999 * engine.scale.longest < norms.min() <= norms.max() <= engine.scale.longest
     one = engine.gradient_sum(weights, clip, batch=np.array([5])).values
     reach = n * math.isqrt(squared_norm(one))
     assert 2**51 < reach <= 2**52
-    for block in (engine._store.block_rows, n):  # many groups, then all rows in one product
-        engine._store.block_rows = block
+    for block in (engine.store.block_rows, n):  # many groups, then all rows in one product
+        engine.store.block_rows = block
         total = engine.gradient_sum(weights, clip).values
         assert [int(v) for v in total.ravel()] == [n * int(v) for v in one.ravel()]
 
@@ -184,8 +184,8 @@ def test_order_blocks_and_threads_do_not_change_the_sum(name, sparse):
         engine = Engine(
             as_rows(data[chosen], bound=1.0), targets[chosen], loss, shift=shift, threads=threads
         )
-        engine._store.block_rows = block or engine._store.block_rows
-        engine._store.group_rows = group or engine._store.group_rows
+        engine.store.block_rows = block or engine.store.block_rows
+        engine.store.group_rows = group or engine.store.group_rows
         return engine.gradient_sum(weights, [0.5, 3.0], batch=batch).values
 
     expected = total()
@@ -238,8 +238,8 @@ def test_removing_a_row_removes_exactly_its_own_sum(name, arithmetic, store, per
             threads=threads,
             arithmetic=arithmetic,
         )
-        made._store.block_rows = block or made._store.block_rows
-        made._store.group_rows = group or made._store.group_rows
+        made.store.block_rows = block or made.store.block_rows
+        made.store.group_rows = group or made.store.group_rows
         return made
 
     def total(made, batch=None, count=3):
@@ -460,7 +460,7 @@ def test_fast_sums_repeat_for_any_number_of_threads():
     totals = []
     for threads in (1, 2, 3):
         engine = Engine(as_rows(rows, bound=1.0), targets, loss, arithmetic="fast", threads=threads)
-        engine._store.block_rows = 128
+        engine.store.block_rows = 128
         totals.append(engine.gradient_sum(weights, 1.0).values)
     assert (totals[0] == totals[1]).all() and (totals[0] == totals[2]).all()
 
@@ -520,7 +520,7 @@ def test_the_context_restores_the_number_of_blas_threads():
     engine = Engine(as_rows(rows, bound=1.0), targets, loss, threads=2)
 
     def blas_threads():
-        controller = engine_module._blas().select(user_api="blas")
+        controller = engine_module.blas().select(user_api="blas")
         return [library["num_threads"] for library in controller.info()]
 
     before = blas_threads()
@@ -599,17 +599,17 @@ def big_integer_parts(engine, weights, clips):
     """The sums of both parts with every product in Python integers."""
     settings, _, outputs = weights.shape
     rows = integer_rows(engine)
-    grid = Weights.of(weights, engine._scale, "exact")
+    grid = Weights.of(weights, engine.scale, "exact")
     columns = grid.columns.astype(np.int64).astype(object)
     scores = (rows @ columns.T).astype(np.float64) * grid.unit[:, 0]
-    residual = engine.loss.residual(scores.reshape(-1, settings, outputs), engine._targets)
+    residual = engine.loss.residual(scores.reshape(-1, settings, outputs), engine.targets)
     found = []
     for part, clip in zip(engine.parts, clips, strict=True):
         some = rows[:, part]
         norms = np.array([math.sqrt(max(1, sum(v * v for v in row))) for row in some])
         cube = np.ascontiguousarray(residual.transpose(1, 2, 0))
         limits = np.broadcast_to(np.asarray(clip, float), (settings,))
-        Clipping.of(limits, outputs, engine._scale, "exact", False).apply(cube, 1 / norms)
+        Clipping.of(limits, outputs, engine.scale, "exact", False).apply(cube, 1 / norms)
         multipliers = cube.astype(np.int64).astype(object)
         found.append(np.array([some.T @ z.T for z in multipliers]))
     return found
@@ -657,8 +657,8 @@ def test_both_parts_are_exact_when_every_row_is_aligned_at_the_largest_norm():
     weights, clips = np.full((1, d, 1), 1e3), [1.999, 0.4999]
     engine = Engine(as_rows(np.full((n, d), 1e9), bound=1.0), targets, loss, split=23)
     one = engine.gradient_sums(weights, clips, batch=np.array([5]))
-    for block in (engine._store.block_rows, n):
-        engine._store.block_rows = block
+    for block in (engine.store.block_rows, n):
+        engine.store.block_rows = block
         for single, total in zip(one, engine.gradient_sums(weights, clips), strict=True):
             assert 2**51 < n * math.isqrt(squared_norm(single.values)) <= 2**52
             assert [int(v) for v in total.values.ravel()] == [

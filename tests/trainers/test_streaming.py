@@ -81,7 +81,7 @@ def sums(rows, targets, loss, weights, batch, **options):
     split = options.get("split")
     clips = [1.0] if split is None else [1.0, 0.5]
     with Engine(rows, targets, loss, **options) as engine:
-        kept = isinstance(engine._store, DenseStore)
+        kept = isinstance(engine.store, DenseStore)
         found = engine.gradient_sums(weights, clips)
         found += engine.gradient_sums(weights, clips, batch=batch)
         found += engine.gradient_sums(weights, clips, batch=batch[:0])
@@ -184,7 +184,7 @@ def test_whether_rows_are_kept_is_decided_by_public_facts(files):
         assert not held(rows, D, arithmetic, memory=N * D * size - 1)
     assert held(as_rows(sp.csr_array(WIDE), bound=1.0), D, "exact", memory=1)
     assert isinstance(
-        Engine(rows, get_loss("squared").targets(X[:, 0], 1), get_loss("squared"), memory=1)._store,
+        Engine(rows, get_loss("squared").targets(X[:, 0], 1), get_loss("squared"), memory=1).store,
         Streamed,
     )
 

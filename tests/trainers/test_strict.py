@@ -32,6 +32,7 @@ from tacit.preprocessing import (
     SoftPCA,
 )
 from tacit.preprocessing import projection as linear
+from tacit.preprocessing.projection import ProductCheck
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.defaults import PublicFacts
 
@@ -90,7 +91,7 @@ def test_blocks_and_threads_make_no_difference(store):
     expected = engine_for(data, targets, loss, threads=1, **options).gradient_sum(weights, 0.5)
     for threads, block, group in ((1, 16, 64), (2, 64, 64), (3, 333, 333), (2, 1, 700)):
         engine = engine_for(data, targets, loss, threads=threads, **options)
-        engine._store.block_rows, engine._store.group_rows = block, group
+        engine.store.block_rows, engine.store.group_rows = block, group
         for batch in (None, None, np.arange(700)):
             found = engine.gradient_sum(weights, 0.5, batch=batch)
             assert (found.values == expected.values).all()
@@ -111,7 +112,7 @@ def test_parts_that_are_clipped_by_themselves_are_checked_together(store, monkey
         assert len(found) == len(expected) == 2
         for one, other in zip(found, expected, strict=True):
             assert (one.values == other.values).all()
-    cls = type(strictly._store)
+    cls = type(strictly.store)
     real = cls.backward
     for place in (0, 4, 5, -1):  # at either end of either part
 
@@ -165,12 +166,12 @@ def test_rows_wider_than_a_slab_are_probed_exactly(monkeypatch):
     monkeypatch.setattr(storage, "SLAB", 7)
     engine = engine_for(rows, targets, loss)
     assert (engine.gradient_sum(weights, 0.5).values == expected).all()
-    store = engine._store
-    numbers = [int(w) for w in engine._watch.columns.residues.word]
+    store = engine.store
+    numbers = [int(w) for w in engine.watch.columns.residues.word]
     for i in rng.integers(0, N, 20):
         exact = sum(int(x) * r for x, r in zip(store.values[i], numbers, strict=True))
-        assert int(engine._watch.along[0].word[i]) == exact % 2**64
-        assert int(engine._watch.along[0].rest[i]) == exact % (2**31 - 1)
+        assert int(engine.watch.along[0].word[i]) == exact % 2**64
+        assert int(engine.watch.along[0].rest[i]) == exact % (2**31 - 1)
 
 
 @pytest.mark.parametrize("cls", [DPGD, DPSGD])
@@ -271,7 +272,7 @@ def test_a_wrong_product_is_found_every_time(store, which, fault, monkeypatch):
     data, options = stored(rows, store)
     engine = engine_for(data, targets, loss, threads=1, **options)
     engine.gradient_sum(weights, 0.5)  # right, and what it found is kept for steps on all rows
-    cls = type(engine._store)
+    cls = type(engine.store)
     monkeypatch.setattr(cls, which, fault(getattr(cls, which), np.random.default_rng(0)))
     for batch in (None, BATCH):
         for _ in range(25):
@@ -362,7 +363,7 @@ class Social(Softmax):
 def test_a_residual_that_depends_on_its_place_is_found_as_often_as_stated(loss, share):
     rows, targets, _, weights = problem(n=96)
     engine = engine_for(rows, targets, loss, threads=1)
-    engine._store.block_rows = 96  # one block in a step
+    engine.store.block_rows = 96  # one block in a step
     trials, found = 600, 0
     with engine:
         for _ in range(trials):
@@ -393,7 +394,7 @@ def test_nothing_of_the_step_is_released(monkeypatch):
     rows, targets, loss, _ = problem(n=200)
     facts = PublicFacts(200, D, K, bound=1.0, mu=1.0)
     engine = engine_for(rows, targets, loss, threads=1)
-    cls, calls, opened = type(engine._store), [], []
+    cls, calls, opened = type(engine.store), [], []
     real = cls.backward
     stream = Key.stream
 
@@ -408,7 +409,7 @@ def test_nothing_of_the_step_is_released(monkeypatch):
         opened.append((label, step))
         return stream(self, label, step, worker)
 
-    engine._store.block_rows = 208
+    engine.store.block_rows = 208
     monkeypatch.setattr(cls, "backward", backward)
     monkeypatch.setattr(Key, "stream", watched)
     with pytest.raises(MachineError):
@@ -458,7 +459,7 @@ def test_sparse_projections_are_checked():
     chunk = next(iter(rows.chunks()))[1]
     product = np.zeros((400, 3))
     with pytest.raises(MachineError, match="projection"):
-        stage._check(np.round(chunk * 100), product)
+        ProductCheck(stage.matrix_ / stage.unit_)(np.round(chunk * 100), product)
 
 
 @pytest.mark.parametrize("error", [1.0, 2.0**40, np.nan, 0.5])
@@ -474,7 +475,7 @@ def test_second_moments_are_checked(error, monkeypatch):
         return noisy_second_moment([ROWS[:150], ROWS[150:]], 8, 3.0, token(1.0), size=400, **how)
 
     assert (moment(strict=True) == moment()).all()
-    covariance._tested()
+    covariance.self_test()
     monkeypatch.setattr(covariance, "dsyrk", wrong)
     with pytest.raises(MachineError, match="second moment"):
         moment(strict=True)
@@ -579,12 +580,12 @@ def test_a_loss_that_depends_on_places_does_not_pass_the_self_test(kind, monkeyp
 def test_a_wrong_second_moment_does_not_pass_its_self_test(monkeypatch):
     real = covariance.dsyrk
     monkeypatch.setattr(covariance, "dsyrk", lambda *a, **k: np.float32(real(*a, **k)))
-    covariance._tested.cache_clear()
+    covariance.self_test.cache_clear()
     try:
         with pytest.raises(MachineError, match="second moment"):
             noisy_second_moment([ROWS], 8, 3.0, token(1.0, Key.from_seed(0), "it"), size=400)
     finally:
-        covariance._tested.cache_clear()
+        covariance.self_test.cache_clear()
 
 
 def test_operands_of_the_self_test_are_as_large_as_may_be():

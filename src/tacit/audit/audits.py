@@ -20,6 +20,7 @@ from tacit.plan.defaults import resolve_relation
 from tacit.plan.recipes import RECIPES, recipe
 from tacit.preprocessing.base import Stage
 from tacit.privacy.budget import Budget
+from tacit.privacy.relation import Neighbors
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD
 
@@ -80,7 +81,7 @@ class Audit:
     runs: int
     method: str
     observe: str
-    neighbors: str
+    neighbors: Neighbors
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -104,7 +105,7 @@ def prepare(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    neighbors: str = "auto",
+    neighbors: Neighbors = "auto",
     size: int | None = None,
     columns: int | None = None,
     **options: Any,
@@ -178,7 +179,7 @@ def audit(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    neighbors: str = "auto",
+    neighbors: Neighbors = "auto",
     runs: int = 2000,
     confidence: float = 0.95,
     observe: Observe = "steps",

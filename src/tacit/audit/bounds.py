@@ -22,6 +22,7 @@ from tacit.privacy.accounting.accountants import (
     loss_distribution,
 )
 from tacit.privacy.events import Event
+from tacit.privacy.relation import Neighbors
 
 STEP = 1.05  # between the noise of two accounts that are tried
 LEAST_CONFIDENCE = 0.75  # confidence from which errors may be counted together
@@ -165,7 +166,7 @@ def accounted_lower(
     positives: int,
     *,
     events: Sequence[Event],
-    neighbors: str,
+    neighbors: Neighbors,
     delta: float,
     confidence: float = 0.95,
     together: bool = False,
@@ -200,7 +201,7 @@ def accounted_lower(
 
 @lru_cache(maxsize=512)
 def _account(
-    events: tuple[Event, ...], neighbors: str, delta: float, power: int
+    events: tuple[Event, ...], neighbors: Neighbors, delta: float, power: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
     """ε at ``delta``, and δ at several ε, with all noise times STEP^power."""
     scaled = [event.scaled(STEP**power) for event in events]

@@ -172,12 +172,12 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
         for aligned, labels in _aligned(plan, first, second):
             variants = ((1, 1), (1, 0), (0, 0), (0, 1)) if aligned else ((1, 1), (1, 0))
             for mine, other in variants:
-                said = f"{name}{aligned}, labels {mine} and {other}"
+                variant = f"{name}{aligned}, labels {mine} and {other}"
                 tables = (
                     Table(first, np.append(mine, labels)),
                     Table(second, np.append(other, labels)),
                 )
-                found.append(Pair(said, *tables))
+                found.append(Pair(variant, *tables))
     return found
 
 

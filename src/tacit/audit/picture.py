@@ -47,7 +47,7 @@ def draw_audits(audits: Sequence[Audit]) -> str:
     def across(value: float) -> float:
         return LEFT + (RIGHT - LEFT) * value / top
 
-    said, drawn = [], []
+    descriptions, drawn = [], []
     for k in range(int(top / step) + 1):
         x = across(k * step)
         drawn.append(
@@ -59,7 +59,7 @@ def draw_audits(audits: Sequence[Audit]) -> str:
         y = TOP + ROW * i
         name, lower = clean(audit.name), number(audit.lower, digits=3)
         css, word = ("good", "") if audit.holds else ("bad", " REFUTED")
-        said.append(f"{name}: claimed {number(audit.claimed)}, at least {lower}{word}")
+        descriptions.append(f"{name}: claimed {number(audit.claimed)}, at least {lower}{word}")
         end, claim = across(audit.lower), across(audit.claimed)
         drawn.append(
             f'<text x="{LEFT - 10}" y="{y + 20}" text-anchor="end">{escape(_short(name))}</text>'
@@ -75,9 +75,9 @@ def draw_audits(audits: Sequence[Audit]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="name told">',
+            f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="name description">',
             f'<title id="name">{escape(title)}</title>',
-            f'<desc id="told">{escape("; ".join(said))}.</desc>',
+            f'<desc id="description">{escape("; ".join(descriptions))}.</desc>',
             f"<style>{STYLE}</style>",
             f'<text class="title" x="20" y="28">{escape(title)}</text>',
             f'<text class="muted" x="20" y="50">{escape(where)}</text>',

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan import CalibratedPlan
 from tacit.privacy.ptr import TEST
 
-Kind = Literal["step", "sum", "rank", "test", "score", "weights"]
+Kind = Literal["step", "sum", "rank", "keys", "test", "score", "weights"]
 KINDS: dict[str, Kind] = {"step": "step", "sum": "sum", "votes": "rank", "score": "score"}
 
 
@@ -32,8 +32,9 @@ class Release:
 
     Attributes
     ----------
-    kind : {"step", "sum", "rank", "test", "score", "weights"}
+    kind : {"step", "sum", "rank", "keys", "test", "score", "weights"}
         A step of training, what a private stage released, votes of its search for a quantile,
+        counts of keys that reached a threshold,
         what was chosen (whether a test passed, a cell, or a model), the score of a trial, or the
         weights of a run whose steps stay hidden.
     value : ndarray
@@ -46,6 +47,8 @@ class Release:
         Label and number of the stream that its noise is from.
     gamma : bool
         Whether the noise has a density of e^(−‖z‖/deviation), and is no Gaussian.
+    keys : tuple
+        What was released besides, and whose counts the values are.
     """
 
     kind: Kind
@@ -54,6 +57,7 @@ class Release:
     start: int = 0
     source: str = "'noise', 0, 0"
     gamma: bool = False
+    keys: tuple[Hashable, ...] = ()
 
 
 class Tape(list[Release]):
@@ -66,11 +70,15 @@ class Tape(list[Release]):
         trainer = plan.trainer
         own = {"noise": trainer.name, "moment": trainer.name, "weights": trainer.name}
         own |= {"choice": f"{trainer.name} choice", "test": TEST}
+        finder = plan.plan.target
+        own |= {} if finder is None else {"target": finder.name}
         found: dict[str, set[object]] = {}
         for number, release in enumerate(self):
             label, step, _ = ast.literal_eval(f"({release.source},)")
             if label not in own:  # all that a stage releases is one event
                 found.setdefault(plan.plan.stages[step].name, set()).add(step)
+            elif label == "target":  # all of it is one event
+                found.setdefault(own[label], set()).add(step)
             elif not release.start:  # of a step in two parts, the first
                 found.setdefault(own[label], set()).add(number)
         counts = {name: len(seen) for name, seen in found.items()}
@@ -112,6 +120,21 @@ class Recorder(Draws):
         self.tape.draws += noisy.size
         self._keep(KINDS[total.kind], _numbers(total, noisy), stream, deviation, total.start)
         return noisy
+
+    def keys(
+        self,
+        total: BoundedSum,
+        keys: Sequence[Hashable],
+        deviation: float,
+        threshold: int,
+        stream: Stream,
+    ) -> dict[Hashable, int]:
+        found = super().keys(total, keys, deviation, threshold, stream)
+        self.tape.draws += len(keys)
+        counts = np.array(list(found.values()), dtype=np.int64)
+        release = Release("keys", _numbers(total, counts), deviation, 0, stream.name)
+        self.tape.append(replace(release, keys=tuple(found)))
+        return found
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         self.tape.draws += total.values.size
@@ -181,6 +204,21 @@ class Replayer(Draws):
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         self.sums.append(_numbers(total, total.values))
         return self._again(total)
+
+    def keys(
+        self,
+        total: BoundedSum,
+        keys: Sequence[Hashable],
+        deviation: float,
+        threshold: int,
+        stream: Stream,
+    ) -> dict[Hashable, int]:
+        """The keys that were released, whether or not they occur here; of them, their sums."""
+        release = next(self._left)
+        here = dict(zip(keys, _numbers(total, total.values).tolist(), strict=True))
+        self.sums.append(np.array([here.get(key, 0.0) for key in release.keys]))
+        noisy = np.rint(release.value / total.unit).astype(np.int64)
+        return dict(zip(release.keys, noisy.tolist(), strict=True))
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         return total.numbers()

@@ -10,6 +10,8 @@ from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.settings import Settings, with_settings
 
+SCHEMA = """Public facts about the columns: see tacit schema. What it does not say is found in the
+rows, through noise that is paid for, and so is all of it without a schema."""
 SEEDED = """WARNING: with --seed the noise can be foretold.
 This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
 SCORES = {
@@ -26,9 +28,9 @@ SCORES = {
 def fit(
     table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV, Parquet or a folder of it.")],
     *,
-    schema: options.SchemaFile,
     settings: Settings,
     out: options.Out,
+    schema: Annotated[Path | None, flag(SCHEMA)] = None,
     target: options.Target = None,
     public: options.Public = None,
     public_size: options.PublicSize = None,
@@ -43,8 +45,9 @@ def fit(
 ) -> None:
     """Fit a private model to a table.
 
-    Everything that looks at the rows is counted in one guarantee (epsilon, delta). A schema is
-    needed since bounds and categories that are read from the rows would leak. The directory
+    Everything that looks at the rows is counted in one guarantee (epsilon, delta). Bounds and
+    categories that no schema declares are found in the rows through noise, which takes some of
+    the budget: declare what is public. The directory
     gets model.safetensors, certificate.json and report.html, all of them or none, and
     manifest.json, which says which files belong together.
 
@@ -53,6 +56,7 @@ def fit(
 
     \b
     Examples:
+      tacit fit patients.csv --target sick --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
         --recipe pillar --public volunteers.parquet --test test.parquet

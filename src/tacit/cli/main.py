@@ -43,8 +43,8 @@ class Commands(TyperGroup):
         except MemoryError as error:
             self._end(error, "error: the memory of this machine is not enough for that", 2)
         except KeyboardInterrupt as error:
-            told = consequences(error)
-            self._end(error, "interrupted" if told else "interrupted; nothing was written", 130)
+            notes = consequences(error)
+            self._end(error, "interrupted" if notes else "interrupted; nothing was written", 130)
         except Exception as error:
             ours = isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code")
             if ours or isinstance(error, BrokenPipeError) or os.environ.get(TRACEBACK):
@@ -71,7 +71,7 @@ def _mistake(error: Exception) -> str:
 app = typer.Typer(
     cls=Commands,
     help="Differentially private linear models in which the whole pipeline is counted.\n\n"
-    "Begin with: tacit demo. For a table of your own: tacit schema, fill in its blanks, tacit "
+    "Begin with: tacit demo. For a table of your own: tacit schema, fill in what is public, tacit "
     "fit, tacit verify. Every command takes --json, and --help explains it.",
     no_args_is_help=True,
     add_completion=False,

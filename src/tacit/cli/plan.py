@@ -44,11 +44,12 @@ def plan(
         dump({**budget, **facts, "plan": calibrated.to_dict(), **extra})
         return
     say(f"{calibrated.explain()}\n")
-    say(f"{'':<16}{'noise':>9}{'times':>7}{'epsilon alone':>15}{'share':>8}")
+    wide = max(16, *(len(event["stage"]) + 1 for event in events))
+    say(f"{'':<{wide}}{'noise':>9}{'times':>7}{'epsilon alone':>15}{'share':>8}")
     for event in events:
         noise, count = (event["parameters"][key] for key in ("noise_multiplier", "count"))
         alone, share = event["epsilon_alone"], event["share"]
-        say(f"{event['stage']:<16}{noise:>9.4g}{count:>7}{alone:>15.4g}{share:>8.1%}")
-    say(f"{'together':<32}{settings.epsilon:>15.4g}{1:>8.1%}")
+        say(f"{event['stage']:<{wide}}{noise:>9.4g}{count:>7}{alone:>15.4g}{share:>8.1%}")
+    say(f"{'together':<{wide + 16}}{settings.epsilon:>15.4g}{1:>8.1%}")
     if search is not None:
         say(f"\n{search.explain()}")

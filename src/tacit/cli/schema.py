@@ -18,11 +18,12 @@ def schema(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draft the schema of a table, for a person to fill in.
+    """Draft the schema of a table: one line for each column, for a person to fill in.
 
     A schema states bounds and categories of the columns. They must be public facts, from a form
     or a code book: read off the table, the largest income or a rare category would give one
-    person away. So only names and kinds of columns are filled in here.
+    person away. So no row is read here: the draft has the names of the columns, and the kinds
+    that the types of a Parquet file declare. What stays private is found through noise.
 
     \b
     Example:
@@ -36,4 +37,4 @@ def schema(
     elif out is None:
         typer.echo(text, nl=False)
     else:
-        say(f"Wrote {out}. Fill in its blanks from public knowledge; then: tacit fit --help")
+        say(f"Wrote {out}. Fill in what is public knowledge; then: tacit fit --help")

@@ -29,7 +29,8 @@ PECULIAR = {  # to some recipes
 
 RECIPE = """auto: what the estimators of Python take by themselves: dpsgd-f, and for a target of
 numbers with few columns the trainer statistics. dpsgd-f: rows of unit norm, a private mean, descent
-on all rows; with --option equalize=0.1, columns of one size. dpsgd-f-theory: rows of any norm, a
+on all rows, along a private second moment for two classes (not with --option precondition=0); with
+--option equalize=0.1, columns of one size. dpsgd-f-theory: rows of any norm, a
 private mean and a private scale, if rows are enough for these. dp-gd: no mean. dpsgd: on
 sampled rows. local: rows randomise themselves. pillar: public PCA first. gep: gradients in and
 outside a public subspace. adadps: gradients divided by public scales. dp-raft: hardly clipped;

@@ -32,7 +32,7 @@ __all__ = [
 
 MISSING_MARKERS = frozenset({"", "NA", "NaN", "null", "?"})
 BOOLEAN = ("false", "true")
-YEARS = (1000, 9999)  # whole numbers in a column of dates that are years
+YEARS = (1000, 9999)  # integers in a column of dates that are years
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTH = re.compile(r"\d{4}-\d{2}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)  # fromisoformat would take weeks and 8 digits
@@ -76,7 +76,7 @@ def seconds_of(moment: date) -> float:
 
 
 def year_or_seconds(values: Any) -> Any:
-    """Numbers of a column of dates as seconds: whole ones from 1000 to 9999 are years."""
+    """Numbers of a column of dates as seconds: integers from 1000 to 9999 are years."""
     values = np.asarray(values, dtype=np.float64)
     years = (values >= YEARS[0]) & (values <= YEARS[1]) & (values == np.floor(values))
     if not years.any():

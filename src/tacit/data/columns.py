@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"  # in files and dicts, for what is not known
+NONE = "none"  # for a list of categories of which noise has left none
 NUMBER_MISSING = ("middle", "low", "high", "indicator", "gap", "error")
 NUMBER_SCALES = ("linear", "log")
 NUMBER_SHAPES = ("auto", "straight", "hat")
@@ -72,8 +73,8 @@ class NumberColumn:
         log1p(value - low) / log1p(high - low), for amounts of which most are
         near low and a few are large.
     shape : {"auto", "straight", "hat"}
-        One number, or weights of the two knots that a value lies between, and one
-        that marks a missing value.
+        One number, or a line and a curve: weights of the two ends, of the two knots that a
+        value lies between, and of a missing value.
     knots : int or sequence of float, optional
         Of a hat shape: how many, or where they are.
     monotone : {"increasing", "decreasing"}, optional
@@ -148,7 +149,7 @@ class NumberColumn:
     def width(self) -> int:
         """Columns after encoding."""
         if self.shape == "hat":
-            return self.knot_count + 1
+            return self.knot_count + 3
         return 2 if self.missing == "indicator" else 1
 
     @property
@@ -172,7 +173,8 @@ class NumberColumn:
             Its own, or one for each knot, and that of the mark of missing values if there is one.
         """
         if self.shape == "hat":
-            return [*(f"{name}[{i}]" for i in range(self.knot_count)), f"{name}=<missing>"]
+            knots = [f"{name}[{i}]" for i in range(self.knot_count)]
+            return [f"{name}[low]", f"{name}[high]", *knots, f"{name}=<missing>"]
         return [name, f"{name}=<missing>"][: self.width]
 
     def to_dict(self) -> dict[str, Any]:
@@ -199,13 +201,13 @@ class NumberColumn:
 class DateColumn(NumberColumn):
     """A column of dates or times, encoded as the number of seconds since 1970 is.
 
-    A time without a zone is in UTC. A value that is a number is a year if it is whole and from
+    A time without a zone is in UTC. A value that is a number is a year if it is an integer from
     1000 to 9999, and a number of seconds otherwise.
 
     Parameters
     ----------
     low, high : date, datetime, str, int or float
-        Bounds, as text by ISO 8601, as whole years, or in seconds since 1970 (float), as they
+        Bounds, as text by ISO 8601, as a year (int), or in seconds since 1970 (float), as they
         are kept; None for one that is private.
     missing, scale, shape, knots, monotone
         As those of `NumberColumn`; a missing value is marked unless it says otherwise.
@@ -273,7 +275,9 @@ class CategoryColumn:
     def __post_init__(self) -> None:
         if isinstance(self.categories, str) and self.categories == PRIVATE:
             object.__setattr__(self, "categories", None)
-        if self.categories is not None:
+        if isinstance(self.categories, str) and self.categories == NONE:
+            object.__setattr__(self, "categories", ())
+        if self.categories is not None and self.categories != ():  # noise may have left none
             labels = clean_labels("categories", self.categories)
             texts = tuple(c if isinstance(c, str) else str(plain(c)) for c in labels)
             object.__setattr__(self, "categories", texts)
@@ -321,7 +325,7 @@ class CategoryColumn:
         dict
             As in the YAML file.
         """
-        listed = PRIVATE if self.categories is None else list(self.categories)
+        listed = PRIVATE if self.categories is None else list(self.categories) or NONE
         return {"kind": self.kind, **asdict(self), "categories": listed}
 
 
@@ -429,7 +433,7 @@ def parse_column(entry: Any) -> Column:
     if isinstance(entry, str):
         _one_of("kind", entry, _WORDS)
         return default_column(entry)
-    if isinstance(entry, Sequence):
+    if isinstance(entry, Sequence) and not isinstance(entry, bytes):
         return _from_list(list(entry))
     if not isinstance(entry, Mapping) or "kind" not in entry:
         raise SchemaError(
@@ -440,7 +444,12 @@ def parse_column(entry: Any) -> Column:
     _one_of("kind", kind, _WORDS)
     facts = {key: value for key, value in entry.items() if key != "kind"}
     made = CategoryColumn if kind == "boolean" else KINDS[kind]
-    known_keys(entry, ["kind", *(field.name for field in fields(made))], f"a {kind} column")
+    allowed = [field.name for field in fields(made)]
+    if kind == "boolean":
+        allowed.remove("categories")
+    known_keys(entry, ["kind", *allowed], f"a {kind} column")
+    if isinstance(facts.get("categories"), str) and facts["categories"] == NONE:
+        facts["categories"] = ()
     return CategoryColumn(BOOLEAN, **facts) if kind == "boolean" else made(**facts)
 
 

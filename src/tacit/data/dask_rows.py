@@ -81,6 +81,7 @@ class DaskSource:
     n = property(lambda self: sum(self.sizes))
     d = property(lambda self: self.hollow.d)
     sparse = property(lambda self: self.hollow.sparse)
+    types = property(lambda self: getattr(self.hollow, "types", {}))
     dtype = property(lambda self: getattr(self.hollow, "dtype", None))
 
     @property
@@ -328,8 +329,8 @@ def _digest(source: Any) -> bytes:
         digest.update(np.ascontiguousarray(array).data.cast("B"))
     if isinstance(source, Table):
         for name in source.column_names:
-            digest.update(name.encode() + b"\0")
+            digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
             column = source._columns[name]
             if isinstance(column, Text):
-                digest.update("\0".join(column.words).encode())
+                digest.update("\0".join(column.words).encode("utf-8", "surrogatepass"))
     return digest.digest()

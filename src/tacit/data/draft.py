@@ -11,7 +11,9 @@ from typing import Any
 
 import yaml
 
-from tacit.data.tables import PathLike
+from tacit.data.cells import BOOLEAN
+from tacit.data.identifiers import likely_identifiers
+from tacit.data.tables import ColumnType, PathLike
 from tacit.exceptions import InputError, SchemaError, shown
 from tacit.files import read_text, write_bytes
 
@@ -20,30 +22,60 @@ __all__ = ["draft_text", "read_yaml", "write_yaml"]
 LARGEST_FILE = 4 << 20  # bytes of a file, and of what its aliases stand for
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+ALIGNED = 30  # characters of a name beyond which lines are not aligned with it
 LONGEST_NUMBER = 1000  # digits; Python will not even print one of a few thousand
 
-_TARGET = {
-    "text": "classes: []   # every value it may have; read from the rows they would leak\n\n",
-    "number": """\
-# Keep one of the next two lines: bounds for a number, classes for a label such as 0 and 1.
-target_bounds: [~, ~]   # public bounds; the target is moved into them
-# classes: []           # every value it may have; read from the rows they would leak
+_TARGET = """\
+# Say what it is, if that is public: labels, such as [0, 1], or a number and its bounds.
+# classes: [0, 1]
+# target_bounds: [0, 100]
 
-""",
-}
-_NO_TARGET = "# target: NAME   # the column to predict; take it out of columns below\n"
-_COLUMN = {
-    "number": "    kind: number   # or category, with categories\n    low: ~\n    high: ~\n",
-    "text": "    kind: category\n    categories: []\n",
-}
+"""
+_NO_TARGET = "# target: {}   # the column to predict; take it out of columns below\n\n"
+_USUAL_TARGETS = ("target", "label", "y", "class", "outcome", "response")
+_SUGGESTED = """ These look as if they told one person, or one row,
+# from another: by their names alone, so move back what does not."""
+_UNSUGGESTED = " Move names and numbers of persons here."
 
 
-def draft_text(kinds: Mapping[str, str], target: str | None) -> str:
-    """YAML text to fill in, from the names and kinds of the columns."""
-    about = _NO_TARGET if target is None else f"target: {_quoted(target)}\n{_TARGET[kinds[target]]}"
-    columns = [f"  {_quoted(n)}:\n{_COLUMN[kind]}" for n, kind in kinds.items() if n != target]
+def draft_text(types: Mapping[str, ColumnType], target: str | None) -> str:
+    """A schema as YAML text, from the names and types of the columns alone."""
+    features = {name: says for name, says in types.items() if name != target}
+    likely = likely_identifiers(
+        name for name, says in features.items() if says.kind not in ("date", "boolean")
+    )
+    kept = {name: says for name, says in features.items() if name not in likely}
+    if not kept:  # a schema needs a column
+        likely, kept = (), features
+    lengths = map(len, map(_quoted, kept))
+    width = max((length for length in lengths if length <= ALIGNED), default=0)
+    lines = [f"  {_quoted(name) + ':':{width + 1}} {_line(says)}\n" for name, says in kept.items()]
     draft = Path(__file__).with_name("draft.yaml").read_text(encoding="utf-8")
-    return draft.format(target=about, columns="".join(columns))
+    return draft.format(
+        target=_about(types, target),
+        columns="".join(lines),
+        about=_SUGGESTED if likely else _UNSUGGESTED,
+        ignore=f"[{', '.join(map(_quoted, likely))}]",
+    )
+
+
+def _line(says: ColumnType) -> str:
+    if says.categories is None:
+        return says.kind
+    return f"[{', '.join(map(_quoted, says.categories))}]"
+
+
+def _about(types: Mapping[str, ColumnType], target: str | None) -> str:
+    """What is known of the target, or what to write if it is not."""
+    if target is None:
+        usual = {name.lower(): name for name in types}
+        found = next((usual[name] for name in _USUAL_TARGETS if name in usual), "NAME")
+        return _NO_TARGET.format(_quoted(found))
+    says, head = types[target], f"target: {_quoted(target)}\n"
+    classes = BOOLEAN if says.kind == "boolean" else says.categories
+    if classes is None or len(classes) < 2:
+        return head + _TARGET
+    return f"{head}classes: [{', '.join(map(_quoted, classes))}]\n\n"
 
 
 def _quoted(name: str) -> str:

@@ -25,6 +25,7 @@ from tacit.data.tables import (
     stored_array,
     stored_objects,
     text_column,
+    truths,
     unique_names,
 )
 from tacit.exceptions import InputError
@@ -100,7 +101,8 @@ def _of_pandas(name: str, series: Any) -> tuple[Stored, ColumnType]:
     if kind in "Mm":
         return stored_array(name, series.to_numpy(dtype=f"{kind}8[s]"))
     if kind == "b":
-        return text_column(series.to_numpy(dtype=object).tolist()), ColumnType("boolean")
+        missing = series.isna().to_numpy()
+        return truths(series.to_numpy(dtype=bool, na_value=False), missing), ColumnType("boolean")
     if kind in "OUST":
         return stored_objects(series.to_numpy(dtype=object).tolist()), CATEGORY
     return stored_array(name, np.asarray(series))
@@ -115,7 +117,8 @@ def _of_polars(name: str, series: Any) -> tuple[Stored, ColumnType]:
     if stored == nw.Time:
         return series.cast(nw.Int64).cast(nw.Float64).to_numpy() / 1e9, NUMBER
     if stored == nw.Boolean:
-        return text_column(series.to_list()), ColumnType("boolean")
+        missing = series.is_null().to_numpy()
+        return truths(series.fill_null(False).to_numpy(), missing), ColumnType("boolean")
     if isinstance(stored, nw.Enum):
         return text_column(series.to_list()), ColumnType("category", _declared(stored.categories))
     if stored in (nw.String, nw.Categorical, nw.Object):

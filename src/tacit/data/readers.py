@@ -100,6 +100,18 @@ def read_table(path: PathLike, *, limit: int | None = None, decimal: str | None 
         return _read_text(path, opener, Dialect(kind, decimal), limit, text_limit)
 
 
+def header_of(path: PathLike) -> list[str]:
+    """Names of the columns of a file of text; no other line of it is read."""
+    path = Path(path)
+    with reading(path):
+        opener, kind = kind_of(path)
+        with opener(path, "rb") as file:
+            require_text(path, file.read(4096))
+        limit = unpacked_limit(path.stat().st_size)
+        with text_blocks(path, opener, Dialect(kind), limit) as (names, _):
+            return names
+
+
 def parse_table(name: str, data: bytes, *, separator: str = ",", header: str = "") -> Table:
     """The table that a text of known contents holds, as `read_table` would read it.
 

@@ -14,7 +14,6 @@ data you may look at. The message names the column and never the value.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tacit.data.cells import plain
+from tacit.data.cluster import is_dask
 from tacit.data.columns import (
     CATEGORY_POLICIES,
     NUMBER_MISSING,
@@ -41,6 +41,7 @@ from tacit.data.columns import (
     parse_column,
 )
 from tacit.data.draft import draft_text, read_yaml, write_yaml
+from tacit.data.identifiers import likely_identifiers
 from tacit.data.tables import ColumnType, PathLike, as_table
 from tacit.exceptions import SchemaError, shown
 
@@ -250,11 +251,12 @@ class Schema:
         >>> sorted(schema.expanded(["PAY1", "PAY2", "row_id"]).columns)
         ['PAY1', 'PAY2']
         """
-        have = list(names)
+        have = dict.fromkeys(names)
         mine = (*self.columns, *self.ignore)
         if not any("*" in name and name not in have for name in mine):
             return self
-        spare = [name for name in have if name not in {*mine, self.target}]
+        meant = {*mine, self.target}
+        spare = [name for name in have if name not in meant]
         ignore: list[str] = []
         for name in self.ignore:  # first: what is not used needs no description
             ignore += [name] if name in have or "*" not in name else _taken(name, spare)
@@ -283,6 +285,28 @@ class Schema:
         return (
             f"The kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
             "from the types of the table, which are assumed not to depend on its rows.",
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a person should look at before a fit, as far as names and types tell.
+
+        Returns
+        -------
+        tuple of str
+            Sentences; empty if there is nothing to say.
+        """
+        asked = (
+            name
+            for name, column in self.columns.items()
+            if column.private and not isinstance(column, DateColumn)
+        )
+        found = likely_identifiers(asked)
+        if not found:
+            return ()
+        some = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
+        return (
+            f"{some}: looks like an identifier by its name, which tells one row from another and "
+            "nothing else; leave such columns out, in ignore of a schema",
         )
 
     @classmethod
@@ -314,14 +338,15 @@ class Schema:
 
     @staticmethod
     def draft(table: Any, target: str | None = None) -> str:
-        """YAML text to fill in: names and kinds of the columns, everything else blank.
+        """YAML text to fill in: one line for each column, with what its type says.
 
-        The kind is how the table stores a column, so a value of text among numbers shows.
+        No value is looked at. Columns that are likely to be identifiers, by their names, are put
+        among those that are not used.
 
         Parameters
         ----------
-        table : Table, or what `as_table` takes
-            Of which names and kinds of the columns are looked at.
+        table : Table, Scan, mapping of str to ColumnType, or what `as_table` takes
+            Of which names and types of the columns are looked at.
         target : str, optional
             The column to be predicted.
 
@@ -330,11 +355,11 @@ class Schema:
         str
             YAML.
         """
-        table = as_table(table)
-        if target is not None and target not in table.column_names:
-            near = did_you_mean(target, table.column_names)
+        types = types_of(table)
+        if target is not None and target not in types:
+            near = did_you_mean(target, types)
             raise SchemaError(f"target {target!r} is not a column of the table{near}")
-        return draft_text({name: table.kind(name) for name in table.column_names}, target)
+        return draft_text(types, target)
 
 
 @contextmanager
@@ -355,10 +380,24 @@ def _nested(data: Any) -> Any:
 
 def _taken(pattern: str, spare: list[str]) -> list[str]:
     """The names that a pattern fits, which are spare no longer."""
-    fits = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
-    found = [name for name in spare if fits(name)]
-    spare[:] = [name for name in spare if name not in found]
+    found = [name for name in spare if _fits(pattern, name)]
+    gone = set(found)
+    spare[:] = [name for name in spare if name not in gone]
     return found
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether a name is the pattern with any text for each star; in time linear in both."""
+    first, *middle, last = pattern.split("*")
+    if not (name.startswith(first) and name.endswith(last) and len(name) >= len(first + last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
 
 
 def _names(key: str, names: Any) -> tuple[str, ...]:
@@ -389,7 +428,7 @@ def declared_schema(
 
     Parameters
     ----------
-    table : Table, Scan, or what `as_table` takes
+    table : Table, Scan, mapping of str to ColumnType, or what `as_table` takes
         Of which the names and types of columns are taken.
     schema : Schema, dict or path, optional
         Of some or all of the columns.
@@ -412,7 +451,7 @@ def declared_schema(
     >>> schema.columns["age"].high, schema.columns["job"].private
     (120.0, True)
     """
-    types: Mapping[str, ColumnType] = getattr(table, "types", None) or as_table(table).types
+    types = types_of(table)
     found, told = _declared({} if schema is None else schema, types)
     if target is not None and found.target not in (None, target):
         raise SchemaError(f"target {target!r}, but the schema's target is {found.target!r}")
@@ -426,8 +465,9 @@ def declared_schema(
         kind = "date" if is_date else "number"
         declared[name] = _with(name, declared.get(name), kind, low=low, high=high)
     for name, listed in _by_column("categories", categories, types):
-        words = listed if isinstance(listed, str) else tuple(listed)
-        declared[name] = _with(name, declared.get(name), "category", categories=words)
+        words = hasattr(listed, "__iter__") and not isinstance(listed, str | Mapping)
+        facts = {"categories": tuple(listed) if words else listed}
+        declared[name] = _with(name, declared.get(name), "category", **facts)
     columns: dict[str, Column] = {}
     typed = []
     for name in dict.fromkeys((*told, *types)):  # a schema says in which order they are
@@ -436,7 +476,7 @@ def declared_schema(
         if name in declared:
             columns[name] = declared[name]
             continue
-        stored, facts = types[name], dict[str, Any]()
+        stored, facts = types[name], {}
         if stored.kind == "number" and every is not None:
             facts = {"low": every[0], "high": every[1]}
         elif stored.categories is not None:
@@ -446,6 +486,16 @@ def declared_schema(
         if stored.kind != "private":
             typed.append(name)
     return replace(found, columns=columns, target=target, typed=tuple(typed))
+
+
+def types_of(table: Any) -> Mapping[str, ColumnType]:
+    """Names of the columns of a table, and what their types say."""
+    is_types = isinstance(table, Mapping) and table
+    if is_types and all(isinstance(says, ColumnType) for says in table.values()):
+        return table
+    if is_dask(table):
+        table = getattr(table, "_meta", table)  # a frame of the same types, without rows
+    return getattr(table, "types", None) or as_table(table).types
 
 
 def _declared(

@@ -37,6 +37,7 @@ from tacit.exceptions import InputError, of_rows
 __all__ = ["ColumnType", "Table", "as_table"]
 
 ABSENT, UNSEEN = -1, -2  # codes of `Table.match`
+MOST_SECONDS = 2.0**62  # of a moment that has a name
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -130,7 +131,8 @@ class Moments:
         """The same as words, by ISO 8601."""
         found, codes = np.unique(self.seconds, return_inverse=True)
         found = found[~np.isnan(found)]  # at the end, if any
-        words = np.datetime_as_string(found.astype(np.int64).astype("datetime64[s]")).tolist()
+        ticks = np.clip(found, -MOST_SECONDS, MOST_SECONDS).astype(np.int64)
+        words = np.datetime_as_string(ticks.astype("datetime64[s]")).tolist()
         codes = np.where(codes < len(found), codes, ABSENT).astype(np.int32)
         return Text(codes, [word.removesuffix("T00:00:00") for word in words])
 
@@ -260,8 +262,8 @@ class Table:
         name : str
             Of the column.
         dates : bool
-            Whether text that is a date counts as one, too (and a whole number from 1000 to 9999
-            as a year).
+            Whether text that is a date counts as one, too (and an integer from 1000 to 9999 as a
+            year).
 
         Returns
         -------
@@ -570,11 +572,21 @@ def stored_array(name: str, array: np.ndarray) -> tuple[Stored, ColumnType]:
         return seconds, ColumnType("number")
     if kind == "O":
         return stored_objects(array.tolist()), UNTYPED
-    if kind not in "bUST":
+    if kind == "b":
+        return truths(array), ColumnType("boolean")
+    if kind not in "UST":
         raise InputError(
             f"column {name!r} holds {array.dtype}; Tacit reads numbers, dates and text: drop it"
         )
-    return text_column(array.tolist()), ColumnType("boolean" if kind == "b" else "category")
+    return text_column(array.tolist()), ColumnType("category")
+
+
+def truths(values: np.ndarray, missing: np.ndarray | None = None) -> Text:
+    """A column of booleans, some of which may be missing."""
+    codes = values.astype(np.int32)
+    if missing is not None:
+        codes[missing] = ABSENT
+    return Text(codes, list(BOOLEAN))
 
 
 def stored_objects(cells: list[Any]) -> Stored:
@@ -594,6 +606,6 @@ def text_column(cells: Iterable[Any]) -> Text:
 
 def _is_number(cell: Any) -> bool:
     """Whether a value is a number or missing, so that it can be kept as one."""
-    if type(cell) is str or isinstance(cell, bool | np.bool_):
+    if type(cell) is str or isinstance(cell, bool | np.bool_ | np.timedelta64):  # an Integral
         return False
     return is_absent(cell) or isinstance(cell, Real | Decimal)

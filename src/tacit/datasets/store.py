@@ -35,7 +35,7 @@ def folders(name: str) -> list[Path]:
     if root:
         found.append(Path(root) / name)
     with suppress(FileError):
-        found.append(_cache() / name)
+        found.append(download_folder() / name)
     return found
 
 
@@ -104,7 +104,7 @@ def fetch(name: str, *, report: Callable[[str], None] = lambda text: None) -> No
                 for step in file.members:
                     content = member(where, content, step, MOST_BYTES)
                     where = f"{step} in {where}"
-                _keep(_cache() / name / file.name, _verified(where, content, file))
+                _keep(download_folder() / name / file.name, _verified(where, content, file))
 
 
 def read_files(name: str, *, download: bool = True) -> dict[str, bytes]:
@@ -149,7 +149,7 @@ def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return seen.hexdigest()
 
 
-def _cache() -> Path:
+def download_folder() -> Path:
     try:
         return cache_folder("datasets")
     except RuntimeError as error:  # nobody has a home
@@ -172,11 +172,11 @@ def _present(name: str, download: bool) -> list[tuple[File, Path]]:
 
 def _missing(source: Source, file: File) -> FileError:
     root = os.environ.get("TACIT_DATA")
-    told = f"TACIT_DATA is {root}" if root else "TACIT_DATA is not set"
+    where = f"TACIT_DATA is {root}" if root else "TACIT_DATA is not set"
     get = f"; tacit data fetch {source.name} gets it" * (file.url is not None)
     return FileError(
         f"no file {file.name} (or .gz, .xz, .bz2) of {source.name}: set the environment variable "
-        f"TACIT_DATA to a folder that holds {source.name}/{file.name} ({told}){get}; "
+        f"TACIT_DATA to a folder that holds {source.name}/{file.name} ({where}){get}; "
         f"source: {source.origin}"
     )
 

@@ -17,6 +17,7 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.registry import Registry
 
 TRAIN_EPSILON, TRAIN_DELTA = 1.0, 1e-6  # what training may cost, unless it is said
@@ -177,7 +178,7 @@ def advise(
     *,
     epsilon: float = TRAIN_EPSILON,
     delta: float = TRAIN_DELTA,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
 ) -> Advice:
     """Weigh recipes for rows of which these facts are known.
 
@@ -217,8 +218,8 @@ def advise(
         raise InputError("facts must be those of one row or more, with d eigenvalues")
     options, remarks = list[Option](), list[str]()
     for weigh in ADVISERS.values():
-        weighed, said = weigh(facts, epsilon, delta, neighbors)
+        weighed, more = weigh(facts, epsilon, delta, neighbors)
         options += weighed
-        remarks += said
+        remarks += more
     options.sort(key=lambda option: option.risk.value)
     return Advice(epsilon, delta, tuple(options), tuple(remarks))

@@ -121,14 +121,14 @@ def _follow(
     outputs = targets.shape[1] if targets.ndim == 2 else int(targets.max()) + 1
     weights = np.zeros((rows.shape[1], outputs))
     velocity = np.zeros_like(weights)
-    told = np.unique(np.linspace(0, steps - 1, min(POINTS, steps)).round().astype(int))
+    shown = np.unique(np.linspace(0, steps - 1, min(POINTS, steps)).round().astype(int))
     share, median, kept = [], [], []
     for step, rate in enumerate(trainer.rates()):
         residual = loss.residual(rows @ weights, targets)
         norms = np.linalg.norm(residual, axis=1) * lengths
         factor = np.minimum(1.0, clip / np.maximum(norms, 1e-300))
         gradient = rows.T @ (residual * factor[:, None]) / len(rows)
-        if step in told:
+        if step in shown:
             whole = float(np.linalg.norm(rows.T @ residual)) / len(rows)
             share.append(float((norms > clip).mean()))
             median.append(float(np.median(norms)))
@@ -138,4 +138,4 @@ def _follow(
         velocity = float(trainer.momentum) * velocity + gradient
         weights -= rate * velocity
     found = (np.array(share), np.array(median), np.array(kept))
-    return Clipping(clip, told, *found, rows_used=len(rows))
+    return Clipping(clip, shown, *found, rows_used=len(rows))

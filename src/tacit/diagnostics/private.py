@@ -40,6 +40,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
 from tacit.privacy.public_size import resolve_size
+from tacit.privacy.relation import Neighbors
 
 MEAN_SHARE = 0.3  # of μ, that the mean gets
 FAILURE = 0.05
@@ -112,7 +113,7 @@ def inspect_privately(
     epsilon: float,
     delta: float,
     bound: float | None = None,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     public_size: int | None = None,
     train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
@@ -167,11 +168,11 @@ def inspect_privately(
     z = calibrate(lambda z: [Gaussian(z_mean), Gaussian(z)], left, neighbors)
     spent: list[tuple[str, Event]] = [("Mean", Gaussian(z_mean)), ("Second moment", Gaussian(z))]
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
-    said = {"kind": "inspection", "rows": size, "columns": d, "bound": radius}
+    facts = {"kind": "inspection", "rows": size, "columns": d, "bound": radius}
     entry = None
     if ledger is not None:
         require_ledger(ledger, seeded=key.seeded)
-        entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=said)
+        entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=facts)
     run = Releases(key, spent)
     mean_token = run.token("Mean").at("inspected mean")
     total = noisy_sum(rows.passes(), d, radius, mean_token)
@@ -188,7 +189,7 @@ def inspect_privately(
         assumptions=_assumptions(neighbors, size, d),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
-        plan={**said, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
+        plan={**facts, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
         versions={"tacit": __version__, "numpy": np.__version__},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -242,7 +243,7 @@ def _read(
     )
 
 
-def _assumptions(neighbors: str, size: int, d: int) -> tuple[str, ...]:
+def _assumptions(neighbors: Neighbors, size: int, d: int) -> tuple[str, ...]:
     return (
         sentences.rows_known(size, neighbors),
         f"the names and the number of the columns, {d}, are public",

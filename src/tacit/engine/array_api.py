@@ -124,7 +124,7 @@ class ArrayEngine(EngineElsewhere):
         self._read(rows, float(intercept), shift, silent if progress is None else progress)
         near = str(device) in ("None", "cpu")
         cells = (BLOCK_CELLS if near else DEVICE_CELLS) // self.d
-        self._block_rows = min(LATTICE_ROWS, max(128, cells))
+        self.block_rows = min(LATTICE_ROWS, max(128, cells))
 
     def _put(self, array: np.ndarray) -> Any:
         return self._xp.asarray(np.ascontiguousarray(array), device=self._device)
@@ -243,7 +243,7 @@ class ArrayEngine(EngineElsewhere):
                 scores = xp.matmul(operand, rows.T)
                 yield _Block(rows[: stop - start, :], scores, targets, norms, block)
 
-        return map(some, groups_of(count, self._block_rows, LATTICE_ROWS))
+        return map(some, groups_of(count, self.block_rows, LATTICE_ROWS))
 
     def _residuals(self, cube: Any, block: _Block) -> Any:
         if self._residual is not None:
@@ -306,8 +306,8 @@ def require_full_precision(xp: Any, device: Any) -> None:
         return
     torch = sys.modules["torch"]
     backends = torch.backends
-    told = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
-    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in told)
+    precisions = [backends, backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)]
+    lower = any(getattr(part, "fp32_precision", None) in ("tf32", "bf16") for part in precisions)
     if not lower:  # or else these may not be asked
         lower = torch.get_float32_matmul_precision() != "highest"
     if lower or torch.is_autocast_enabled(str(device or "cpu").partition(":")[0]):

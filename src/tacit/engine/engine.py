@@ -234,12 +234,12 @@ class Engine:
         exact = self._kind == "exact"
         self._residual = (loss.portable() if exact else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
-        self._targets = checked_targets(targets, rows.n, self._kind)
-        self._scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
+        self.targets = checked_targets(targets, rows.n, self._kind)
+        self.scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
-        self._store = make_store(
+        self.store = make_store(
             rows,
-            self._scale,
+            self.scale,
             self._kind,
             float(intercept),
             shift,
@@ -247,8 +247,8 @@ class Engine:
             progress=shown,
             memory=memory,
         )
-        self._watch = Watch(self._store, self.n, self.d) if strict else None
-        self._latest_class = int(self._targets.max(initial=0)) if self.outputs is None else 0
+        self.watch = Watch(self.store, self.n, self.d) if strict else None
+        self._latest_class = int(self.targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
         self._clippings: dict[Any, Clipping] = {}
         self._pool: ThreadPoolExecutor | None = None
@@ -257,14 +257,14 @@ class Engine:
     @property
     def outputs(self) -> int | None:
         """Scores per row; None where class indices leave it to the weights."""
-        return self._targets.shape[1] if self._targets.ndim == 2 else None
+        return self.targets.shape[1] if self.targets.ndim == 2 else None
 
     @property
     def _fuses(self) -> bool:
         """Whether residuals are computed in the compiled loops of
         `tacit.engine.kernels.compact`.
         """
-        return self._store.compiled and type(self.loss) in FUSED
+        return self.store.compiled and type(self.loss) in FUSED
 
     def _shares(self, count: int, values: int) -> list[range]:
         """Rows for every call of compiled loops: all of them, unless several threads are worth it.
@@ -283,7 +283,7 @@ class Engine:
     def __enter__(self) -> Self:
         stack = ExitStack()
         if not self._entered:
-            stack.enter_context(_blas().limit(limits=1, user_api="blas"))
+            stack.enter_context(blas().limit(limits=1, user_api="blas"))
             if self.threads > 1:
                 self._pool = stack.enter_context(ThreadPoolExecutor(self.threads - 1))
         self._entered.append(stack)
@@ -355,23 +355,23 @@ class Engine:
         settings, _, outputs = weights.shape
         index = None if batch is None else checked_batch(batch, self.n)
         count = self.n if index is None else index.size
-        check = None if self._watch is None else self._watch.step(grid, whole=index is None)
+        check = None if self.watch is None else self.watch.step(grid, whole=index is None)
         width = settings * outputs + (0 if check is None else check.extra)
-        operand, fused = self._store.operand(grid), None
+        operand, fused = self.store.operand(grid), None
         if check is None and len(self.parts) == 1 and self._fuses:
             fused = Fused(self.loss, clippings[0], operand)
         step = _Step(index, operand, clippings, outputs, check, fused, [])
-        if fused is not None and not isinstance(self._store, Streamed):
+        if fused is not None and not isinstance(self.store, Streamed):
             groups = self._shares(count, operand[0].size)  # of integers, so that any will do
         else:
-            groups = list(groups_of(count, self._store.block_rows, self._store.group_rows))
+            groups = list(groups_of(count, self.store.block_rows, self.store.group_rows))
         # Sums of an output lie together, as compiled loops find them.
         total = np.zeros((self.d, width), dtype=self._total_type, order="F")
-        with self, reading(self._store, groups, index) as at:
+        with self, reading(self.store, groups, index) as at:
             task = partial(self._group_sum if fused is None else self._fused_sum, step, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
         for found in step.sums:
-            store: Any = self._store  # one that compiled loops know
+            store: Any = self.store  # one that compiled loops know
             total += store.in_order(found)
         if check is not None:
             total = check.conclude(total)
@@ -391,7 +391,7 @@ class Engine:
         if len(clips) != len(self.parts):
             raise InputError(f"{len(clips)} clips do not suit {len(self.parts)} parts of the rows")
         clippings = tuple(self._clipping(c, settings, outputs, per_class) for c in clips)
-        return Weights.of(weights, self._scale, self._kind), clippings
+        return Weights.of(weights, self.scale, self._kind), clippings
 
     def _clipping(
         self, clip: float | np.ndarray, settings: int, outputs: int, per_class: bool
@@ -405,7 +405,7 @@ class Engine:
                 raise InputError(said) from None
         key = (clips.tobytes(), outputs, per_class)
         if key not in self._clippings:  # mostly those of the last step
-            made = Clipping.of(np.array(clips), outputs, self._scale, self._kind, per_class)
+            made = Clipping.of(np.array(clips), outputs, self.scale, self._kind, per_class)
             self._clippings = {key: made}
         return self._clippings[key]
 
@@ -452,10 +452,10 @@ class Engine:
         weights = np.asarray(weights, dtype=np.float64)
         self._check_weights(weights)
         settings, _, outputs = weights.shape
-        operand = self._store.operand(Weights.of(weights, self._scale, self._kind))
-        groups = list(groups_of(self.n, self._store.block_rows, self._store.group_rows))
+        operand = self.store.operand(Weights.of(weights, self.scale, self._kind))
+        groups = list(groups_of(self.n, self.store.block_rows, self.store.group_rows))
         total = np.zeros(settings, dtype=np.int64)
-        with self, reading(self._store, groups, None) as at:
+        with self, reading(self.store, groups, None) as at:
             task = partial(self._group_counts, operand, outputs, counts, at)
             ordered_sum(task, groups, total, self._pool, self.threads)
         return total
@@ -480,7 +480,7 @@ class Engine:
                 block = padded(None, start, stop)
                 _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
-                targets = self._targets[block]
+                targets = self.targets[block]
                 total += count_rows(counts, cube, targets, stop - start)
         self._idle.append(work)
         return np.asarray(total)
@@ -517,7 +517,7 @@ class Engine:
             onto = step.sums.pop()
         except IndexError:
             onto = np.zeros(columns.shape, dtype=np.int64)
-        at(group).step(step.fused, step.index, group, self._targets, onto)
+        at(group).step(step.fused, step.index, group, self.targets, onto)
         step.sums.append(onto)
 
     def _block_sum(
@@ -538,7 +538,7 @@ class Engine:
         norms: Sequence[np.ndarray],
     ) -> list[np.ndarray]:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
-        targets = self._targets[block]
+        targets = self.targets[block]
         if step.check is None:
             found = self._clipped(step, scores, targets, norms, work)
         else:
@@ -630,6 +630,6 @@ def _available_cores() -> int:
 
 
 @lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
+def blas() -> ThreadpoolController:
     """The libraries of this process, looked up once because that is slow."""
     return ThreadpoolController()

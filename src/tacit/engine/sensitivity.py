@@ -100,7 +100,7 @@ def _clipped(loss: Clipped, norm: float, bound: float, clip: float) -> float:
     )
 
 
-_CONSTANTS: dict[type[Loss], Callable[[Any, float, float, float], float]] = {
+CONSTANTS: dict[type[Loss], Callable[[Any, float, float, float], float]] = {
     Logistic: _logistic,
     Softmax: _softmax,
     Squared: _squared,
@@ -147,7 +147,7 @@ def data_lipschitz(
     """
     if not (norm >= 0 and bound > 0 and clip > 0):
         raise InputError("norm must be at least 0, bound and clip positive")
-    rule = _CONSTANTS.get(type(loss))
+    rule = CONSTANTS.get(type(loss))
     if rule is None:
         return math.inf
     if outputs > 1 and not isinstance(loss, Softmax):

@@ -59,8 +59,8 @@ class FeatureSet:
             return ""
         # Of a file, which may say anything.
         facts = [self.metadata.get(name) for name in names]
-        said = [f if isinstance(f, str) and f.isprintable() else "unknown" for f in facts]
-        return f"features, as their file says: {assumed(*(word[:100] for word in said))}"
+        known = [f if isinstance(f, str) and f.isprintable() else "unknown" for f in facts]
+        return f"features, as their file says: {assumed(*(word[:100] for word in known))}"
 
 
 def compute(

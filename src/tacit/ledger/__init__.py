@@ -3,7 +3,7 @@
 from tacit.ledger.account import Charge, Remaining
 from tacit.ledger.deferred import DeferredLedger
 from tacit.ledger.ledger import Entry, Ledger, Reservation
-from tacit.ledger.tally import Limits
+from tacit.ledger.spending import Limits
 
 __all__ = [
     "Charge",

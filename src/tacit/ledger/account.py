@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from tacit.exceptions import BudgetError, LedgerError
 from tacit.ledger.composed import Composed
 from tacit.ledger.links import ORIGIN, Row, Tampered, digest, follow
-from tacit.ledger.tally import Limits, Spending, Tally, checked
+from tacit.ledger.spending import Limits, Spending, Tally, checked
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 
 OUTCOMES = ("model", "test failed", "summary")
@@ -133,7 +134,7 @@ class Remaining:
     dataset: str
     epsilon: float
     delta: float
-    neighbors: str
+    neighbors: Neighbors
     spent: float
     left: float
     plans: int
@@ -226,7 +227,7 @@ class Account:
         """ε of everything together, at the account's δ."""
         return self.tally.epsilon(self.limits)
 
-    def plus(self, spending: Spending, neighbors: str, unit: Unit) -> tuple[Tally, float]:
+    def plus(self, spending: Spending, neighbors: Neighbors, unit: Unit) -> tuple[Tally, float]:
         """What is spent with this spending in it, and its ε at the account's δ."""
         limits = self.limits
         if unit != limits.unit:
@@ -312,7 +313,7 @@ class Book:
             if account is not None and row.dataset not in fresh:
                 account = account.copy()
             try:
-                book.accounts[row.dataset] = _next(account, row, body)
+                book.accounts[row.dataset] = with_entry(account, row, body)
             except LedgerError:
                 raise
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -323,7 +324,7 @@ class Book:
         return book
 
 
-def _next(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
+def with_entry(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
     """The account after one more entry."""
     kind, nth = body["kind"], 1 if account is None else account.count + 1
     mark = body.get("composed")

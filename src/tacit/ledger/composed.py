@@ -28,6 +28,7 @@ from tacit.privacy.accounting.accountants import gaussian_delta, total_mu, unfol
 from tacit.privacy.accounting.loss_pmf import LossPmf, dyadic, event_losses, power
 from tacit.privacy.accounting.repeated import MOST_COMBINATIONS
 from tacit.privacy.events import Event, Failure, Parallel, PoissonGaussian, Repeated
+from tacit.privacy.relation import Neighbors
 
 FORMAT = "tacit-composed/1"  # of the bytes, and of the arithmetic that made them
 LARGEST_KEPT = 1 << 23  # bytes
@@ -100,7 +101,7 @@ class Composed:
         The worst counts.
     """
 
-    neighbors: str
+    neighbors: Neighbors
     grid: float
     log_weight: float = 0.0
     shift: float = 0.0
@@ -229,7 +230,7 @@ def _least(delta_at: Callable[[float], float], delta: float, low: float, high: f
 
 
 @lru_cache(maxsize=64)
-def composed_event(event: Event, neighbors: str, grid: float, fine: bool = False) -> Composed:
+def composed_event(event: Event, neighbors: Neighbors, grid: float, fine: bool = False) -> Composed:
     """One event that is not Gaussian, by itself; ``fine`` is closer, and takes longer.
 
     What may fail within parallel parts is left to the tally, drift included.
@@ -252,7 +253,7 @@ def composed_event(event: Event, neighbors: str, grid: float, fine: bool = False
     return power(one, event.count, Composed.beside)
 
 
-def _part(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> Composed:
+def _part(events: Sequence[Event], neighbors: Neighbors, grid: float, fine: bool) -> Composed:
     gaussian = [event for event in events if event.gaussian]
     others = [e for e in events if not (e.gaussian or isinstance(e, Failure))]
     whole = Composed(neighbors, grid, branches=(_branch(gaussian, neighbors, grid, fine),))
@@ -260,7 +261,7 @@ def _part(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> C
     return replace(reduce(Composed.beside, made, whole), failure=0.0)
 
 
-def _branch(events: Sequence[Event], neighbors: str, grid: float, fine: bool) -> Branch:
+def _branch(events: Sequence[Event], neighbors: Neighbors, grid: float, fine: bool) -> Branch:
     gaussian = [event for event in events if event.gaussian]
     square = total_mu(gaussian, neighbors) ** 2 * (1 + 4e-16) if gaussian else 0.0
     whole = Branch(square)

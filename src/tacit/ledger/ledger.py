@@ -18,9 +18,10 @@ from tacit.ledger.account import OUTCOMES, Account, Book, Charge, Remaining
 from tacit.ledger.address import Address
 from tacit.ledger.composed import LARGEST_KEPT, Composed
 from tacit.ledger.links import Row, Tampered, broken, canonical, digest, parse
-from tacit.ledger.tally import Limits, Spending, unit_said
+from tacit.ledger.spending import Limits, Spending, unit_facts
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ PATIENCE = 5  # times that events of others are composed before the lock, and no
 T = TypeVar("T")
 
 #: Ledgers as this process last read and checked them, by address.
-_SEEN: dict[str, Book] = {}
+BOOKS: dict[str, Book] = {}
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ class Ledger:
     def __init__(
         self, url: str | os.PathLike[str], dataset: str | None = None, *, timeout: float = 30.0
     ) -> None:
-        self._address = Address.of(url)
+        self.address = Address.of(url)
         self._dataset = None if dataset is None else _name(dataset)
         if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e6:
             raise InputError(f"timeout={timeout!r:.80} must be a number of seconds above 0")
@@ -193,7 +194,7 @@ class Ledger:
     @property
     def url(self) -> str:
         """Where the ledger is, without a password."""
-        return self._address.shown
+        return self.address.shown
 
     @property
     def dataset(self) -> str | None:
@@ -207,10 +208,10 @@ class Ledger:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
             return NotImplemented
-        return (self._address, self._dataset) == (other._address, other._dataset)
+        return (self.address, self._dataset) == (other.address, other._dataset)
 
     def __hash__(self) -> int:
-        return hash((self._address, self._dataset))
+        return hash((self.address, self._dataset))
 
     def __sklearn_clone__(self) -> Ledger:
         return self  # it never changes, and a copy would be the same account anyway
@@ -223,7 +224,7 @@ class Ledger:
         *,
         epsilon: float,
         delta: float,
-        neighbors: str = "replace_special",
+        neighbors: Neighbors = "replace_special",
         unit: Unit = ROW,
     ) -> Ledger:
         """Open an account, and the ledger itself if there is none yet.
@@ -333,7 +334,7 @@ class Ledger:
         self,
         events: Sequence[tuple[str, Event]],
         *,
-        neighbors: str,
+        neighbors: Neighbors,
         draws: int = 0,
         failure: float = 0.0,
         budget: Budget | None = None,
@@ -372,9 +373,9 @@ class Ledger:
             If it cannot be recorded. In either case nothing may be drawn.
         """
         name, spending = self._named(None), Spending(tuple(events), draws, failure)
-        said = dict(plan or {})
+        described = dict(plan or {})
         try:
-            fits = len(canonical(said)) <= LONGEST_PLAN
+            fits = len(canonical(described)) <= LONGEST_PLAN
         except (TypeError, ValueError, RecursionError):
             fits = False
         if not fits:
@@ -390,7 +391,7 @@ class Ledger:
             if not together <= account.limits.epsilon:
                 raise _Refused(account)
             asked = None if budget is None else [budget.epsilon, budget.delta]
-            facts = {"plan": said, "budget": asked, "together": together, **unit_said(unit)}
+            facts = {"plan": described, "budget": asked, "together": together, **unit_facts(unit)}
             composed = tally.composed(account.limits) if sampled else None
             return _Next({"kind": "reserve", **facts, **spending.to_dict()}, composed)
 
@@ -579,7 +580,7 @@ class Ledger:
     def _store(self) -> Store:
         from tacit.ledger.store import Store
 
-        return Store(self._address, self._timeout)
+        return Store(self.address, self._timeout)
 
     def _named(self, dataset: str | None) -> str:
         if dataset is not None:
@@ -682,12 +683,12 @@ class Ledger:
             raise Tampered(f"{_rewritten(seen, at)}. {NOTHING}")
 
     def _seen(self) -> Book | None:
-        return _SEEN.get(self._address.place)
+        return BOOKS.get(self.address.place)
 
     def _remember(self, book: Book) -> None:
         seen = self._seen()
         if seen is None or seen.number < book.number:
-            _SEEN[self._address.place] = book
+            BOOKS[self.address.place] = book
 
     def _read(self, journal: Journal, seen: Book | None, name: str | None = None) -> Book:
         """The ledger as the database has it, checked; what was checked is not read again."""

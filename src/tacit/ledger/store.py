@@ -69,7 +69,7 @@ class Journal:
     """The ledger within one transaction."""
 
     def __init__(self, connection: sa.Connection, lock: bool) -> None:
-        self._connection = connection
+        self.connection = connection
         asked = sa.select(_HEAD.c.format, _HEAD.c.count, _HEAD.c.head).where(_HEAD.c.id == 1)
         found = connection.execute(asked.with_for_update() if lock else asked).first()
         if found is None:
@@ -83,7 +83,7 @@ class Journal:
 
     def at(self, number: int) -> Row | None:
         """The entry with a number, if there is one."""
-        found = self._connection.execute(_ROWS.where(_ENTRIES.c.number == number)).first()
+        found = self.connection.execute(_ROWS.where(_ENTRIES.c.number == number)).first()
         return None if found is None else _row(*found)
 
     def rows(self, dataset: str | None = None, start: int | None = None) -> list[Row]:
@@ -94,7 +94,7 @@ class Journal:
         if start is not None:
             asked = asked.where(_ENTRIES.c.number >= start)
         rows: list[Row] = []
-        for found in self._connection.execute(asked).yield_per(1000):
+        for found in self.connection.execute(asked).yield_per(1000):
             row = _row(*found)
             if rows and row.number <= rows[-1].number:
                 # Pages of a file may be made to lead to each other for ever.
@@ -104,7 +104,7 @@ class Journal:
 
     def find(self, id: str) -> Row | None:
         """The entry with an id, if it was written."""
-        found = self._connection.execute(_ROWS.where(_ENTRIES.c.id == id)).first()
+        found = self.connection.execute(_ROWS.where(_ENTRIES.c.id == id)).first()
         return None if found is None else _row(*found)
 
     def append(self, dataset: str, nth: int, id: str, **facts: Any) -> Row:
@@ -117,8 +117,8 @@ class Journal:
                 f"an entry of more than {LONGEST_ENTRY} characters: a plan of fewer events"
             )
         row = Row(number, dataset, id, body, digest(body))
-        self._connection.execute(_ENTRIES.insert().values(row._asdict()))
-        self._connection.execute(
+        self.connection.execute(_ENTRIES.insert().values(row._asdict()))
+        self.connection.execute(
             _HEAD.update().where(_HEAD.c.id == 1).values(count=number, head=row.hash)
         )
         self.count, self.head = number, row.hash
@@ -130,10 +130,10 @@ class Journal:
             _KEPT.c.dataset == dataset, sa.func.length(_KEPT.c.content) <= LARGEST_KEPT
         )
         try:
-            if not sa.inspect(self._connection).has_table(_KEPT.name):
+            if not sa.inspect(self.connection).has_table(_KEPT.name):
                 return None
-            with _long_cells(self._connection), self._connection.begin_nested():
-                found = self._connection.execute(asked).first()
+            with _long_cells(self.connection), self.connection.begin_nested():
+                found = self.connection.execute(asked).first()
         except sa.exc.ProgrammingError:  # no right to read it
             return None
         if found is None or not (isinstance(found[0], int) and isinstance(found[1], bytes)):
@@ -145,11 +145,11 @@ class Journal:
         if len(content) > LARGEST_KEPT:
             return
         try:
-            with _long_cells(self._connection), self._connection.begin_nested():
-                _KEPT.create(self._connection, checkfirst=True)
-                self._connection.execute(_KEPT.delete().where(_KEPT.c.dataset == dataset))
+            with _long_cells(self.connection), self.connection.begin_nested():
+                _KEPT.create(self.connection, checkfirst=True)
+                self.connection.execute(_KEPT.delete().where(_KEPT.c.dataset == dataset))
                 made = {"dataset": dataset, "number": number, "content": content}
-                self._connection.execute(_KEPT.insert().values(made))
+                self.connection.execute(_KEPT.insert().values(made))
         except sa.exc.ProgrammingError:
             # No right to make or to write the table: whoever reads composes for themselves.
             return
@@ -179,7 +179,7 @@ def _row(number: Any, *texts: Any) -> Row:
 class Store:
     """Transactions on the ledger at an address."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Address, timeout: float = 30.0) -> None:
         self.address = address
         self.timeout = timeout
 
@@ -200,7 +200,7 @@ class Store:
             left = max(deadline - time.monotonic(), 0.0)
             progress = _Progress()
             try:
-                with self._transaction(left, progress, write, make) as connection:
+                with self.transaction(left, progress, write, make) as connection:
                     result = work(Journal(connection, lock=write and self._server))
                     progress.committing = write
                 return result
@@ -218,7 +218,7 @@ class Store:
         return self.address.backend == "postgresql"
 
     @contextmanager
-    def _transaction(
+    def transaction(
         self, left: float, progress: _Progress, write: bool, make: bool
     ) -> Iterator[sa.Connection]:
         engine = self._engine(left, make)

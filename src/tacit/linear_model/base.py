@@ -18,43 +18,65 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
 from tacit.data.rows import Rows, each
+from tacit.data.schema import Schema, declared_schema
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
-from tacit.linear_model.inputs import cells_of, rows_of
+from tacit.linear_model.curves import ShapeCurves, shape_curves
+from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
 from tacit.mechanisms.noise import Key
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
-from tacit.plan.defaults import resolve_relation, resolve_stages, resolve_trainer
+from tacit.plan.defaults import (
+    enough_rows,
+    resolve_relation,
+    resolve_stages,
+    resolve_trainer,
+)
 from tacit.plan.fit import apply_stages
+from tacit.plan.targets import PrivateClasses, TargetFinder
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
     Encode,
+    PrivateEncode,
     PublicFeatures,
 )
 from tacit.preprocessing.projection import Projection
 from tacit.privacy.budget import Budget
 from tacit.progress import Progress, progress_bar, silent
 from tacit.trainers import Trainer
+from tacit.trainers.base import is_auto
 
 __all__ = ["DPLinearModel", "Problem"]
 
+FEW_ROWS = (
+    "Rows are too few to find bounds of the columns through noise, so columns are learned from as "
+    "they are, and one of large numbers outweighs all others: declare what is public, for instance "
+    "bounds={'age': (0, 120)}, or more of it with schema="
+)
+
 
 class Problem(NamedTuple):
-    """Rows and targets of a fit, checked; ``classes`` is None for regression."""
+    """Rows and targets of a fit, checked; ``classes`` is None where there are none to be known."""
 
     rows: Rows
     values: Any  # an array, or parts of one on a cluster
     classes: np.ndarray | None
     assumptions: tuple[str, ...]
+    schema: Schema | None = None  # of a table as it is, which stages are still to be made for
+    finder: TargetFinder | None = None  # of what is not known of the targets
 
     @property
     def many(self) -> int:
         """Number of classes; 0 for regression."""
+        if isinstance(self.finder, PrivateClasses):
+            return self.finder.expected
         return 0 if self.classes is None else len(self.classes)
 
     def targets(self, loss: Loss) -> Any:
-        """Targets as a loss takes them."""
+        """Targets as a loss takes them, or as they came where something is to be found first."""
+        if self.finder is not None:
+            return self.values
         return each(self.values, partial(loss.targets, outputs=self.outputs(loss)))
 
     def outputs(self, loss: Loss) -> int:
@@ -71,6 +93,18 @@ class DPLinearModel(Composed, BaseEstimator):
         The budget for everything that touches the rows.
     stages : "auto" or list of stages
         What happens to the rows before training; see `tacit.preprocessing`.
+    schema : Schema, dict or path of a YAML file, optional
+        What is public of the columns of a table; the rest is found through noise. Columns that it
+        does not describe are taken for what their types say.
+    bounds : mapping of str to (low, high), or one pair, optional
+        Public bounds of columns of numbers, beside those of the schema; one pair is for all.
+    categories : mapping of str to sequence, optional
+        Public lists of categories, by column.
+    shapes : {"auto", True, False}
+        Whether a number has an effect that need not be straight: a line between knots. ``"auto"``:
+        in tables, if rows are enough for it. Arrays are taken for features that are ready to be
+        learned from, and left as they are, unless this is True or something of their columns is
+        declared.
     trainer : "auto" or trainer
         See `tacit.trainers`. Settings left at ``"auto"`` follow from public facts.
     neighbors : {"auto", "replace_special", "add_or_remove_one", "replace_one"}
@@ -127,12 +161,14 @@ class DPLinearModel(Composed, BaseEstimator):
     def _go(self, budget: Budget, problem: Problem, before: Fit | None = None) -> Self:
         """Fit to a problem, or go on from ``before``."""
         loss = self._loss_of(problem.many)
-        plan = self._plan(loss, problem.rows, budget, before)
+        plan = self._plan(loss, problem.rows, budget, before, problem.schema)
         init = None if before is None else (before.coef, before.intercept)
         if before is None:
             init = self._init(problem, loss)
         if init is None and not problem.rows.distributed:
             plan = self._from_zero(plan)
+        if problem.finder is not None:
+            plan = replace(plan, target=problem.finder)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -159,11 +195,12 @@ class DPLinearModel(Composed, BaseEstimator):
         rows: Rows | None = None,
         budget: Budget | None = None,
         before: Fit | None = None,
+        schema: Schema | None = None,
     ) -> Plan:
         """The whole plan, or what comes after ``before`` for a budget more."""
         trainer = resolve_trainer(self.trainer)
         given = self.stages if before is None else before.public_stages
-        stages = resolve_stages(given, loss.task, trainer, rows)
+        stages = resolve_stages(given, loss.task, trainer, rows, schema, shapes=self.shapes)
         neighbors = resolve_relation(self.neighbors, stages, trainer)
         return Plan(
             budget or self._budget(),
@@ -248,6 +285,34 @@ class DPLinearModel(Composed, BaseEstimator):
         """Rows of X, checked for the stages to be fitted, or for those that are."""
         stages = self.stages if reset else self.stages_
         return rows_of(self, X, stages, reset=reset, **targets)
+
+    def _declared(self, X: Any) -> Schema | None:
+        """What is known of the columns of a table as it is; None of rows that are features."""
+        told = {"schema": self.schema, "bounds": self.bounds, "categories": self.categories}
+        given = [name for name, value in told.items() if value is not None]
+        given += ["shapes"] if self.shapes is True else []
+        if self.shapes not in ("auto", True, False):
+            raise InputError(f"shapes={self.shapes!r:.80} must be 'auto', True or False")
+        if not is_auto(self.stages):
+            if given:
+                raise InputError(
+                    f"{given[0]}= is for stages='auto'; stages of your own begin with "
+                    "Encode(schema), or with PrivateEncode(schema) where some of it is private"
+                )
+            return None
+        if not given and not has_columns(X):
+            return None
+        table = table_types(X)
+        schema = declared_schema(table, **told)
+        if given or any(kind.kind != "number" for kind in table.types.values()):
+            return schema
+        # Numbers alone could be learned from as they are, where nothing can be found out of them.
+        neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
+        size = len(X) if self.public_size is None else self.public_size
+        if enough_rows(schema, size, self._budget(), neighbors):
+            return schema
+        logging.getLogger("tacit").warning(FEW_ROWS)
+        return None
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -347,6 +412,21 @@ class DPLinearModel(Composed, BaseEstimator):
             )
         )
 
+    def shape_curves(self) -> ShapeCurves:
+        """What every column of a table adds to the score, up to a constant, in its own units.
+
+        A score is the sum of these curves and a constant, exactly, as long as nothing that looks
+        at a whole row, such as `tacit.preprocessing.Normalize`, is behind the encoding.
+
+        Returns
+        -------
+        ShapeCurves
+            By column: a grid of values, their effects, and that of a missing value; ``plot`` draws
+            all of them.
+        """
+        check_is_fitted(self, "coef_")
+        return shape_curves(self.stages_, self.coef_, self.intercept_)
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of ``coef_``.
 
@@ -364,7 +444,7 @@ class DPLinearModel(Composed, BaseEstimator):
         count = np.atleast_2d(self.coef_).shape[1]
         names = getattr(self, "feature_names_in_", input_features)
         for stage in self.stages_:
-            if isinstance(stage, Encode):
+            if isinstance(stage, Encode | PrivateEncode):
                 names = stage.feature_names
             elif isinstance(stage, Projection | PublicFeatures):
                 names = None  # mixtures of columns, which have no names

@@ -20,8 +20,11 @@ from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, Softmax, get_loss
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_loss
+from tacit.plan.targets import PrivateClasses
 
 __all__ = ["DPLinearClassifier"]
+
+PRIVATE = "private"  # of classes: to be found through noise
 
 
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):
@@ -38,9 +41,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ``"auto"`` is logistic for two classes and softmax for more. Also ``"hinge"``,
         ``"huber-hinge"``, and the bounded ``"savage"``, ``"tangent"`` and ``"tempered"``,
         which are not convex and forgive wrong labels.
-    classes : sequence, optional
+    classes : sequence or "private", optional
         The labels that may occur. If None they are read from ``y`` and taken as
-        public, which the certificate says.
+        public, which the certificate says. ``"private"``: those that enough rows have are found
+        through noise, and rows of others count nothing.
 
     Attributes
     ----------
@@ -76,6 +80,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         delta: float = 1e-5,
         *,
         stages: Any = "auto",
+        schema: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        shapes: bool | str = "auto",
         loss: str | Loss = "auto",
         trainer: Any = "auto",
         neighbors: str = "auto",
@@ -91,6 +99,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.epsilon = epsilon
         self.delta = delta
         self.stages = stages
+        self.schema = schema
+        self.bounds = bounds
+        self.categories = categories
+        self.shapes = shapes
         self.loss = loss
         self.trainer = trainer
         self.neighbors = neighbors
@@ -164,23 +176,30 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        rows, y = self._rows(X, reset=reset, y=y)
+        schema = self._declared(X) if reset else None
+        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
+        if isinstance(given, str) and given == PRIVATE:
+            scanned = isinstance(X, Scan) and y is None
+            labels = X.targets().column(str(X.target)) if scanned else labels_of(y, rows)
+            return Problem(rows, labels, None, (), schema, PrivateClasses())
         if isinstance(X, Scan) and y is None:
             classes, index, assumption = self._scanned_classes(X, given)
         else:
             classes, index, assumption = self._classes(labels_of(y, rows), given)
-        return Problem(rows, index, classes, (assumption,))
+        return Problem(rows, index, classes, (assumption,), schema)
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init is None:
             return None
-        assert problem.classes is not None
+        if problem.classes is None:
+            raise InputError("a model to begin at is one of classes that are known: pass classes=")
         return starting.for_classes(self.init, problem.classes, problem.outputs(loss))
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)
-        self.classes_ = np.asarray(problem.classes)
-        if problem.many == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
+        found = problem.classes if fit.target is None else fit.target.classes
+        self.classes_ = np.asarray(found)
+        if len(self.classes_) == 2 and len(fit.coef) == 2:  # softmax: only the difference matters
             self.coef_, self.intercept_ = np.diff(fit.coef, axis=0), np.diff(fit.intercept)
 
     def _classes(self, labels: Any, given: Any) -> tuple[np.ndarray, Any, str]:

@@ -6,11 +6,12 @@ scikit-learn's names and by its rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from tacit.data.arrays import is_array, readable, to_numpy
@@ -19,7 +20,7 @@ from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import dask_rows
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan
-from tacit.data.tables import as_table
+from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError
 from tacit.features.work import FeatureSet
 from tacit.preprocessing import Stage
@@ -34,8 +35,45 @@ def cells_of(X: Any) -> Any:
     return X.features if isinstance(X, FeatureSet) else X
 
 
+def has_columns(X: Any) -> bool:
+    """Whether X is a table with named columns, in memory, in files or on a cluster."""
+    if isinstance(X, Scan):
+        return X.column_names is not None
+    if isinstance(X, Table | Mapping):
+        return True
+    return (hasattr(X, "columns") and hasattr(X, "dtypes")) or hasattr(X, "column_names")
+
+
+def table_types(X: Any) -> Any:
+    """X as a table of which names and types of the columns can be read."""
+    if is_dask(X):
+        return as_table(X._meta)  # of which Dask keeps a frame without rows
+    if isinstance(X, Scan) and X.column_names is not None:
+        return X.as_table_rows().source
+    if isinstance(X, Table) or has_columns(X):
+        return as_table(X)
+    return _named(X, None)
+
+
+def _named(X: Any, names: Iterable[str] | None) -> Table:
+    """An array as a table; its columns are ``x0``, ``x1`` and so on unless they have names."""
+    array = matrix_of(X)
+    if sp.issparse(array):
+        raise InputError("a sparse matrix is no table: pass its columns as a data frame")
+    listed = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
+    if len(listed) != array.shape[1]:
+        raise InputError(f"X has {array.shape[1]} features, and {len(listed)} were fitted")
+    return Table.from_columns(dict(zip(listed, np.asarray(array).T, strict=True)))
+
+
 def rows_of(
-    model: Any, X: Any, stages: Any, *, reset: bool, y: Any = NO_TARGETS
+    model: Any,
+    X: Any,
+    stages: Any,
+    *,
+    reset: bool,
+    y: Any = NO_TARGETS,
+    table: bool = False,
 ) -> tuple[Rows, Any]:
     """Rows of X and targets, checked.
 
@@ -49,12 +87,14 @@ def rows_of(
         What the rows will go through.
     y, optional
         Targets; those of rows in memory are checked beside them.
+    table : bool
+        Whether rows are those of a table, whatever the stages take.
     """
     if isinstance(X, FeatureSet):
         labels = X.labels if y is None else y
-        rows, y = rows_of(model, X.features, stages, reset=reset, y=labels)
+        rows, y = rows_of(model, X.features, stages, reset=reset, y=labels, table=table)
         return replace(rows, origin=X.assumption()), y
-    tables, gaps = _any(stages, "takes_tables"), _any(stages, "fills_gaps")
+    tables, gaps = table or _any(stages, "takes_tables"), _any(stages, "fills_gaps")
     if is_dask(X):
         return _on_cluster(model, X, reset, tables, gaps), y
     if is_array(y):
@@ -105,10 +145,20 @@ def _in_place(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows
 
 
 def _of_table(model: Any, X: Any, reset: bool) -> Rows:
-    """Rows of a table in memory."""
-    table = as_table(X)
+    """Rows of a table in memory; an array counts as one with the columns that were fitted."""
+    if not isinstance(X, Table | Mapping):
+        # scikit-learn compares names of columns, and warns where an array has none.
+        validate_data(model, X, reset=reset, skip_check_array=True, ensure_2d=False)
+    if has_columns(X):
+        table = as_table(X)
+        names: Iterable[str] | None = table.column_names
+    else:
+        names = None if reset else getattr(model, "feature_names_in_", None)
+        table = _named(X, names)
     if reset:
-        _learn(model, table.d, table.column_names)
+        _learn(model, table.d, names)
+    elif names is None:
+        _require_known(model, table.d)
     if table.n == 0:
         raise InputError("there are no rows")
     return as_rows(table)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from tacit.data.labels import labels_of, scaled
+from tacit.data.rows import Rows
 from tacit.data.scans import Scan
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
@@ -15,6 +16,8 @@ from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, get_loss
 from tacit.plan import Fit
+from tacit.plan.defaults import resolve_trainer
+from tacit.plan.targets import PrivateTargetBounds
 
 __all__ = ["DPLinearRegressor"]
 
@@ -28,10 +31,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
 
     Parameters
     ----------
-    target_bounds : (float, float)
+    target_bounds : (float, float), optional
         Public limits of the target. They set its scale: targets are mapped to
-        [-1, 1] and clamped there. They are needed; reading them from ``y``
-        would leak the smallest and the largest value.
+        [-1, 1] and clamped there. Without them limits are found through noise, near the
+        smallest and the largest value, which takes some of the budget.
     loss : {"squared", "huber", "absolute"} or Loss
         On the mapped target.
 
@@ -41,6 +44,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         Coefficients of the d columns behind ``stages_``, in units of the target.
     intercept_ : float
         Predictions are ``stages_(row) @ coef_ + intercept_``.
+    target_bounds_ : (float, float)
+        Limits of the target, as given or as found.
 
     Notes
     -----
@@ -65,6 +70,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         *,
         target_bounds: tuple[float, float] | None = None,
         stages: Any = "auto",
+        schema: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        shapes: bool | str = "auto",
         loss: str | Loss = "squared",
         trainer: Any = "auto",
         neighbors: str = "auto",
@@ -80,6 +89,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.delta = delta
         self.target_bounds = target_bounds
         self.stages = stages
+        self.schema = schema
+        self.bounds = bounds
+        self.categories = categories
+        self.shapes = shapes
         self.loss = loss
         self.trainer = trainer
         self.neighbors = neighbors
@@ -91,18 +104,16 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.init = init
         self.verbose = verbose
 
-    def _target_scale(self) -> tuple[float, float]:
-        """Middle and half-width of the target's public range."""
-        if self.target_bounds is None:
-            raise MissingBound("DPLinearRegressor", "target_bounds=(low, high)")
+    def _target_scale(self, bounds: Any) -> tuple[float, float]:
+        """Middle and half-width of the target's range."""
         try:
-            low, high = (float(value) for value in self.target_bounds)
+            low, high = (float(value) for value in bounds)
         except (TypeError, ValueError):
-            raise InputError(f"target_bounds={self.target_bounds!r} must be two numbers") from None
+            raise InputError(f"target_bounds={bounds!r:.80} must be two numbers") from None
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         if not 1e-100 <= half <= 1e100:  # coefficients are multiplied by it
             raise InputError(
-                f"target_bounds={self.target_bounds!r} must be finite, low below high, and from "
+                f"target_bounds={bounds!r:.80} must be finite, low below high, and from "
                 "1e-100 to 1e100 apart"
             )
         return middle, half
@@ -158,14 +169,30 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self._require_account()
         self._require_separate(X)
         self._loss_of(0)
-        middle, half = self._target_scale()
-        rows, y = self._rows(X, reset=reset, y=y)
+        bounds = self.target_bounds if reset else self.target_bounds_
+        scale = None if bounds is None else self._target_scale(bounds)
+        schema = self._declared(X) if reset else None
+        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
         values = X.numbers() if isinstance(X, Scan) and y is None else y
-        targets = scaled(labels_of(values, rows), middle, half)
-        return Problem(rows, targets, None, ("the limits of the target were given in advance",))
+        targets = labels_of(values, rows)
+        if scale is None:
+            self._require_finder(rows)
+            return Problem(rows, targets, None, (), schema, PrivateTargetBounds())
+        targets = scaled(targets, *scale)
+        said = ("the limits of the target were given in advance",)
+        return Problem(rows, targets, None, said, schema)
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
-        return None if self.init is None else starting.for_target(self.init, *self._target_scale())
+        if self.init is None:
+            return None
+        if self.target_bounds is None:
+            raise MissingBound("a model to begin at", "target_bounds=(low, high)")
+        return starting.for_target(self.init, *self._target_scale(self.target_bounds))
+
+    def _require_finder(self, rows: Rows) -> None:
+        """Refuse to look for limits of targets where nobody may, or can, look at all of them."""
+        if rows.distributed or resolve_trainer(self.trainer).local:
+            raise MissingBound("DPLinearRegressor", "target_bounds=(low, high)")
 
     def _loss_of(self, classes: int) -> Loss:
         loss = get_loss(self.loss)
@@ -175,7 +202,12 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
 
     def _keep(self, fit: Fit, problem: Problem) -> None:
         super()._keep(fit, problem)
-        middle, half = self._target_scale()
+        if fit.target is not None:
+            self.target_bounds_ = fit.target.bounds
+        elif self.target_bounds is not None:
+            low, high = self.target_bounds
+            self.target_bounds_ = float(low), float(high)
+        middle, half = self._target_scale(self.target_bounds_)
         self.coef_ = fit.coef[0] * half
         self.intercept_ = float(fit.intercept[0] * half + middle)
 

@@ -179,16 +179,16 @@ def check_places(rows: Any) -> None:
         return
     key = Key.fresh()
     columns = key.stream("check").words(rows.d) | np.uint64(1)  # odd: no single cell is lost
-    once = [_hashes(chunk, columns) for _, chunk in rows.chunks()]
+    once = [row_hashes(chunk, columns) for _, chunk in rows.chunks()]
     most = len(once[0])
     cut = [int(word) for word in key.stream("cut").words(2)]
     size = max(1, most // 2 + cut[0] % (most - most // 2))
-    again = [_hashes(chunk, columns) for _, chunk in rows.chunks(size, first=1 + cut[1] % size)]
+    again = [row_hashes(chunk, columns) for _, chunk in rows.chunks(size, first=1 + cut[1] % size)]
     if not np.array_equal(np.concatenate(once), np.concatenate(again)):
         raise fault("what the stages make of a row, which depends on where the row stands,")
 
 
-def _hashes(chunk: Any, columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def row_hashes(chunk: Any, columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A number for the bits of each row.
 
     Cells of two different rows differ in their lower halves, into which the upper ones are mixed.

@@ -89,10 +89,10 @@ def noisy_second_moment(
     array([[1.36, 0.48],
            [0.48, 0.64]])
     """
-    _tested()
+    self_test()
     moved = drift if drift is not None and drift.l1 else None
     reach = 1.0 if moved is None else _half_distance(moved, bound, d, size)
-    bits = _bits(size, token.noise_multiplier * reach)
+    bits = bits_for(size, token.noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
         reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
     total = np.zeros((d, d), dtype=np.int64, order="F")
@@ -114,7 +114,7 @@ def noisy_second_moment(
 
 
 @lru_cache(maxsize=1)
-def _tested() -> None:
+def self_test() -> None:
     """Once in a process, before the first release: the products against Python's integers."""
     whole = (np.arange(33 * 19).reshape(33, 19) * 2654435761 >> 7) % (1 << 17) * 2 + 1
     whole *= np.where(np.arange(33) % 3, 1, -1)[:, None]
@@ -126,7 +126,7 @@ def _tested() -> None:
         )
 
 
-def _bits(size: int, noise: float) -> int:
+def bits_for(size: int, noise: float) -> int:
     """Bits of a row, so that sums stay below 2^62 and the noise within its sampler's range."""
     room = min(62 - math.ceil(math.log2(size)), 56 - math.ceil(math.log2(noise)))
     return max(1, min(BITS, room // 2))

@@ -222,7 +222,7 @@ def _alias(weights: list[int]) -> tuple[list[int], list[int]]:
     return left, aliases
 
 
-class _Scratch(threading.local):
+class Scratch(threading.local):
     """Work arrays of this thread. Fresh ones would cost more than the arithmetic on them."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class _Scratch(threading.local):
         self.flags = np.empty((2, BLOCK), dtype=np.bool_)
 
 
-_scratch = _Scratch()
+scratch = Scratch()
 
 
 def attempt(
@@ -257,8 +257,8 @@ def attempt(
         Which of them are draws. Both arrays are overwritten by the next call in this thread.
     """
     n = words.size // 2
-    first, second, _, _, k, x = _scratch.integers[:, :n]
-    kept, other = _scratch.flags[:, :n]
+    first, second, _, _, k, x = scratch.integers[:, :n]
+    kept, other = scratch.flags[:, :n]
     signed = words.view(np.int64)
     first[...] = signed[0 : 2 * n : 2]
     second[...] = signed[1 : 2 * n : 2]
@@ -268,7 +268,7 @@ def attempt(
         x = k
         kept.fill(True)
     else:
-        _judge(n, table, long)
+        judge(n, table, long)
 
     # Sign, as the exclusive or with 0 or -1: -x - 1 for a negative one. So -1 is minus zero.
     second >>= 63
@@ -281,8 +281,8 @@ def attempt(
 
 def _pick(n: int, table: Table, long: Long) -> None:
     """Find k: the column below its threshold, its alias at and above it."""
-    first, _, column, room, k, _ = _scratch.integers[:, :n]
-    unsettled = _scratch.flags[1, :n]
+    first, _, column, room, k, _ = scratch.integers[:, :n]
+    unsettled = scratch.flags[1, :n]
     unsigned = first.view(np.uint64)
     np.right_shift(unsigned, _SHIFT_COLUMN, out=column.view(np.uint64))
     np.right_shift(unsigned, _SHIFT_F, out=room.view(np.uint64))
@@ -304,11 +304,11 @@ def _pick(n: int, table: Table, long: Long) -> None:
         k[i] = b if f < table.thresholds[b] else table.aliases[b]
 
 
-def _judge(n: int, table: Table, long: Long) -> None:
+def judge(n: int, table: Table, long: Long) -> None:
     """Find x, and keep it where v is below exp(-y(y + 2kM)/2σ²)."""
-    first, second, y, sums, k, x = _scratch.integers[:, :n]
-    kept, perhaps = _scratch.flags[:, :n]
-    p, v = _scratch.singles[:, :n]
+    first, second, y, sums, k, x = scratch.integers[:, :n]
+    kept, perhaps = scratch.flags[:, :n]
+    p, v = scratch.singles[:, :n]
     np.bitwise_and(second, (1 << table.shift) - 1, out=y)
     k <<= table.shift
     np.bitwise_or(k, y, out=x)

@@ -1,7 +1,8 @@
-"""How far rows reach: a radius around the origin, and bounds of columns.
+"""How far rows reach: a radius around the origin.
 
-Both are quantiles near an end, as near as the noise allows: `tacit.mechanisms.quantile.margin` rows
+It is a quantile near an end, as near as the noise allows: `tacit.mechanisms.quantile.margin` rows
 are left outside on purpose, so that noise does not mistake the empty space beyond for more rows.
+Bounds of columns are `tacit.mechanisms.bounds`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import numpy as np
 
 from tacit.mechanisms.additive import row_norms
 from tacit.mechanisms.passes import Chunk, Passes, Source
-from tacit.mechanisms.quantile import Floats, Method, Targets, event, margin, search
+from tacit.mechanisms.quantile import (
+    Floats,
+    Method,
+    Targets,
+    event,
+    margin,
+    search,
+)
 from tacit.mechanisms.release import Token
 
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves
-COLUMNS = Floats(digits=3)  # the grid of cells: every float of three binary digits
 
 
 def radius_draws(method: Method) -> int:
@@ -86,75 +93,3 @@ def noisy_radius(
     asked = Passes.over(chunks).map(cells)
     (cell,) = search(asked, bits, targets, token)
     return min(grid.edge(int(cell) + 1), largest)
-
-
-def bounds_draws(d: int, method: Method) -> int:
-    """Noise values that `noisy_bounds` draws, for d columns."""
-    return 2 * d * (COLUMNS.bits if method == "gaussian" else 1)
-
-
-def bounds_rows(d: int, noise_multiplier: float, method: Method) -> int:
-    """Rows from which on `noisy_bounds` sees both ends: twice what it leaves outside, on each."""
-    ends = Targets((0.0,) * d + (1.0,) * d, (*range(d), *range(d)), 1)
-    return math.ceil(4 * margin(event(method, noise_multiplier), COLUMNS.bits, ends))
-
-
-def noisy_bounds(
-    chunks: Source,
-    d: int,
-    token: Token,
-    *,
-    size: int,
-    counted: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of columns about which nothing is known, each exceeded by a few rows.
-
-    The event is that of `noisy_radius`; nothing else is. The grid has the floats of three binary
-    digits, over their whole range, so it fits any unit.
-
-    Parameters
-    ----------
-    chunks, token, size, counted
-        As for `noisy_radius`; the rows are read twice, and a row contributes 2d votes of size one.
-    d : int
-        Columns.
-
-    Returns
-    -------
-    low, high : ndarray of shape (d,)
-        low < high. With probability 1 − 2·10⁻⁴·d, at most 2k rows lie outside on either side of a
-        column, where k is 12.4·z·√d rows by search (25.5·z·d by selection), and twice that if their
-        number is private; and the bounds are at most one cell, an eighth of themselves, beyond the
-        column's least and largest value. With fewer than 2k rows, they aim at the median.
-
-    Examples
-    --------
-    >>> from tacit.mechanisms.noise import Key
-    >>> from tacit.mechanisms.release import Releases
-    >>> from tacit.privacy.events import Gaussian
-    >>> rows = np.stack([np.linspace(0, 1e6, 5000), np.linspace(-2e-3, -1e-3, 5000)], axis=1)
-    >>> token = Releases(Key.from_seed(0), [("bounds", Gaussian(1.0))]).token("bounds")
-    >>> low, high = noisy_bounds(lambda: [rows], 2, token.at("example"), size=5000)
-    >>> bool((low < [4e3, -1.9e-3]).all() and (high > [9e5, -1.1e-3]).all())
-    True
-    """
-    known = size if counted else None
-    columns = (*range(d), *range(d))
-    ends = Targets((0.0,) * d + (1.0,) * d, columns, known)
-    spare = min(0.5, margin(token.event, COLUMNS.bits, ends) / size)
-    targets = Targets((spare,) * d + (1 - spare,) * d, columns, known)
-
-    asked = Passes.over(chunks).map(_column_cells)
-    found = search(asked, COLUMNS.bits, targets, token)
-    # Noise may have crossed them, or led beyond the finite numbers.
-    found = np.sort(np.clip(found.reshape(2, d), *COLUMNS.finite), axis=0)
-    low, high = (np.array([COLUMNS.edge(t) for t in side]) for side in (found[0], found[1] + 1))
-    return low, high
-
-
-def _column_cells(chunk: Chunk) -> np.ndarray:
-    return COLUMNS.cells(np.ascontiguousarray(_dense(chunk)))
-
-
-def _dense(chunk: Chunk) -> np.ndarray:
-    return chunk.toarray() if hasattr(chunk, "toarray") else np.asarray(chunk)

@@ -18,7 +18,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 
 _SMALLEST_SIGMA = 64.0
-_KAPPA = 2.0**-255  # bounds κ(3) = 2·Σ exp(-18π²j²) over j >= 1
+KAPPA = 2.0**-255  # bounds κ(3) = 2·Σ exp(-18π²j²) over j >= 1
 
 
 def inclusion_threshold(probability: float) -> int:
@@ -175,7 +175,7 @@ def numerical_delta(draws: int, epsilon: float) -> float:
         return 0.0
     if epsilon > 700.0:  # e^ε would overflow, and the bound is far above 1
         return 1.0
-    bound = (1.0 + math.exp(epsilon)) * draws * (dg.TOTAL_VARIATION + 8.0 * _KAPPA)
+    bound = (1.0 + math.exp(epsilon)) * draws * (dg.TOTAL_VARIATION + 8.0 * KAPPA)
     return min(1.0, bound * (1.0 + 2.0**-40))  # more than all roundings above
 
 

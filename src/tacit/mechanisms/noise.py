@@ -48,7 +48,7 @@ _SPARE = 2  # words; older versions of the cipher want room for one more block
 # --- Processes -----------------------------------------------------------------------------------
 
 
-class _Process:
+class Process:
     """What this process knows about itself."""
 
     forks = 0  # counted, since a grandchild may be given the process id of its grandparent
@@ -66,18 +66,18 @@ class _Process:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Process.forked)
+    os.register_at_fork(after_in_child=Process.forked)
 
 
 class _Secret:
     """Something that must exist once: in one process, in one copy, and not in print."""
 
-    __slots__ = ("_lock", "_process", "_seeded")
+    __slots__ = ("_process", "_seeded", "lock")
 
     def __init__(self, *, seeded: bool) -> None:
         self._seeded = seeded
-        self._process = _Process.name()
-        self._lock = threading.Lock()
+        self._process = Process.name()
+        self.lock = threading.Lock()
 
     @property
     def seeded(self) -> bool:
@@ -89,7 +89,7 @@ class _Secret:
 
     def _here(self) -> threading.Lock:
         """Return the lock to hold while drawing, having made sure that no parent draws the same."""
-        process = _Process.name()
+        process = Process.name()
         if self._process != process:
             name = type(self).__name__
             if self._seeded:
@@ -98,12 +98,12 @@ class _Secret:
                     f"would repeat the noise of its parent. Make the {name} in the child, from "
                     "its own seed."
                 )
-            with _Process.rekeying:
+            with Process.rekeying:
                 if self._process != process:
-                    self._lock = threading.Lock()  # the parent may have been drawing
+                    self.lock = threading.Lock()  # the parent may have been drawing
                     self._rekey()
                     self._process = process
-        return self._lock
+        return self.lock
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         name = type(self).__name__
@@ -146,9 +146,9 @@ class Key(_Secret):
     __slots__ = ("_master", "_opened")
 
     def __init__(self, master: bytes, *, seeded: bool) -> None:
-        if not _Process.tested:
+        if not Process.tested:
             self_test()
-            _Process.tested = True
+            Process.tested = True
         super().__init__(seeded=seeded)
         self._master = master
         self._opened: set[bytes] = set()
@@ -365,7 +365,7 @@ class Stream(_Secret):
                 wanted = count - done
                 # Enough for all, most of the time. How many are tried does not change the result.
                 tries = min(dg.BLOCK, int((wanted + 2.0 * math.sqrt(wanted)) / table.kept) + 4)
-                values, kept = dg.attempt(self._peek(2 * tries), table, self._long)
+                values, kept = dg.attempt(self._peek(2 * tries), table, self.long_numbers)
                 found = min(int(np.count_nonzero(kept)), wanted)
                 if found == wanted or table.kept < 0.9:  # or the processor would guess wrong
                     hits = np.flatnonzero(kept)[:found]
@@ -380,7 +380,7 @@ class Stream(_Secret):
     # Everything below is called with the lock held.
 
     def _open(self, secret: bytes) -> None:
-        self._cipher = _counter_mode(secret[:32], 0)
+        self._cipher = counter_mode(secret[:32], 0)
         self._long_key = secret[32:]
         self._buffer = np.empty(0, dtype=np.uint64)
         self._start = self._end = 0  # of the words that are generated and not yet read
@@ -416,21 +416,21 @@ class Stream(_Secret):
             self._skip(words.size)
             yield done, words
 
-    def _long(self, attempt: int) -> tuple[int, int]:
+    def long_numbers(self, attempt: int) -> tuple[int, int]:
         """Return two 192-bit numbers for the attempt that begins 2·attempt words from here.
 
         Under their own key, four cipher blocks for each word position: an attempt that is
         evaluated again, after a shorter call, meets the same numbers again.
         """
         block = 4 * (self._position + 2 * attempt)
-        data = _counter_mode(self._long_key, block).update(bytes(48))
+        data = counter_mode(self._long_key, block).update(bytes(48))
         return int.from_bytes(data[:24], "little"), int.from_bytes(data[24:], "little")
 
     def __repr__(self) -> str:
         return f"Stream({self._name}{', seeded, not private' if self._seeded else ''})"
 
 
-def _counter_mode(key: bytes, block: int) -> CipherContext:
+def counter_mode(key: bytes, block: int) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
 
 
@@ -460,7 +460,7 @@ def self_test() -> None:
     plain = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
     cipher = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
     counter = int.from_bytes(range(0xF0, 0x100), "big")
-    _require(_counter_mode(key, counter).update(plain) == cipher, "AES-256 in counter mode")
+    _require(counter_mode(key, counter).update(plain) == cipher, "AES-256 in counter mode")
 
     # The sampler allows exp a relative error of 2^-18.
     points = np.arange(257)

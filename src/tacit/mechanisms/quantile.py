@@ -38,6 +38,7 @@ from tacit.privacy.events import Event, Gaussian, Selection
 
 VOTE = 1 << 24  # lattice units of one vote
 UP = 1 + 1e-14  # more than the rounding of any formula here
+GAP = -1  # in place of a cell: no value, and no vote
 PASS = 10  # bits that are counted in one pass over the rows
 TABLE = 1 << 21  # counters held at once
 BETA = math.sqrt(math.pi / 2) * UP  # β of a selection as private as Gaussian noise of one
@@ -164,13 +165,14 @@ class Targets:
         Fraction q of the rows that shall lie below, for each target.
     columns : tuple of int
         Its column; all different columns in order by default.
-    size : int or None
-        The public number of rows; None where their number is private.
+    size : int, tuple of float, or None
+        The public number of rows, or of those that have a value, for every target; None where
+        their number is private.
     """
 
     fractions: tuple[float, ...]
     columns: tuple[int, ...] = ()
-    size: int | None = None
+    size: int | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.fractions or not all(0 <= q <= 1 for q in self.fractions):
@@ -182,14 +184,15 @@ class Targets:
 
     def one(self, j: int) -> Targets:
         """Target j alone."""
-        return Targets((self.fractions[j],), (self.columns[j],), self.size)
+        size = (self.size[j],) if isinstance(self.size, tuple) else self.size
+        return Targets((self.fractions[j],), (self.columns[j],), size)
 
     @property
     def norm(self) -> float:
         """Norm of what one row contributes at most: one vote for each target."""
         return math.sqrt(len(self.fractions)) * UP
 
-    def votes(self, below: np.ndarray, count: int) -> np.ndarray:
+    def votes(self, below: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         """Votes in lattice units, for so many of ``count`` rows below the edge of each target.
 
         ``count`` is how many rows there are, a private number, which enters as their votes.
@@ -214,7 +217,7 @@ class Targets:
         if self.size is None:
             return np.zeros(len(self.fractions), dtype=np.int64)
         q = np.asarray(self.fractions)
-        return np.rint((2 * q - 1) * self.size * VOTE).astype(np.int64)
+        return np.rint((2 * q - 1) * np.asarray(self.size) * VOTE).astype(np.int64)
 
     @property
     def largest_share(self) -> float:
@@ -269,7 +272,8 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
     Parameters
     ----------
     cells : callable
-        Gives the chunks of cells, as often as it is called.
+        Gives the chunks of cells, as often as it is called; `GAP` where a row has no value, and
+        no vote.
     bits : int
         Of the grid: 2^bits cells.
     targets : Targets
@@ -298,7 +302,7 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
     while left:
         step = min(left, PASS, max(1, (TABLE // len(low)).bit_length() - 1))
         left -= step
-        below, count = _counted(cells, targets, low, left, step)
+        below, count = counted_below(cells, targets, low, left, step)
         first = low
         for half in range(step - 1, -1, -1):
             middle = low + (1 << (half + left))
@@ -310,28 +314,29 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
     return low
 
 
-def _counted(
+def counted_below(
     cells: Cells, targets: Targets, low: np.ndarray, left: int, step: int
-) -> tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, np.ndarray]:
     """How many rows lie below ``low`` + j·2^left, for each target and j up to 2^step, and of how
     many: the counts that ``step`` rounds may ask for, in one pass. All of it is private."""
     width = (1 << step) + 1  # below all, and every cell but those above all
-    zero = np.zeros(len(low) * (width + 1) + 1, dtype=np.int64)
+    zero = np.zeros((len(low), width + 2), dtype=np.int64)
     summary = partial(_counts, columns=list(targets.columns), low=low, left=left, width=width)
-    total = Passes.over(cells).merged(summary, zero)
-    below = np.cumsum(total[:-1].reshape(len(low), width + 1)[:, :width], axis=1)
-    return below, int(total[-1])
+    total = Passes.over(cells).merged(summary, zero)[:, 1:]  # those of gaps have no vote
+    return np.cumsum(total[:, :width], axis=1), total.sum(axis=1)
 
 
 def _counts(
     cells: np.ndarray, columns: list[int], low: np.ndarray, left: int, width: int
 ) -> np.ndarray:
-    """Rows in every one of ``width`` + 1 places for each target, and at last how many rows."""
-    place = (cells[:, columns] - low) >> left
+    """Rows in every one of ``width`` + 2 places for each target: first those without a value."""
+    wanted = cells[:, columns]
+    place = (wanted - low) >> left
     np.clip(place, -1, width - 1, out=place)
-    place += np.arange(len(low)) * (width + 1) + 1
-    counts = np.bincount(place.reshape(-1), minlength=len(low) * (width + 1))
-    return np.append(counts, len(cells))
+    place[wanted == GAP] = -2
+    place += np.arange(len(low)) * (width + 2) + 2
+    counts = np.bincount(place.reshape(-1), minlength=len(low) * (width + 2))
+    return counts.reshape(len(low), width + 2)
 
 
 def exponential_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.ndarray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
@@ -27,7 +27,7 @@ from tacit.exceptions import ReleaseError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.selection import exponential_choice, pick
-from tacit.mechanisms.threshold import noisy_above
+from tacit.mechanisms.threshold import key_threshold, noisy_above
 from tacit.mechanisms.trials import draw_setting, draw_trials
 from tacit.privacy.events import (
     Event,
@@ -148,6 +148,19 @@ class Draws:
         length = -np.log1p(-stream.uniform(size)).sum()
         return total.numbers() + (scale * length * direction).reshape(total.values.shape)
 
+    def keys(
+        self,
+        total: BoundedSum,
+        keys: Sequence[Hashable],
+        deviation: float,
+        threshold: int,
+        stream: Stream,
+    ) -> dict[Hashable, int]:
+        """Keys whose sum and noise reach a threshold, with both; in units of the lattice."""
+        drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), len(keys))
+        noisy = total.values + drawn
+        return {keys[i]: int(noisy[i]) for i in np.flatnonzero(noisy >= threshold).tolist()}
+
     def above(self, value: float, threshold: float, deviation: float, stream: Stream) -> bool:
         return noisy_above(value, threshold, deviation, stream)
 
@@ -231,6 +244,7 @@ class Token:
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
         self._trials, self._settings = _Budget(budget.name, 0), _Budget(budget.name, 0)
+        self._chance = _Budget(budget.name, 0)  # of failures: probabilities, not units
         parts = event.parts if isinstance(event, Parallel) else ()
         self._sides = [_Budget(budget.name, event.count) for _ in parts]
 
@@ -238,6 +252,11 @@ class Token:
     def noise_multiplier(self) -> float:
         """Noise in contributions of one row."""
         return self.event.noise_multiplier
+
+    @property
+    def failure(self) -> float:
+        """Probability that was counted for accidents of what this token releases."""
+        return self._chance.units
 
     @property
     def samples(self) -> bool:
@@ -249,6 +268,7 @@ class Token:
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         other._settings, other._sides = self._settings, self._sides
+        other._chance = self._chance
         return other
 
     def part(self, share: float) -> Token:
@@ -267,7 +287,7 @@ class Token:
         budget = _Budget(self._budget.name, count)
         self._releases.track(budget)
         child = Token(self._releases, event, budget, self._place)
-        child._batches = self._batches
+        child._batches, child._chance = self._batches, self._chance
         child._opened = self._opened  # one stream, drawn from in turn
         return child
 
@@ -286,7 +306,7 @@ class Token:
                 f"{self._releases.unit}"
             )
 
-    def _deviation(self, total: BoundedSum) -> float:
+    def deviation_of(self, total: BoundedSum) -> float:
         self._require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
@@ -308,7 +328,51 @@ class Token:
         if self.event.kind not in ("gaussian", "poisson-gaussian"):
             self._require(Gaussian)
         self._budget.take(1.0)
-        return self._releases.draws.gaussian(total, self._deviation(total), self._stream)
+        return self._releases.draws.gaussian(total, self.deviation_of(total), self._stream)
+
+    def keys(
+        self,
+        total: BoundedSum,
+        keys: Sequence[Hashable],
+        probability: float,
+        *,
+        each: int,
+        least: int = 1,
+    ) -> dict[Hashable, int]:
+        """Keys that occur, and their noisy sums, where these reach a threshold.
+
+        Which keys occur is private, and a key that one unit has may pass: an accident, which must
+        have been counted as a `Failure` of the same name (`tacit.mechanisms.histogram` has the
+        proof). The threshold is derived here, from the noise that is drawn here.
+
+        Parameters
+        ----------
+        total : BoundedSum
+            How many units have each key, as integers.
+        keys : sequence
+            Distinct, as many as there are sums.
+        probability : float
+            Of the accident, at most; taken from what was counted.
+        each : int
+            How many keys one unit has at most.
+        least : int
+            Units that every one of the keys has at least: others were left out.
+
+        Returns
+        -------
+        dict
+            From keys to noisy sums in units of the lattice.
+        """
+        self._require(Gaussian)
+        if not total.exact or total.bound**2 * UP < each or least < 1:
+            raise ReleaseError(f"{self._budget.name} counts keys without a bound on them")
+        self._chance.take(probability)
+        self._budget.take(1.0)
+        deviation = self.deviation_of(total)
+        sigma = sigma_for(deviation / total.unit)
+        held = math.ceil(least / total.unit)
+        threshold = held + key_threshold(sigma, probability / each)
+        return self._releases.draws.keys(total, keys, deviation, threshold, self._stream)
 
     def symmetric(self, total: BoundedSum) -> np.ndarray:
         """Upper triangle of a symmetric matrix and its noise, in units of the lattice.
@@ -318,7 +382,7 @@ class Token:
         """
         self._require(Gaussian)
         self._budget.take(1.0)
-        return self._releases.draws.symmetric(total, self._deviation(total), self._stream)
+        return self._releases.draws.symmetric(total, self.deviation_of(total), self._stream)
 
     def reports(self, total: BoundedSum, rows: int, turn: int) -> np.ndarray:
         """The sum of reports of disjoint groups of rows, as numbers; each row's noise is its own.
@@ -329,7 +393,7 @@ class Token:
         self._require(Gaussian)
         if turn + 1 > self._budget.used:
             self._budget.take(1.0)
-        noisy = self._releases.draws.reports(total, self._deviation(total), rows, self._stream)
+        noisy = self._releases.draws.reports(total, self.deviation_of(total), rows, self._stream)
         return noisy.astype(np.float64) * total.unit if total.exact else noisy
 
     def gamma(self, total: BoundedSum) -> np.ndarray:
@@ -337,13 +401,13 @@ class Token:
         if self.event.kind != "gamma":
             raise ReleaseError(f"{self._budget.name} was not counted as gamma noise")
         self._budget.take(1.0)
-        return self._releases.draws.gamma(total, self._deviation(total), self._stream)
+        return self._releases.draws.gamma(total, self.deviation_of(total), self._stream)
 
     def hidden(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise of a step whose outcome stays hidden (`Iterated`)."""
         self._require(Iterated)
         self._budget.take(1.0 / self.event.steps)  # type: ignore[attr-defined]
-        return self._releases.draws.hidden(total, self._deviation(total), self._stream)
+        return self._releases.draws.hidden(total, self.deviation_of(total), self._stream)
 
     def iterate(self, weights: np.ndarray, deviation: float) -> np.ndarray:
         """The one iterate of a hidden pass that is seen, with about that much noise in it."""
@@ -447,8 +511,8 @@ class Releases:
     unit : Unit
         Whose contributions were counted; what bounds another's is refused.
 
-    Failures draw nothing, and need no token. Of a parallel event every part runs
-    (`Token.side`): all of them look at rows, each at its own.
+    Failures draw nothing: what may fail is taken from the token of the same name (`Token.keys`).
+    Of a parallel event every part runs (`Token.side`): all of them look at rows, each at its own.
 
     Examples
     --------
@@ -476,6 +540,7 @@ class Releases:
         self._key, self.unit = key, unit
         self.draws = Draws() if draws is None else draws
         self._waiting = [item for item in counted if not isinstance(item[1], Failure)]
+        self._failures = [item for item in counted if isinstance(item[1], Failure)]
         self._budgets: list[_Budget] = []
         self._open: list[Releases] = []  # runs of parallel parts
         self._public = PublicRandomness(key)
@@ -496,6 +561,7 @@ class Releases:
                 del self._waiting[i]
                 budget = _Budget(name, event.count)
                 token = Token(self, event, budget)
+                token._chance.units = self._failing(name)
                 if not token._sides:
                     self.track(budget)
                 if token.samples:  # as many batches as steps
@@ -506,6 +572,14 @@ class Releases:
                     self.track(side)
                 return token
         raise ReleaseError(f"{name} asks for a release that was not counted")
+
+    def _failing(self, name: str) -> float:
+        """The next failure of that name that was counted; zero if there is none."""
+        for i, (each, event) in enumerate(self._failures):
+            if each == name:
+                del self._failures[i]
+                return float(event.failure)  # type: ignore[attr-defined]
+        return 0.0
 
     def run(self, counted: Sequence[tuple[str, Event]]) -> Releases:
         """A run of the same key with what was counted for it; for this module alone."""

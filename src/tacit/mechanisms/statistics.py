@@ -21,8 +21,9 @@ import scipy.sparse as sp
 
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.additive import Chunk, noisy_sum
+from tacit.mechanisms.bounds import noisy_bounds
 from tacit.mechanisms.covariance import noisy_second_moment
-from tacit.mechanisms.extent import noisy_bounds, noisy_radius
+from tacit.mechanisms.extent import noisy_radius
 from tacit.mechanisms.mean import instance_optimal_mean
 from tacit.mechanisms.moments import noisy_moments
 from tacit.mechanisms.noise import Key
@@ -221,7 +222,7 @@ def private_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of columns of which nothing is known, beyond which only a few rows lie.
 
-    `tacit.mechanisms.extent.noisy_bounds` says how few.
+    `tacit.mechanisms.bounds.noisy_bounds` says how few.
 
     Parameters
     ----------

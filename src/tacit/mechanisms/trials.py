@@ -24,7 +24,7 @@ def draw_trials(event: Repeated, stream: Stream) -> int:
     top, weights are rounded by far less, and 256 random bits leave at most 2^-235 for tables of
     up to 2^21 entries. So it counts as one draw of `tacit.mechanisms.lattice.numerical_delta`.
     """
-    table = _table(event.distribution, event.shape, event.rate)
+    table = cumulated_weights(event.distribution, event.shape, event.rate)
     at = (_bits(stream) * table[-1]) >> (64 * _WORDS)
     low, high = 0, len(table) - 1  # the first entry beyond ``at``
     while low < high:
@@ -42,7 +42,7 @@ def chances(event: Repeated, most: int) -> list[float]:
     >>> chances(Repeated(trial=((Gaussian(1.0),),), shape=1.0, rate=0.5), 3)
     [0.5, 0.25, 0.125]
     """
-    table = _table(event.distribution, event.shape, event.rate)
+    table = cumulated_weights(event.distribution, event.shape, event.rate)
     return [float(Fraction(b - a, table[-1])) for a, b in pairwise((0, *table[:most]))]
 
 
@@ -58,7 +58,7 @@ def _bits(stream: Stream) -> int:
 
 
 @lru_cache(maxsize=8)
-def _table(distribution: str, shape: float, rate: float) -> tuple[int, ...]:
+def cumulated_weights(distribution: str, shape: float, rate: float) -> tuple[int, ...]:
     """Cumulated weights of 1, 2, 3, … trials, as integers.
 
     Each weight is the one before it times (1−γ)(k+η)/(k+1) (Papernot & Steinke 2022, Definition 1)

@@ -218,8 +218,8 @@ class CalibratedSearch:
                 at = plans[0].weights(begin, prepared)
                 drawn = own.child("search group", number)
                 theirs = [paid[trial].keyed(drawn) for trial in group]
-                weights = _train(plans, prepared, engine, theirs, at)
-                scores = self._scores(engine, weights, first.plan.loss.task, paid, group)
+                weights = train_trials(plans, prepared, engine, theirs, at)
+                scores = self.score_trials(engine, weights, first.plan.loss.task, paid, group)
                 for trial, score, each in zip(group, scores, weights, strict=True):
                     yield _Best(score, trial, prepared, each.copy())
 
@@ -238,7 +238,7 @@ class CalibratedSearch:
             lots.setdefault((setting, trial if pays else -1), []).append(trial)
         return list(lots.values())
 
-    def _scores(
+    def score_trials(
         self,
         engine: Engine,
         weights: np.ndarray,
@@ -334,7 +334,7 @@ def _groups(trials: Sequence[int], plans: Mapping[int, CalibratedPlan]) -> list[
     ]
 
 
-def _train(
+def train_trials(
     plans: Sequence[CalibratedPlan],
     prepared: Prepared,
     engine: Engine,
@@ -352,7 +352,7 @@ def _train(
 # --- scores: from −1 to 1 for every row -------------------------------------------------------
 
 
-def _right(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def right_or_wrong(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """1 where the label with the highest score is the true one, −1 elsewhere."""
     if targets.ndim == 1:
         hit = scores.argmax(axis=1) == targets
@@ -363,11 +363,11 @@ def _right(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return np.where(hit, 1.0, -1.0)
 
 
-def _near(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def nearness(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """1 for no error, −1 for one of half the target's range or more; squares in between."""
     error = scores[:, 0].astype(np.float64) - targets[:, 0]
     worse = np.where(np.isfinite(error), np.minimum(error * error, 1.0), 1.0)
     return np.asarray(1.0 - 2.0 * worse)
 
 
-_SCORES = {"classification": _right, "regression": _near}
+_SCORES = {"classification": right_or_wrong, "regression": nearness}

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.rows import Rows
-from tacit.data.schema import did_you_mean
+from tacit.data.schema import Schema, did_you_mean
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.calibrated import CalibratedSearch
@@ -311,10 +311,13 @@ def planned(
     words: Sequence[Mapping[str, str]],
     trials: Trials,
     classes: int,
+    *,
     rows: Rows | None = None,
+    schema: Schema | None = None,
 ) -> Search:
     """A search among estimators; stages that are one object for all are fitted once."""
-    plans = [each._plan(each._loss_of(classes), rows) for each in candidates]
+    known: Any = {"rows": rows, "schema": schema}
+    plans = [each._plan(each._loss_of(classes), **known) for each in candidates]
     if all(candidate.stages is candidates[0].stages for candidate in candidates):
         # What "auto" stands for was made anew for each of them.
         plans = [dataclasses.replace(plan, stages=plans[0].stages) for plan in plans]
@@ -344,7 +347,9 @@ def choose(
     first = candidates[0]
     Budget(first.epsilon, first.delta)
     problem = first._problem(X, y, getattr(first, "classes", None))
-    search = planned(candidates, words, trials, problem.many, problem.rows)
+    search = planned(
+        candidates, words, trials, problem.many, rows=problem.rows, schema=problem.schema
+    )
     size = first._size(search.plans[0].neighbors, problem.rows.n)
     made = search.calibrate(size=size, columns=problem.rows.d, classes=problem.many)
     begin = first._init(problem, search.plans[0].loss)

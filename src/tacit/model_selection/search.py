@@ -129,6 +129,17 @@ class Search:
                     "the "
                     "rows that the score is taken from. Use stages of another kind, or tune without"
                 )
+            if plan.target is not None:
+                raise InputError(
+                    f"{plan.target.name} looks at the targets once, and trials would each look: "
+                    "say what is public of them (classes=, target_bounds=)"
+                )
+            if any(stage.fails for stage in plan.stages) and not self.shares_stages:
+                raise InputError(
+                    "stages that rest on a threshold, such as PrivateEncode, are fitted once, "
+                    "before all trials: tune the trainer alone, or give them a schema in which "
+                    "categories are public"
+                )
             if not plan.trainer.descends:
                 raise InputError(
                     f"{plan.trainer.name} takes no steps, so there is nothing to try: use DPGD"
@@ -167,12 +178,12 @@ class Search:
             )
             return replace(self, plans=tuple(plans)).calibrate(**facts)
         grid = any(plan.trainer.samples for plan in self.plans)
-        found = self._calibrated(facts, grid)
+        found = self.calibrated_on(facts, grid)
         if not grid and not closed_form([event for _, event in found.spent]):
-            found = self._calibrated(facts, True)
+            found = self.calibrated_on(facts, True)
         return found
 
-    def _calibrated(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
+    def calibrated_on(self, facts: Mapping[str, int], grid: bool) -> CalibratedSearch:
         first, shared = self.plans[0], self.shares_stages
         budget, neighbors, unit = first.budget, first.neighbors, sensitivity(first.neighbors)
         many = weight(self.trials.event([[Gaussian(1.0)]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -15,13 +16,19 @@ from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.params import ShowsBudget
 from tacit.pipeline.choosing import Problem
+from tacit.pipeline.frames import Frame, table_of
 from tacit.pipeline.parts import Given, Last, Part
-from tacit.pipeline.reading import read
+from tacit.pipeline.reading import by_columns, read
 from tacit.pipeline.rows import bound_stage, column_names, public_rows, shape
 from tacit.plan.propagate import propagate_bounds
+from tacit.preprocessing import ByColumns, PrivateByColumns, Stage
+from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 
 __all__ = ["Privatized"]
+
+
+BY_COLUMNS = (ByColumns, PrivateByColumns)
 
 
 class Privatized(ShowsBudget, BaseEstimator):
@@ -36,7 +43,8 @@ class Privatized(ShowsBudget, BaseEstimator):
     bounds : float, pair or dict
         Public bounds of the rows, which are needed: the largest norm of a row; or
         ``(low, high)``, numbers or sequences with one for each column; or
-        ``{column: (low, high)}`` for data frames.
+        ``{column: (low, high)}`` for data frames. Behind a ColumnTransformer: of columns
+        of numbers, by column or one pair for all; those not given are found through noise.
     public : array of shape (m, d) or data frame, optional
         Public rows like the private ones: scales and components taken from them
         cost nothing.
@@ -44,6 +52,12 @@ class Privatized(ShowsBudget, BaseEstimator):
         Public limits of the target; needed for regression.
     classes : sequence, optional
         The labels that may occur; if None they are read from ``y`` and taken as public.
+    categories : dict of str to sequence, optional
+        Public categories by column, for encoders that list none; those not given are found
+        through noise.
+    row_wise : dict of callable to (float, float), optional
+        Functions of a FunctionTransformer that look at one row at a time, which is taken
+        for granted, each with public bounds of its results.
     rows_with_gaps : int, optional
         Most rows that lack any value; a private test makes sure.
     median_change : float, optional
@@ -85,6 +99,8 @@ class Privatized(ShowsBudget, BaseEstimator):
         public: Any = None,
         target_bounds: tuple[float, float] | None = None,
         classes: Any = None,
+        categories: Mapping[str, Any] | None = None,
+        row_wise: Mapping[Any, Any] | None = None,
         rows_with_gaps: int | None = None,
         median_change: float | None = None,
         gap: float | None = None,
@@ -100,6 +116,8 @@ class Privatized(ShowsBudget, BaseEstimator):
         self.public = public
         self.target_bounds = target_bounds
         self.classes = classes
+        self.categories = categories
+        self.row_wise = row_wise
         self.rows_with_gaps = rows_with_gaps
         self.median_change = median_change
         self.gap = gap
@@ -143,9 +161,18 @@ class Privatized(ShowsBudget, BaseEstimator):
                 "another, and the guarantee is for rows that count alike"
             )
         budget = Budget(self.epsilon, self.delta)
-        names, (n, d) = column_names(X), shape(X)
-        given = self._given(names, public_rows(self.public, names, d))
-        parts, last = self._read(given)
+        table = by_columns(self.pipeline)
+        names, (n, d) = column_names(X), shape(X, table=table)
+        public = self.public if table else public_rows(self.public, names, d)
+        given = self._given(names, public)
+        if table:
+            mu = gaussian_mu(budget.epsilon, budget.delta)
+            given = replace(given, frame=Frame.of(X), size=n, mu=mu)
+        first, parts, last = self._read(given)
+        assert first is not None
+        if isinstance(first, BY_COLUMNS):
+            X = table_of(X, first.columns)
+            d = X.d
         labels = np.asarray(y)
         if labels.ndim == 2 and labels.shape[1] > 1:
             raise InputError(
@@ -153,8 +180,8 @@ class Privatized(ShowsBudget, BaseEstimator):
                 "not offered; fit one for each, and split the budget"
             )
         classes = self._count_classes(labels)
-        propagate_bounds([given.bounds], n, d)  # bounds that do not fit the columns
-        problem = Problem(budget, n, d, classes, given.bounds, parts, last, self.arithmetic)
+        propagate_bounds([first], n, d)  # bounds that do not fit the columns
+        problem = Problem(budget, n, d, classes, first, parts, last, self.arithmetic)
         chosen, trainer, choices = problem.solve()
         estimator = self._estimator(
             epsilon=self.epsilon,
@@ -217,7 +244,12 @@ class Privatized(ShowsBudget, BaseEstimator):
             Labels or numbers.
         """
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict(X)
+        return self.estimator_.predict(self._rows(X))
+
+    def _rows(self, X: Any) -> Any:
+        """Rows as the fitted estimator takes them: a table behind a ColumnTransformer."""
+        first = next(iter(self.estimator_.stages_), None)
+        return table_of(X, first.columns) if isinstance(first, BY_COLUMNS) else X
 
     def _given(self, names: Sequence[str] | None, public: Any) -> Given:
         """What is declared, checked."""
@@ -226,25 +258,29 @@ class Privatized(ShowsBudget, BaseEstimator):
         if gaps is not None and not (whole and gaps >= 1):
             raise InputError(f"rows_with_gaps={gaps!r} must be an integer of at least 1")
         require_positive(median_change=self.median_change, gap=self.gap)
+        table = by_columns(self.pipeline)
         return Given(
-            bound_stage(self.bounds, names),
+            None if table else bound_stage(self.bounds, names),
             public,
             self.target_bounds,
             None if gaps is None else int(gaps),
             self.median_change,
             self.gap,
+            declared=self.bounds,
+            categories=self.categories,
+            row_wise=self.row_wise,
         )
 
-    def _read(self, given: Given) -> tuple[tuple[Part, ...], Last]:
+    def _read(self, given: Given) -> tuple[Stage | None, tuple[Part, ...], Last]:
         """Counterparts of the steps, of which the last must fit this estimator."""
-        parts, last = read(self.pipeline, given)
+        first, parts, last = read(self.pipeline, given)
         if last.task != self.task:
             raise InputError(f"{type(self).__name__} takes no {last.step}; call privatize instead")
         if last.task == "regression" and self.classes is not None:
             raise InputError(f"classes= is for classifiers, and {last.step} is none")
         if last.task == "classification" and self.target_bounds is not None:
             raise InputError(f"target_bounds= is for regressors, and {last.step} is none")
-        return parts, last
+        return first, parts, last
 
     def _count_classes(self, labels: np.ndarray) -> int:
         raise NotImplementedError

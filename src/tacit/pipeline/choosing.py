@@ -170,6 +170,8 @@ class Problem:
         against: Mapping[Picks, str],
     ) -> tuple[Choice, ...]:
         what = "every row by itself, with public constants: no cost"
+        if any(stage.pays for stage in chosen.groups[0]):
+            what = "bounds and categories that nobody declared are found through noise"
         told = [Choice("bounds", _words(chosen.groups[0]), what)]
         for at, (part, pick) in enumerate(zip(self.parts, chosen.picks, strict=True)):
             rivals: list[tuple[str, str]] = []
@@ -222,6 +224,8 @@ def _word(stage: Stage) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        return f"[{len(value)} groups of columns]"
     if isinstance(value, list) and len(value) > 3:
         return f"[{len(value)} numbers]"
     return str(value)

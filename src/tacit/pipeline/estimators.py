@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -66,7 +67,7 @@ class PrivatizedClassifier(ClassifierMixin, Privatized):
             Between 0 and 1.
         """
         check_is_fitted(self, "estimator_")
-        return self.estimator_.score(X, y, sample_weight)
+        return self.estimator_.score(self._rows(X), y, sample_weight)
 
     def _estimator(self, **settings: Any) -> DPLinearClassifier:
         return DPLinearClassifier(classes=self.classes, **settings)
@@ -90,7 +91,7 @@ class PrivatizedClassifier(ClassifierMixin, Privatized):
             One score for two classes, one for each of more.
         """
         check_is_fitted(self, "estimator_")
-        return self.estimator_.decision_function(X)
+        return self.estimator_.decision_function(self._rows(X))
 
     def _has_probabilities(self) -> bool:
         if hasattr(self, "estimator_"):
@@ -113,7 +114,7 @@ class PrivatizedClassifier(ClassifierMixin, Privatized):
             Probabilities, in the order of ``classes_``.
         """
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict_proba(X)
+        return self.estimator_.predict_proba(self._rows(X))
 
 
 class PrivatizedRegressor(RegressorMixin, Privatized):
@@ -160,7 +161,7 @@ class PrivatizedRegressor(RegressorMixin, Privatized):
             At most 1.
         """
         check_is_fitted(self, "estimator_")
-        return self.estimator_.score(X, y, sample_weight)
+        return self.estimator_.score(self._rows(X), y, sample_weight)
 
     def _estimator(self, **settings: Any) -> DPLinearRegressor:
         return DPLinearRegressor(target_bounds=self.target_bounds, **settings)
@@ -175,6 +176,8 @@ def privatize(
     public: Any = None,
     target_bounds: tuple[float, float] | None = None,
     classes: Any = None,
+    categories: Mapping[str, Any] | None = None,
+    row_wise: Mapping[Any, Any] | None = None,
     rows_with_gaps: int | None = None,
     median_change: float | None = None,
     gap: float | None = None,
@@ -200,7 +203,8 @@ def privatize(
     bounds : float, pair or dict
         Public bounds of the rows, which are needed: the largest norm of a row; or
         ``(low, high)``, numbers or sequences with one for each column; or
-        ``{column: (low, high)}`` for data frames.
+        ``{column: (low, high)}`` for data frames. Behind a ColumnTransformer: of columns
+        of numbers, by column or one pair for all; those not given are found through noise.
     public : array of shape (m, d) or data frame, optional
         Public rows like the private ones: scales and components taken from them
         cost nothing.
@@ -208,6 +212,12 @@ def privatize(
         Public limits of the target; needed for regression.
     classes : sequence, optional
         The labels that may occur; if None they are read from ``y`` and taken as public.
+    categories : dict of str to sequence, optional
+        Public categories by column, for encoders that list none; those not given are found
+        through noise.
+    row_wise : dict of callable to (float, float), optional
+        Functions of a FunctionTransformer that look at one row at a time, which is taken
+        for granted, each with public bounds of its results.
     rows_with_gaps : int, optional
         Most rows that lack any value; a private test makes sure.
     median_change : float, optional
@@ -260,6 +270,8 @@ def privatize(
         public=public,
         target_bounds=target_bounds,
         classes=classes,
+        categories=categories,
+        row_wise=row_wise,
         rows_with_gaps=rows_with_gaps,
         median_change=median_change,
         gap=gap,

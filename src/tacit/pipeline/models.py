@@ -83,7 +83,7 @@ def regression(name: str, step: Any, given: Given) -> Last:
     """Ridge, LinearRegression, SGDRegressor and HuberRegressor."""
     if given.target_bounds is None:
         raise MissingBound(name, "target_bounds=(low, high)")
-    _, half = DPLinearRegressor(target_bounds=given.target_bounds)._target_scale()
+    _, half = DPLinearRegressor()._target_scale(given.target_bounds)
     if getattr(step, "positive", False):
         raise refusal(name, "positive=True", "leave it out")
     loss: str | Loss = "squared"

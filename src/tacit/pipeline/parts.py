@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.exceptions import InputError
 from tacit.losses import Loss
+from tacit.pipeline.frames import Frame
 from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing import ClipNorm, Stage
 
@@ -54,13 +55,19 @@ class Choice:
 class Given:
     """What the user declared, and the steps in front."""
 
-    bounds: Stage
+    bounds: Stage | None  # none yet where it is a ColumnTransformer that comes first
     public: Any = None
     target_bounds: Any = None
     rows_with_gaps: int | None = None
     median_change: float | None = None
     gap: float | None = None
     before: tuple[str, ...] = ()
+    declared: Any = None  # bounds as they were given
+    categories: Mapping[str, Any] | None = None
+    row_wise: Mapping[Any, Any] | None = None
+    frame: Frame | None = None  # names and types of columns, once rows are there
+    size: int = 0  # the same: their number, and the Gaussian budget
+    mu: float = 0.0
 
     def lacks(self, *names: str) -> str:
         """Those of the named declarations that were not made."""

@@ -7,7 +7,7 @@ __all__ = ["LINEAR", "REFUSED", "REFUSED_LAST", "UNKNOWN"]
 COLUMNS = "which columns it {} would leak; name them from public knowledge"
 SCHEMA = "describe the table in a schema and start the stages of DPLinearClassifier with "
 SCHEMA += "Encode(schema)"
-CATEGORIES = f"categories read from private rows would leak; {SCHEMA}"
+INSIDE = "it takes single columns; put it into a transformer of the ColumnTransformer, or first"
 COMPONENTS = "use PCA(n_components=k)"
 SEARCH = "its search over settings would not be paid for; choose the settings in advance and pass "
 SEARCH += "the plain estimator"
@@ -19,9 +19,10 @@ LINEAR = "LogisticRegression, SGDClassifier, LinearSVC, Ridge, LinearRegression,
 LINEAR += "HuberRegressor"
 
 UNKNOWN = (
-    "privatize knows SimpleImputer, StandardScaler, MinMaxScaler, MaxAbsScaler, Normalizer, PCA, "
-    "TruncatedSVD and random projections; do it before, row by row, with public constants, or "
-    "leave it out"
+    "privatize knows ColumnTransformer, OneHotEncoder, OrdinalEncoder, FunctionTransformer, "
+    "KBinsDiscretizer, PolynomialFeatures, SplineTransformer, SimpleImputer, StandardScaler, "
+    "MinMaxScaler, MaxAbsScaler, Normalizer, PCA, TruncatedSVD and random projections; do it "
+    "before, row by row, with public constants, or leave it out"
 )
 
 REFUSED = {
@@ -34,25 +35,20 @@ REFUSED = {
     "[-1, 1], and StandardScaler scales them",
     "PowerTransformer": "its exponents are fitted to the private rows; take logarithms or roots "
     "yourself, row by row, and give bounds= for the result",
-    "KBinsDiscretizer": "its edges are read from the private rows; name public edges in a schema, "
-    "or cut the columns yourself at constants",
+    "KBinsDiscretizer": INSIDE,
     "Binarizer": "compare with the threshold yourself, row by row, which costs nothing",
     "SelectKBest": f"{COLUMNS.format('selects')}, or {COMPONENTS}",
     "SelectPercentile": COLUMNS.format("selects"),
     "SelectFromModel": COLUMNS.format("selects"),
     "RFE": COLUMNS.format("selects"),
     "VarianceThreshold": COLUMNS.format("drops"),
-    "OneHotEncoder": CATEGORIES,
-    "OrdinalEncoder": CATEGORIES,
+    "OneHotEncoder": INSIDE,
+    "OrdinalEncoder": INSIDE,
     "TargetEncoder": f"it reads the private targets; {SCHEMA}",
-    "ColumnTransformer": SCHEMA,
     "FeatureUnion": "only steps one after the other are mapped; make one pipeline",
-    "PolynomialFeatures": "multiply the columns yourself, row by row, and give bounds= for the "
-    "result",
-    "SplineTransformer": "its knots are read from the private rows; expand the columns yourself, "
-    "with public knots, and give bounds= for the result",
-    "FunctionTransformer": "nobody can tell whether the function looks at one row only; apply it "
-    "before, row by row, and give bounds= for its result",
+    "PolynomialFeatures": INSIDE,
+    "SplineTransformer": INSIDE,
+    "FunctionTransformer": INSIDE,
     "KernelPCA": COMPONENTS,
     "IncrementalPCA": COMPONENTS,
     "SparsePCA": COMPONENTS,

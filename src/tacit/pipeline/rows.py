@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.preprocessing import Bound, ClipNorm, Stage
 
@@ -93,9 +94,14 @@ def public_rows(public: Any, names: Sequence[str] | None, d: int) -> Any:
     return rows
 
 
-def shape(X: Any) -> tuple[int, int]:
-    """Numbers of rows and columns."""
-    if hasattr(X, "column_names"):
+def shape(X: Any, *, table: bool = False) -> tuple[int, int]:
+    """Numbers of rows and columns, of a table with named columns where one is taken."""
+    if table and (isinstance(X, Mapping) or not hasattr(X, "shape")) and not isinstance(X, list):
+        named = as_table(X)
+        if not (named.n and named.d):
+            raise InputError("there are no rows, or they have no columns")
+        return named.n, named.d
+    if hasattr(X, "column_names") and not table:
         raise InputError(
             "privatize takes arrays and data frames of numbers; for a table with a schema use "
             "DPLinearClassifier(stages=[Encode(schema), ...])"

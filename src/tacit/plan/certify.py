@@ -79,6 +79,7 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
         texts.append(sentences.SETTINGS)
     else:
         texts += [sentences.SEARCHED, sentences.UNSEEN_TRIALS]
+    texts += [] if asked.target is None else [asked.target.assumption()]
     texts += [f"{stage.name}: {stage.assumption()}" for stage in asked.stages if stage.assumption()]
     paid = [stage.name for stage in asked.stages if stage.pays]
     if asked.fitted and paid:
@@ -113,6 +114,8 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
             entry["drift"] = behind.to_dict()
         stages.append(entry)
     chosen = {} if plan.search is None else {"search": dict(plan.search)}
+    if plan.found is not None:
+        chosen["target"] = dict(plan.found)
     if plan.test is not None:
         chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
     return {

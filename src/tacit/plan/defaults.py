@@ -7,14 +7,26 @@ trainer leaves at ``"auto"`` are its own to resolve, when a plan is calibrated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tacit.data.rows import Rows
+from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
-from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize, Root
+from tacit.preprocessing import (
+    Encode,
+    Normalize,
+    PrivateCenter,
+    PrivateEncode,
+    PrivateEqualize,
+    PrivatePrecondition,
+    Root,
+)
 from tacit.preprocessing.base import NoiselessStage, Stage
+from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
 from tacit.trainers import DPGD, SufficientStatistics, Trainer
@@ -60,7 +72,13 @@ def resolve_relation(
 
 
 def resolve_stages(
-    stages: Any, task: str, trainer: Trainer, rows: Rows | None = None
+    stages: Any,
+    task: str,
+    trainer: Trainer,
+    rows: Rows | None = None,
+    schema: Schema | None = None,
+    *,
+    shapes: bool | str = "auto",
 ) -> tuple[Stage, ...]:
     """The stages that were given, or those that ``"auto"`` stands for.
 
@@ -73,6 +91,10 @@ def resolve_stages(
         What comes behind them.
     rows : Rows, optional
         Of which it is public whether they are bytes, or sparse; neither, if not given.
+    schema : Schema, optional
+        Of rows that are those of a table, as it is.
+    shapes : {"auto", True, False}
+        Whether numbers of a table have shapes that need not be straight.
     """
     if isinstance(stages, Stage):
         return (stages,)
@@ -82,6 +104,8 @@ def resolve_stages(
         return tuple(stages)
     if not is_auto(stages):
         raise InputError(f"stages={stages!r} must be 'auto' or a list of stages")
+    if schema is not None:
+        return table_stages(schema, trainer, shapes)
     classes = task == "classification"
     intensities = rows is not None and rows.bytes  # pixels, or counts
     first = (Root(), Normalize()) if intensities else (Normalize(),)
@@ -93,7 +117,41 @@ def resolve_stages(
     if classes and intensities:
         # Values that hardly vary in most rows would be learned last (decision 28).
         return (*first, PrivateCenter(), PrivateEqualize(), Normalize())
-    return (*first, PrivateCenter())  # DPSGD-F*: Sun et al. 2024, Algorithm 3
+    # DPSGD-F*: Sun et al. 2024, Algorithm 3. A second moment makes steps few (decision 51), and is
+    # left out of plans that have no use for it.
+    return (*first, PrivateCenter(), PrivatePrecondition())
+
+
+def table_stages(
+    schema: Schema, trainer: Trainer, shapes: bool | str = "auto"
+) -> tuple[Stage, ...]:
+    """What tables go through as they are: a place for every value, and what is private is found."""
+    if not is_auto(shapes):
+        shape = "hat" if shapes else "straight"
+        columns: dict[str, Any] = dict(schema.columns)
+        for name, column in columns.items():
+            if getattr(column, "shape", "") == "auto":
+                columns[name] = replace(column, shape=shape)
+        schema = replace(schema, columns=columns)
+    if trainer.local:  # nobody may see all rows
+        return (Encode(schema),)
+    ordered = any(getattr(column, "monotone", None) for column in schema.columns.values())
+    # Steps along a second moment are not those that a projection onto ordered weights is made for.
+    last = () if ordered else (PrivatePrecondition(),)
+    return (PrivateEncode(schema, shapes=shapes is not False), PrivateCenter(), *last)
+
+
+def enough_rows(schema: Schema, size: int, budget: Budget, neighbors: Relation) -> bool:
+    """Whether rows are enough to find, through noise, what a schema does not say."""
+    mu = gaussian_mu(budget.epsilon, budget.delta) / sensitivity(neighbors)
+    facts: dict[str, Any] = {"columns": len(schema.columns), "size": size, "mu": mu}
+    (stage, *_), _ = PrivateEncode(schema).expand((), **facts, intercept=True, takes_moment=False)
+    if not isinstance(stage, PrivateEncode):
+        return True
+    with suppress(InputError):
+        stage.require_rows(size, len(schema.columns), 1 / (stage.share * mu), budget.delta / 20)
+        return True
+    return False
 
 
 def resolve_trainer(
@@ -133,5 +191,5 @@ def few_columns(facts: PublicFacts) -> bool:
 
     Its norm is about √(2d)/μ for rows of norm 1, of which n say n/d along each of d columns.
     """
-    squared = isinstance(facts.loss, Squared) and not facts.drift
+    squared = isinstance(facts.loss, Squared) and not facts.drift and not facts.monotone
     return squared and ROOM * (facts.features + 1) ** 1.5 <= facts.size * facts.mu

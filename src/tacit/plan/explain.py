@@ -29,6 +29,11 @@ def explain(plan: CalibratedPlan) -> str:
         f"trainer, scores of width {facts.outputs} come out.",
     ]
     lines += asked.remarks
+    if asked.target is not None:
+        lines.append(
+            f"Targets, {asked.target.name}: adds noise of {asked.target_noise():.4g} contributions "
+            f"of a row; {asked.target.assumption()}."
+        )
     for i, stage in enumerate(asked.stages):
         lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {_cost(plan, i)}.")
     if plan.test is not None:
@@ -86,6 +91,9 @@ def _cost(plan: CalibratedPlan, i: int) -> str:
     stage, parts = plan.plan.stages[i], []
     if i in plan.stage_noise:
         parts.append(f"adds noise of {plan.stage_noise[i]:.4g} contributions of a row")
+        chance = plan.plan.stage_failures().get(i)
+        if chance is not None:
+            parts.append(f"may reveal what one row alone has with probability {chance:.2g}")
     behind = plan.drifts[i + 1]
     if stage.kind == "noiseless" and behind is not None:
         parts.append(

@@ -18,7 +18,8 @@ from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
 from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
-from tacit.plan.validate import validate_plan
+from tacit.plan.targets import TargetFinder
+from tacit.plan.validate import validate_monotone, validate_plan
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.accounting.accountants import (
     PLD_SLACK,
@@ -28,14 +29,15 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Failure, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
-from tacit.privacy.relation import Relation
+from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
+FAILING = 0.05  # of δ, for accidents of all stages together: it costs training 0.3% of its noise
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -65,18 +67,21 @@ class Plan:
         What `CalibratedPlan.explain` says besides.
     unit : Unit
         Whose contributions are bounded and counted.
+    target : TargetFinder or None
+        What is found out about the targets first, through noise.
     """
 
     budget: Budget
     stages: tuple[Stage, ...]
     trainer: Trainer
     loss: Loss
-    neighbors: Relation | str = Relation.REPLACE_SPECIAL
+    neighbors: Neighbors = Relation.REPLACE_SPECIAL
     fit_intercept: bool = True
     arithmetic: Arithmetic | str = Arithmetic.EXACT
     fitted: bool = False  # the stages are: what they released before is not released again
     remarks: tuple[str, ...] = ()  # what public facts chose in place of a stage, in words
     unit: Unit = ROW  # of privacy: whose contributions are bounded and counted
+    target: TargetFinder | None = None
 
     def __post_init__(self) -> None:
         validate_plan(self)  # and then names are taken for what they stand for
@@ -108,10 +113,13 @@ class Plan:
         """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
+        facts["takes_moment"] = self.trainer.takes_moment(self.loss)
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
-        if len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages)):
+        target = None if self.target is None else self.target.resolve(size, mu)
+        same = len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages))
+        if same and target is self.target:
             return self
-        return replace(self, stages=stages, remarks=(*self.remarks, *remarks))
+        return replace(self, stages=stages, target=target, remarks=(*self.remarks, *remarks))
 
     def stage_noise(self) -> dict[int, float]:
         """Noise multiplier of every stage that pays, by position.
@@ -136,8 +144,47 @@ class Plan:
         list of (str, Event)
             In order.
         """
-        noise = self.stage_noise().items()
-        return [(self.stages[i].name, self.stages[i].event(z)) for i, z in noise]
+        chances, listed = self.stage_failures(), []
+        if self.target is not None:
+            listed.append((self.target.name, self.target.event(self.target_noise())))
+            if self.target.fails:
+                listed.append((self.target.name, Failure(self._chance())))
+        for i, z in self.stage_noise().items():
+            listed.append((self.stages[i].name, self.stages[i].event(z)))
+            if i in chances:
+                listed.append((self.stages[i].name, Failure(chances[i])))
+        return listed
+
+    def stage_failures(self) -> dict[int, float]:
+        """Probability of an accident of every stage that may have one, by position.
+
+        Returns
+        -------
+        dict of int to float
+            Probabilities, which are part of δ.
+        """
+        return dict.fromkeys(self._failing(), self._chance())
+
+    def target_noise(self) -> float:
+        """Noise multiplier of what finds out about the targets; 0 if nothing does.
+
+        Returns
+        -------
+        float
+            A multiplier.
+        """
+        if self.target is None:
+            return 0.0
+        mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
+        return self.target.noise(mu / sensitivity(self.neighbors))
+
+    def _failing(self) -> list[int]:
+        return [i for i in self.stage_noise() if self.stages[i].fails]
+
+    def _chance(self) -> float:
+        """Probability of an accident of each of those that may have one."""
+        count = len(self._failing()) + (self.target is not None and self.target.fails)
+        return FAILING * self.budget.delta / max(count, 1)
 
     @of_public_facts
     def calibrate(
@@ -174,6 +221,7 @@ class Plan:
                 size=size, columns=columns, classes=classes, training=training
             )
         outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
+        validate_monotone(self.stages, self.trainer, outputs)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)
         noise = self.stage_noise()
@@ -186,7 +234,9 @@ class Plan:
         fixed = self.stage_events()
         # The margin of a test changes by one, whatever the unit of the other noise.
         test_share = max((share_of(stage) for stage in self.stages if stage.tested), default=0.0)
-        spent = math.fsum((unit / (z * mu)) ** 2 for z in noise.values()) + test_share**2
+        first = [] if self.target is None else [self.target_noise()]
+        paid = [*first, *noise.values()]
+        spent = math.fsum((unit / (z * mu)) ** 2 for z in paid) + test_share**2
         if spent >= 1:
             raise BudgetError(
                 "the stages before training ask for the whole budget; lower their shares",
@@ -195,8 +245,18 @@ class Plan:
         free = (mu * math.sqrt(1 - spent) if training is None else training) / unit
         stages = resolve_settings(self.stages, columns=columns, size=size, outputs=outputs, mu=free)
         trace = propagate_bounds(stages, size, columns)
+        if self.target is not None:
+            self.target.require_rows(size, first[0], self._chance())
+        chances, d = self.stage_failures(), columns
+        for i, stage in enumerate(stages):
+            if i in noise:
+                stage.require_rows(size, d, noise[i], chances.get(i, 0.0))
+            d = stage.width(d)
         drift, factor = trace.settings()
-        last, center = trace.drifts[-1], noise.get(len(stages) - 1)
+        last = trace.drifts[-1]
+        # What changes rows last; what only looks at them stands behind it.
+        changing = sum(not stage.keeps_rows for stage in stages)
+        center = noise.get(changing - 1)
         facts = PublicFacts(
             size,
             trace.d,
@@ -209,10 +269,16 @@ class Plan:
             limit=None if last is None else last.bound,
             mean_noise_norm=0.0
             if center is None
-            else stages[-1].mean_noise_norm(center, trace.typical, size, trace.d),
+            else stages[changing - 1].mean_noise_norm(center, trace.typical, size, trace.d),
+            moment_noise=math.fsum(
+                stage.moment_noise(noise.get(i), size, trace.d) for i, stage in enumerate(stages)
+            ),
+            monotone=tuple(cone for stage in stages for cone in stage.monotone),
         )
         trainer = self.trainer.resolve(facts)
-        draws = trace.draws + trainer.draws(trace.d + self.adds_constant, outputs)
+        most = outputs if self.target is None else self.target.outputs(self.loss)
+        draws = trace.draws + trainer.draws(trace.widest + self.adds_constant, most)
+        draws += 0 if self.target is None else self.target.draws()
         draws = 0 if self.arithmetic is Arithmetic.FAST else draws + bool(test_share)
         pld = accountant_for([event for _, event in trainer.events(1.0, facts)]) == "pld"
         slack = require_precision(

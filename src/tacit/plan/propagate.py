@@ -16,14 +16,20 @@ from tacit.privacy.sensitivity.drift import Drift
 
 
 def expand_stages(
-    stages: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+    stages: Sequence[Stage],
+    *,
+    columns: int,
+    size: int,
+    mu: float,
+    intercept: bool,
+    takes_moment: bool,
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Stages in place of those that stand for several, by public facts, and why."""
     expanded: list[Stage] = []
     remarks: list[str] = []
     for stage in stages:
         facts: dict[str, Any] = {"columns": columns, "size": size, "intercept": intercept}
-        own, why = stage.expand(tuple(expanded), **facts, mu=mu)
+        own, why = stage.expand(tuple(expanded), **facts, mu=mu, takes_moment=takes_moment)
         expanded += own
         remarks += [why] if why else []
     return tuple(expanded), remarks
@@ -52,7 +58,9 @@ class BoundTrace:
     size : int
         Number of rows.
     d : int
-        Columns that reach the trainer.
+        Columns that reach the trainer, as far as is known before stages are fitted.
+    widest : int
+        How many there can be at most.
     typical : float
         Scale of the rows that reach it, for choosing settings.
     draws : int
@@ -64,6 +72,7 @@ class BoundTrace:
     stages: tuple[Stage, ...]
     size: int
     d: int
+    widest: int
     typical: float
     draws: int
     drifts: tuple[Drift | None, ...]
@@ -122,15 +131,15 @@ def propagate_bounds(stages: Sequence[Stage], size: int, columns: int) -> BoundT
     """Widths, bounds and drift behind every stage."""
     if size < 2 and any(isinstance(stage, NoiselessStage) for stage in stages):
         raise InputError("a noiseless stage needs at least two rows")
-    d, draws = columns, 0
+    d, widest, draws = columns, columns, 0
     typical: float | None = None
     drifts: list[Drift | None] = [None]
     for stage in stages:
         width = stage.width(d)
         typical = stage.typical(typical, d)
-        draws += stage.draws(d) if stage.pays else 0
+        draws += stage.draws(widest) if stage.pays else 0
         drifts.append(_behind(stage, drifts[-1], size, d))
-        d = width
+        d, widest = width, stage.widest(widest)
     if typical is None:
         raise MissingBound(
             "Training",
@@ -142,7 +151,7 @@ def propagate_bounds(stages: Sequence[Stage], size: int, columns: int) -> BoundT
             f"rows that reach the trainer have norms of about {typical:g}; that must lie between "
             "2**-60 and 2**60: scale them, with Normalize(), ClipNorm(radius) or Bound(low, high)"
         )
-    return BoundTrace(tuple(stages), size, d, typical, draws, tuple(drifts))
+    return BoundTrace(tuple(stages), size, d, widest, typical, draws, tuple(drifts))
 
 
 def released_norm(stages: Sequence[Stage], columns: int) -> float | None:

@@ -23,6 +23,7 @@ from tacit.preprocessing import (
     PrivateCenter,
     PrivateClip,
     PrivateEqualize,
+    PrivatePrecondition,
     PublicCenter,
     PublicPCA,
     RandomProjection,
@@ -68,14 +69,17 @@ def _dpsgd_f(
     radius: float = 1.0,
     share: float = PrivateCenter.share,
     equalize: float = 0.0,
+    precondition: float = PrivatePrecondition.share,
     **trainer: Any,
 ) -> tuple[list[Stage], Trainer]:
     """DPSGD-F* (Sun et al. 2024, Algorithm 3): scaled rows, private mean, full-batch descent.
 
-    ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are.
+    ``equalize`` is the share spent on columns of one size, 0 for leaving them as they are;
+    ``precondition`` that spent on a second moment, 0 for descent without it.
     """
     even: list[Stage] = [PrivateEqualize(equalize), Normalize(radius)] if equalize else []
-    return [Normalize(radius), PrivateCenter(share), *even], _trained(DPGD, trainer)
+    moment: list[Stage] = [PrivatePrecondition(precondition)] if precondition else []
+    return [Normalize(radius), PrivateCenter(share), *even, *moment], _trained(DPGD, trainer)
 
 
 @dataclass
@@ -96,7 +100,14 @@ class Preprocess(PrivateStage):
     clip_share: float = 0.2
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self,
+        before: Sequence[Stage],
+        *,
+        columns: int,
+        size: int,
+        mu: float,
+        intercept: bool,
+        takes_moment: bool,
     ) -> tuple[tuple[Stage, ...], str]:
         d = columns
         for stage in before:
@@ -242,11 +253,13 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     Examples
     --------
     >>> [stage.name for stage in recipe("dpsgd-f")["stages"]]
-    ['Normalize', 'PrivateCenter']
+    ['Normalize', 'PrivateCenter', 'PrivatePrecondition']
     """
     if name == "auto":
+        if not options:
+            return {"stages": "auto", "trainer": "auto"}
         parts = recipe(AUTO_RECIPE, **options)
-        plain = parts["trainer"] == resolve_trainer("auto")  # nothing was set
+        plain = parts["trainer"] == resolve_trainer("auto")  # nothing of it was set
         return {**parts, "trainer": "auto"} if plain else parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
@@ -280,7 +293,8 @@ def parse_stage(text: str) -> Stage:
         raise InputError(
             f"{text!r:.200} is not a stage; write for instance SoftPCA(strength=0.05)"
         ) from None
-    known = [name for name in every.__all__ if name not in ("Context", "Encode", "Stage")]
+    others = ("Context", "Encode", "PrivateEncode", "Stage")  # of which two need a schema
+    known = [name for name in every.__all__ if name not in others]
     if name not in known:
         raise InputError(f"no stage is called {name!r:.80}; there are {', '.join(known)}")
     try:

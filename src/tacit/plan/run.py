@@ -32,6 +32,7 @@ from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
 from tacit.plan.fit import Fit, Prepared
 from tacit.plan.propagate import released_norm
+from tacit.plan.targets import FoundTarget
 from tacit.plan.validate import validate_init, validate_rows
 from tacit.preprocessing.base import Context, NoiselessStage, PrivateStage, Stage
 from tacit.privacy.certificate import Certificate
@@ -69,6 +70,8 @@ class CalibratedPlan:
         The private test of the noiseless stages' conditions, if they have any.
     draws : int
         Discrete Gaussians that will be drawn; 0 with ideal arithmetic.
+    found : mapping or None
+        What was found out about the targets, through noise; None before it was.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
     plan : Plan
@@ -95,6 +98,7 @@ class CalibratedPlan:
     test: StabilityTest | None = None
     draws: int = 0
     search: Mapping[str, Any] | None = None
+    found: Mapping[str, Any] | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -249,8 +253,14 @@ class CalibratedPlan:
         on_gradient: Callable[[np.ndarray], None] | None,
     ) -> Fit:
         """Do what was planned; nothing else draws noise."""
-        seen = self.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
-        plan = self.resolve(seen)
+        told, found = self.find_target(targets, rows, run)
+        seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
+        if found is not None:
+            targets, blanked = found.targets, seen.rows.blanked
+            gone = found.gone if blanked is None or found.gone is None else found.gone | blanked
+            if gone is not None:
+                seen = replace(seen, rows=replace(seen.rows, blanked=gone))
+        plan = told.resolve(seen)
         engine, facts = plan.engine(seen, targets), plan.facts_for(seen)
         how: dict[str, Any] = {"progress": progress, "moves": plan.moves}
         how["init"] = plan.weights(init, seen)
@@ -262,10 +272,50 @@ class CalibratedPlan:
             )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
-        return plan.conclude(seen, weights, **how)
+        return replace(plan.conclude(seen, weights, **how), target=found)
+
+    def find_target(
+        self, targets: Any, rows: Rows, run: Releases
+    ) -> tuple[CalibratedPlan, FoundTarget | None]:
+        """What is found out about the targets, if the plan asks, and the plan that knows it.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (n,)
+            Labels or numbers as they come.
+        rows : Rows
+            Private rows.
+        run : Releases
+            What may be drawn.
+
+        Returns
+        -------
+        plan : CalibratedPlan
+            With as many outputs as there are; the same events.
+        found : FoundTarget or None
+            Targets as the loss takes them, and what was released.
+        """
+        finder, facts = self.plan.target, self.facts
+        if finder is None:
+            return self, None
+        counted = self.plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
+        token = run.token(finder.name).at("target")
+        found = finder.find(targets, self.plan.loss, token, size=facts.size, counted=counted)
+        plan = replace(self, found=found.describe())
+        if found.classes is not None:
+            plan = replace(plan, classes=len(found.classes))
+        if found.outputs == facts.outputs:
+            return plan, found
+        facts = replace(facts, outputs=found.outputs)
+        asked, trainer = self.plan.trainer, self.trainer
+        if asked.follows and self.moves is None:
+            trainer = asked.resolve_again(facts, trainer)
+            if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
+                trainer = self.trainer
+        return replace(plan, facts=facts, trainer=trainer), found
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
-        """The same plan with settings for the norm of rows that stages have shown.
+        """The same plan with settings for the norm and width of rows that stages have shown.
 
         Rows of norm R have a mean square of R² − |m|² around their mean m. What is left open by
         the user is chosen again for that length, by the mean that was released, with its noise:
@@ -283,15 +333,20 @@ class CalibratedPlan:
             With the same events; the same object, if nothing is chosen again.
         """
         facts, asked = self.facts, self.plan.trainer
+        plan, wider = self, prepared.rows.d != facts.features
+        if wider:  # categories that a stage has found: what is counted does not depend on them
+            facts = replace(facts, features=prepared.rows.d)
+            plan = replace(self, facts=facts)
         if not asked.follows or self.moves is not None or facts.task != "classification":
-            return self
+            return plan
         length = released_norm(prepared.fitted, self.columns)
-        if length is None or length == facts.bound:
-            return self
-        facts = replace(facts, bound=length, measured=True)
+        if length is None or (length == facts.bound and not wider):
+            return plan
+        if length != facts.bound:
+            facts = replace(facts, bound=length, measured=True)
         trainer = asked.resolve_again(facts, self.trainer)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
-            return self
+            return plan
         return replace(self, facts=facts, trainer=trainer)
 
     def prepare(
@@ -335,7 +390,10 @@ class CalibratedPlan:
             drift = self.drifts[i] if plan.noiseless else None
             counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
             token = run.token(stage.name) if stage.pays and not plan.fitted else None
-            context = Context(size, token, run.public, tuple(fitted), i, drift, counted, strict)
+            norm = released_norm(fitted, self.columns)
+            context = Context(
+                size, token, run.public, tuple(fitted), i, drift, counted, strict, norm
+            )
             # Free and public stages are shown no rows: they could not look if they tried.
             looks = isinstance(stage, PrivateStage | NoiselessStage)
             if strict and looks:
@@ -345,7 +403,8 @@ class CalibratedPlan:
                 if not plan.fitted:
                     stage.fit(seen if looks else seen.hidden(), context)
                 stage.precompute(seen, context, progress)
-                before, seen = seen, stage.through(seen)
+                if not stage.keeps_rows:
+                    before, seen = seen, stage.through(seen)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
             if crash is not None:
@@ -364,7 +423,8 @@ class CalibratedPlan:
                 public.append(stage)
                 fitted.append(stage)
         progress("stages", len(plan.stages), len(plan.stages))
-        shift = fitted[-1].shift if self.moves is None and fitted else None
+        changing = [stage for stage in fitted if not stage.keeps_rows]
+        shift = changing[-1].shift if self.moves is None and changing else None
         if shift is not None:
             seen = before  # centre implicitly: sparse stays so
         if strict:
@@ -457,7 +517,7 @@ class CalibratedPlan:
         return np.vstack([coef.T, intercept[None] / scaling]) if scaling else coef.T.copy()
 
     def facts_for(self, prepared: Prepared) -> PublicFacts:
-        """Facts, with the public scales of the last stage.
+        """Facts, with what the last stages have to say to steps: scales, or a second moment.
 
         Parameters
         ----------
@@ -470,7 +530,10 @@ class CalibratedPlan:
             For the trainer.
         """
         last = prepared.fitted[-1] if prepared.fitted else None
-        return replace(self.facts, scales=() if last is None else last.column_scales)
+        if last is None:
+            return self.facts
+        cones = tuple(cone for stage in prepared.fitted for cone in stage.monotone)
+        return replace(self.facts, scales=last.column_scales, moment=last.moment, monotone=cones)
 
     def conclude(
         self,

@@ -18,7 +18,7 @@ from tacit.engine.array_api import require_device
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
-from tacit.privacy.relation import Relation
+from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW
 from tacit.trainers.base import Trainer
 from tacit.trainers.feasible import require_startable
@@ -43,6 +43,15 @@ def validate_plan(plan: Plan) -> None:
         known = isinstance(stage, PrivateStage | NoiselessStage)
         if stage.kind not in ("free", "public") and not known:
             raise InputError(f"{stage.name} looks at private rows and does not say at what cost")
+    if plan.target is not None and plan.target.task != plan.loss.task:
+        raise InputError(
+            f"{plan.target.name} is for {plan.target.task}, and loss={plan.loss.name!r} is not"
+        )
+    if plan.target is not None and (plan.noiseless or plan.trainer.local or plan.fitted):
+        raise InputError(
+            f"{plan.target.name} is an event of its own, for which there is no place here: say "
+            "what is public of the targets (classes=, target_bounds=)"
+        )
     if not isinstance(plan.trainer, Trainer):
         raise InputError(f"trainer must be one of tacit.trainers, not {plan.trainer!r}")
     if plan.fitted and plan.noiseless:
@@ -69,7 +78,7 @@ def validate_plan(plan: Plan) -> None:
         )
 
 
-def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
+def validate_stages(stages: Sequence[Stage], neighbors: Neighbors) -> None:
     """Refuse an order of stages that no rule covers, and say what to do instead."""
     noiseless = [stage for stage in stages if isinstance(stage, NoiselessStage)]
     if noiseless and neighbors != Relation.REPLACE_ONE:
@@ -90,6 +99,11 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         raise InputError(
             f"{late} must be the first stage: it takes rows as they come, and {stages[0].name} "
             "would have changed them"
+        )
+    early = next((stage.name for stage in stages[:-1] if stage.keeps_rows), None)
+    if early is not None:
+        raise InputError(
+            f"{early} must be the last stage: what it releases is of the rows that are trained on"
         )
     released: Stage | None = None
     blanked: Stage | None = None
@@ -114,10 +128,30 @@ def validate_stages(stages: Sequence[Stage], neighbors: Relation | str) -> None:
         blanked = stage if stage.blanks else blanked
 
 
+def validate_monotone(stages: Sequence[Stage], trainer: Trainer, outputs: int) -> None:
+    """Refuse columns that may go one way only where nothing would hold them to it."""
+    first = next((i for i, stage in enumerate(stages) if stage.monotone), None)
+    if first is None:
+        return
+    mixed = next((stage.name for stage in stages[first + 1 :] if not stage.translates), None)
+    if mixed is not None:
+        raise InputError(
+            f"a column that is monotone in the schema would not be behind {mixed}, which changes "
+            "what its weights mean: leave that stage out, or monotone"
+        )
+    if outputs > 1:
+        raise InputError(
+            "monotone is for two classes and for numbers: of several classes, one grows at the "
+            "others' expense"
+        )
+    if not trainer.takes_monotone:
+        raise InputError(f"{trainer.name} cannot keep weights in an order: use DPGD or DPSGD")
+
+
 def validate_trainer(
     stages: Sequence[Stage],
     trainer: Trainer,
-    neighbors: Relation | str,
+    neighbors: Neighbors,
     arithmetic: Arithmetic | str,
 ) -> None:
     """Refuse a trainer where its account does not hold."""
@@ -193,6 +227,11 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
         raise InputError(f"the plan was calibrated for {plan.columns} columns, not {rows.d}")
     validate_public_rows(asked.stages, rows)
     validate_placement(asked.stages, rows)
+    if asked.target is not None and rows.distributed:
+        raise InputError(
+            f"{asked.target.name} needs all targets in one place, and they are on the workers of a "
+            "cluster: say what is public of them (classes=, target_bounds=)"
+        )
     if plan.on_arrays(rows):  # before anything is spent
         xp, device = rows.source.namespace
         require_device(xp, device, plan.arithmetic)
@@ -216,6 +255,13 @@ def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | No
         raise InputError(f"{plan.trainer.name} begins at zero: it takes no model to start from")
     coef = init[0]
     stages, wide = list(plan.plan.stages), plan.columns
+    open_stages = [s.name for s in stages if s.widest(wide) != s.width(wide)]
+    if open_stages or plan.plan.target is not None:
+        raise InputError(
+            "a model to start from has a coefficient for every column, and how many there are is "
+            f"found out first, by {(*open_stages, plan.plan.target and plan.plan.target.name)[0]}: "
+            "go on from a fitted model instead, with partial_fit, or describe the columns"
+        )
     while stages and stages[-1].affine:
         stages.pop()
     for stage in stages:

@@ -23,7 +23,7 @@ from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.params import Params
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event, Failure, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress
 
@@ -57,6 +57,8 @@ class Context:
         Whether ``size`` is the number of rows itself; not so where that is private.
     strict : bool
         Whether exact products are to be checked.
+    norm : float or None
+        Norm of a typical row, by what the stages in front have released.
 
     Examples
     --------
@@ -73,9 +75,18 @@ class Context:
     drift: Drift | None = None
     counted: bool = True
     strict: bool = False
+    norm: float | None = None
 
     @classmethod
-    def paid(cls, event: Event, size: int, *, key: Key | None = None, **more: Any) -> Context:
+    def paid(
+        cls,
+        event: Event,
+        size: int,
+        *,
+        failure: float = 0.0,
+        key: Key | None = None,
+        **more: Any,
+    ) -> Context:
         """A context for a stage by itself, outside any plan: what it may release is one event.
 
         Parameters
@@ -84,6 +95,8 @@ class Context:
             What fitting costs.
         size : int
             The public normaliser.
+        failure : float
+            Probability that what it releases may fail, besides.
         key : Key, optional
             Where randomness comes from; a fresh one unless given.
         **more
@@ -94,7 +107,8 @@ class Context:
         Context
             With a token for that event.
         """
-        run = Releases(key or Key.fresh(), [("stage", event)])
+        counted = [("stage", event), *([("stage", Failure(failure))] if failure else [])]
+        run = Releases(key or Key.fresh(), counted)
         return cls(size, run.token("stage"), run.public, **more)
 
     def release(self, label: str) -> Token:
@@ -146,6 +160,10 @@ class Stage(Params):
     certain_norm: ClassVar[bool] = False
     #: Whether columns are divided by public numbers, which `column_scales` has once it is fitted.
     scales_columns: ClassVar[bool] = False
+    #: Whether rows are moved by one vector, all alike, or not at all: weights mean what they did.
+    translates: ClassVar[bool] = False
+    #: Whether rows leave it as they came: it is there for what it releases, behind all others.
+    keeps_rows: ClassVar[bool] = False
     #: Whether it maps rows by a network that no model file holds, and that `supply` brings.
     external: ClassVar[bool] = False
 
@@ -172,6 +190,11 @@ class Stage(Params):
     @property
     def tested(self) -> bool:
         """Whether its drift holds only under a condition on the rows, which a plan then tests."""
+        return False
+
+    @property
+    def fails(self) -> bool:
+        """Whether what it releases rests on a threshold: a plan then counts a `Failure` for it."""
         return False
 
     def event(self, noise_multiplier: float) -> Event:
@@ -218,6 +241,21 @@ class Stage(Params):
             Columns out.
         """
         return d
+
+    def widest(self, d: int) -> int:
+        """Most columns out, for at most d in, where `width` is known only once it is fitted.
+
+        Parameters
+        ----------
+        d : int
+            Most columns in.
+
+        Returns
+        -------
+        int
+            `width`, as a rule; before `fit`, that may be what is expected.
+        """
+        return self.width(d)
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         """Norm bound of the rows out, for rows of norm at most ``radius`` in.
@@ -334,7 +372,14 @@ class Stage(Params):
         return incoming.lipschitz(factor, bound)
 
     def expand(
-        self, before: Sequence[Stage], *, columns: int, size: int, mu: float, intercept: bool
+        self,
+        before: Sequence[Stage],
+        *,
+        columns: int,
+        size: int,
+        mu: float,
+        intercept: bool,
+        takes_moment: bool,
     ) -> tuple[tuple[Stage, ...], str]:
         """The stages that it stands for, chosen by public facts, and why; itself, as a rule.
 
@@ -348,6 +393,8 @@ class Stage(Params):
             Gaussian budget of the whole plan, per unit of sensitivity.
         intercept : bool
             Whether an intercept is fitted.
+        takes_moment : bool
+            Whether the trainer's steps follow a second moment, if one is released.
 
         Returns
         -------
@@ -376,6 +423,21 @@ class Stage(Params):
             A warning, or nothing.
         """
         return ""
+
+    def require_rows(self, size: int, d: int, noise_multiplier: float, failure: float) -> None:
+        """Refuse, before anything is spent, rows that are too few for it to be of any use.
+
+        Parameters
+        ----------
+        size : int
+            Number of rows, or the public stand-in for it.
+        d : int
+            Columns in.
+        noise_multiplier : float
+            Of its noise.
+        failure : float
+            Probability that was counted for accidents, if it `fails`.
+        """
 
     @property
     def carries_constant(self) -> bool:
@@ -431,6 +493,14 @@ class Stage(Params):
         return ()
 
     @property
+    def monotone(self) -> tuple[tuple[int, int, int], ...]:
+        """Which weights of rows out must not fall from one to the next: start, stop and sign.
+
+        With sign -1 they must not rise. One weight by itself must not be negative, or positive.
+        """
+        return ()
+
+    @property
     def shift(self) -> np.ndarray | None:
         """After `fit`: the released vector whose subtraction is all that it does, if it is.
 
@@ -458,6 +528,28 @@ class Stage(Params):
             Root of the expected square of that noise's norm.
         """
         return 0.0
+
+    def moment_noise(self, noise_multiplier: float | None, size: int, d: int) -> float:
+        """Norm of the noise on a second moment that it releases; 0 if it releases none.
+
+        Parameters
+        ----------
+        noise_multiplier : float or None
+            z, of its own release; None if that was made before.
+        size, d : int
+            Number of rows, or the public stand-in for it; columns.
+
+        Returns
+        -------
+        float
+            σ√(2d) for rows of norm 1, about the largest eigenvalue of the noise.
+        """
+        return 0.0
+
+    @property
+    def moment(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Eigenvalues (k,) and eigenvectors (d, k) of a second moment that it has released."""
+        return None
 
     def beyond(self, chunk: Chunk) -> np.ndarray:
         """Which rows lie beyond what it was told to expect: asked of public rows only.

@@ -65,7 +65,8 @@ class PrivateBlocks(PrivateStage):
     Parameters
     ----------
     blocks : sequence of (int, sequence of Stage)
-        Columns of a block, and its stages in their order: `Bound`, `ClipNorm`, `FillGaps`,
+        Columns of a block (of the last one None, for all that are left, and `ClipNorm` alone), and
+        its stages in their order: `Bound`, `ClipNorm`, `FillGaps`,
         `Normalize`, `RandomProjection`, `Root`, `PrivateBounds`, `PrivateCenter`,
         `PrivateEqualize`, `PrivateImpute`, `PrivatePCA`, `PrivateScale`. The parts pᵢ are in
         proportion to the squares of their shares.
@@ -89,7 +90,12 @@ class PrivateBlocks(PrivateStage):
             raise InputError(
                 "PrivateBlocks: blocks must be pairs of a number of columns and a list of stages"
             )
-        self._blocks = tuple((int(width), tuple(map(_stage, own))) for width, own in self.blocks)
+        self._blocks = tuple((width, tuple(map(_stage, own))) for width, own in self.blocks)
+        open_ = [i for i, (width, _) in enumerate(self._blocks) if width is None]
+        if open_ and (open_ != [len(self._blocks) - 1] or not _clips(self._blocks[-1][1])):
+            raise InputError(
+                "PrivateBlocks: only the last block may be all that is left, with ClipNorm alone"
+            )
         for _, stages in self._blocks:
             for stage in stages:
                 self._check(stage)
@@ -118,22 +124,28 @@ class PrivateBlocks(PrivateStage):
         """Whether missing values are filled here."""
         return any(stage.fills_gaps for _, stages in self._blocks for stage in stages)
 
-    def _chains(self) -> tuple[tuple[int, tuple[Stage, ...]], ...]:
-        """Blocks with their stages, fitted ones once they are."""
+    def _chains(self) -> tuple[tuple[Any, tuple[Stage, ...]], ...]:
+        """Blocks with their stages, fitted ones once they are; the last may be without a width."""
         chains = getattr(self, "chains_", None)
         if chains is None:
             return self._blocks
         return tuple((width, chain) for (width, _), chain in zip(self._blocks, chains, strict=True))
 
-    def _parts(self) -> list[float]:
-        """Parts of the noise of the stages that pay, in their order; they add up to one."""
+    def budget_parts(self) -> list[float]:
+        """Parts of the noise of the stages that pay, in their order; they add up to one.
+
+        Returns
+        -------
+        list of float
+            One for each stage.
+        """
         shares = [s.share**2 for _, stages in self._blocks for s in stages if isinstance(s, PAYING)]
         return [share / math.fsum(shares) for share in shares]
 
     def _walk(self) -> Iterator[tuple[Stage, int]]:
         """Every stage with the number of its columns in."""
         for width, stages in self._chains():
-            d = width
+            d = width or 1  # of what is left, whose stage goes by no number of columns
             for stage in stages:
                 yield stage, d
                 d = stage.width(d)
@@ -144,16 +156,21 @@ class PrivateBlocks(PrivateStage):
     def draws(self, d: int) -> int:
         return sum(stage.draws(columns) for stage, columns in self._walk() if stage.pays)
 
+    def _spans(self, d: int) -> list[int]:
+        """Columns of every block, of rows with d of them."""
+        fixed = sum(width or 0 for width, _ in self._blocks)
+        left = d - fixed if self._blocks[-1][0] is None else 0
+        if d != fixed + left or left < 0:
+            raise InputError(f"PrivateBlocks has blocks of {fixed} columns, the rows have {d}")
+        return [left if width is None else width for width, _ in self._blocks]
+
     def width(self, d: int) -> int:
-        columns = sum(width for width, _ in self._blocks)
-        if d != columns:
-            raise InputError(f"PrivateBlocks has blocks of {columns} columns, the rows have {d}")
-        widths = []
-        for columns, stages in self._chains():
+        total = 0
+        for columns, (_, stages) in zip(self._spans(d), self._chains(), strict=True):
             for stage in stages:
                 columns = stage.width(columns)
-            widths.append(columns)
-        return sum(widths)
+            total += columns
+        return total
 
     def bound(self, radius: float | None, d: int | None = None) -> float | None:
         return self._joined("bound", radius)
@@ -164,8 +181,8 @@ class PrivateBlocks(PrivateStage):
     def _joined(self, what: str, radius: float | None) -> float | None:
         """√(Σ B²) of the blocks, each of whose rows in is no longer than the whole row."""
         ends: list[float] = []
-        for columns, stages in self._chains():
-            end = radius
+        for width, stages in self._chains():
+            end, columns = radius, width or 1
             for stage in stages:
                 end, columns = getattr(stage, what)(end, columns), stage.width(columns)
             if end is None:
@@ -181,7 +198,7 @@ class PrivateBlocks(PrivateStage):
         paying = [(stage, columns) for stage, columns in self._walk() if stage.pays]
         said = [
             stage.shortage(size, columns, noise_multiplier / math.sqrt(part))
-            for (stage, columns), part in zip(paying, self._parts(), strict=True)
+            for (stage, columns), part in zip(paying, self.budget_parts(), strict=True)
         ]
         return " ".join(filter(None, said))
 
@@ -190,9 +207,8 @@ class PrivateBlocks(PrivateStage):
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows, _, context = self._prepare(rows, context)
         require_unmoved(self, context.drift)
-        self.width(rows.d)
-        parts, chains, at = iter(enumerate(self._parts(), 1)), [], 0
-        for width, stages in self._blocks:
+        parts, chains, at = iter(enumerate(self.budget_parts(), 1)), [], 0
+        for width, (_, stages) in zip(self._spans(rows.d), self._blocks, strict=True):
             seen = self._block(rows, at, width, stages)
             chain = []
             for stage in stages:
@@ -220,7 +236,8 @@ class PrivateBlocks(PrivateStage):
 
     def apply(self, chunk: Chunk) -> np.ndarray:
         chains, at, ends = self._require("chains_"), 0, []
-        for (width, stages), chain in zip(self._blocks, chains, strict=True):
+        widths = self._spans(chunk.shape[1])
+        for width, (_, stages), chain in zip(widths, self._blocks, chains, strict=True):
             columns = _Columns(at, at + width, any(stage.fills_gaps for stage in stages))
             cells: Chunk = columns.apply(chunk)
             for stage in chain:
@@ -247,7 +264,7 @@ class PrivateBlocks(PrivateStage):
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
-            f"{i}.{j}.{name}": value
+            f"block{i}_stage{j}_{name}": value
             for i, chain in enumerate(getattr(self, "chains_", ()))
             for j, stage in enumerate(chain)
             for name, value in stage.arrays().items()
@@ -259,7 +276,7 @@ class PrivateBlocks(PrivateStage):
         for i, (_, entries) in enumerate(parameters["blocks"]):
             chain = []
             for j, entry in enumerate(entries):
-                start = f"{i}.{j}."
+                start = f"block{i}_stage{j}_"
                 own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
                 chain.append(STAGES[entry["name"]].restore(entry["parameters"], own))
             chains.append(tuple(chain))
@@ -282,5 +299,9 @@ def _is_block(block: Any) -> bool:
     if not (isinstance(block, list | tuple) and len(block) == 2):
         return False
     width, stages = block
-    whole = isinstance(width, Integral) and not isinstance(width, bool)
-    return whole and int(width) >= 1 and isinstance(stages, list | tuple)
+    whole = isinstance(width, Integral) and not isinstance(width, bool) and int(width) >= 1
+    return (whole or width is None) and isinstance(stages, list | tuple)
+
+
+def _clips(stages: Sequence[Any]) -> bool:
+    return all(isinstance(stage, ClipNorm) for stage in stages)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tacit.data.rows import Rows
 from tacit.data.schema import CategoryColumn, Column, NumberColumn, Schema, did_you_mean
-from tacit.data.tables import ABSENT, UNSEEN, PathLike, Table, as_table
+from tacit.data.shaped import Layout, ShapedChunk
+from tacit.data.tables import UNSEEN, PathLike, Table, as_table
 from tacit.exceptions import InputError, SchemaError, of_rows
 from tacit.preprocessing.base import Kind, Stage
+from tacit.preprocessing.shapes import (
+    Block,
+    Cone,
+    blocks_of,
+    category_codes,
+    is_hat,
+    layout_of,
+    monotone_of,
+    numbers_of,
+    part_of,
+    row_bound,
+    shaped_rows,
+)
 
 __all__ = ["Encode"]
 
@@ -22,9 +36,11 @@ LISTED = 20  # names in a message: looking for one that is near takes as long as
 
 @dataclass(init=False)
 class Encode(Stage):
-    """Encode a table by its schema: numbers to [-1, 1], categories to 0/1 columns.
+    """Encode a table by its schema: numbers to [-1, 1] or to curves, categories to 0/1 columns.
 
-    A free stage: every constant is in the schema, so it costs no privacy.
+    A free stage: every constant is in the schema, so it costs no privacy. A number of shape
+    ``hat`` becomes a line and a curve (`tacit.preprocessing.shapes`): weights of its two ends, and
+    of the two knots that it lies between. Where there is one, straight numbers come last.
 
     Parameters
     ----------
@@ -51,6 +67,12 @@ class Encode(Stage):
 
     def __init__(self, schema: Schema | Mapping[str, Any] | PathLike) -> None:
         self.schema = Schema.of(schema)
+        columns = self.schema.columns
+        if self.makes_gaps and any(map(is_hat, columns.values())):
+            raise SchemaError(
+                "missing: gap leaves gaps to a later stage, which cannot be where another column "
+                "is a curve (shape: hat); use missing: indicator"
+            )
 
     @property
     def makes_gaps(self) -> bool:
@@ -60,24 +82,31 @@ class Encode(Stage):
         """Columns of an encoded row, whatever the table has."""
         return sum(column.width for column in self.schema.columns.values())
 
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Where every column of the table is in an encoded row."""
+        return blocks_of(self.schema.columns)
+
+    @cached_property
+    def layout(self) -> Layout | None:
+        """How encoded rows lie, if some of their columns are curves."""
+        return layout_of(self.schema.columns)
+
     @property
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, such as ``age`` and ``job=cook``."""
-        columns = self.schema.columns
-        return [part for name in columns for part in columns[name].feature_names(name)]
+        return [part for b in self.blocks for part in b.column.feature_names(b.name)]
 
     def bound(self, radius: float | None = None, d: int | None = None) -> float:
-        """Public bound on the norm of an encoded row, whatever the table holds.
+        """Public bound on the norm of an encoded row, whatever the table holds (`row_bound`)."""
+        return row_bound(self.schema.columns)
 
-        Each column contributes at most 1, since of its encoded values only one is not
-        zero: a number or its mark of being missing, one category or level.
-        """
-        count = len(self.schema.columns)
-        root = math.sqrt(count)
-        return root if math.isqrt(count) ** 2 == count else math.nextafter(root, math.inf)
+    @cached_property
+    def monotone(self) -> tuple[Cone, ...]:
+        return monotone_of(self.schema.columns)
 
     def fit(self, rows: Any, context: Any = None) -> Self:
-        """Check that the table has the columns of the schema, stored as it says.
+        """Check that the table has the columns of the schema, and no others.
 
         Nothing is learned from the rows.
         """
@@ -92,9 +121,6 @@ class Encode(Stage):
                 f"{_list(map(repr, extra[:LISTED]), len(extra))}; describe "
                 "them in columns or list them in ignore"
             )
-        for name, column in schema.columns.items():
-            if isinstance(column, NumberColumn):
-                _require_numbers(table, name)
         return self
 
     def example(self, d: int) -> Table:
@@ -111,23 +137,35 @@ class Encode(Stage):
         found = np.zeros(chunk.n, dtype=bool)
         for name, column in self.schema.columns.items():
             if isinstance(column, NumberColumn):
-                values = chunk.column(name)
+                values = numbers_of(chunk, name, column)
                 low, high = column.ends
                 found |= (values < low) | (values > high)
             elif isinstance(column, CategoryColumn):
                 found |= chunk.match(name, column.known) == UNSEEN
         return found
 
-    def apply(self, chunk: Table) -> np.ndarray:
-        """Encode a slice of the table: float64, one row for each row."""
+    def apply(self, chunk: Table) -> np.ndarray | ShapedChunk:
+        """Encode a slice of the table: float64 or, with curves, weights of the knots around it."""
         self._require_columns(chunk)
+        if self.layout is not None:
+            straight = np.zeros((chunk.n, self.layout.straight))
+            self._fill(chunk, straight, self.width() - self.layout.straight)
+            return shaped_rows(chunk, self.schema.columns, self.layout, straight)
         out = np.zeros((chunk.n, self.width()))
-        start = 0
-        for name, column in self.schema.columns.items():
-            stop = start + column.width
-            _FILL[type(column)](chunk, name, column, out[:, start:stop])
-            start = stop
+        self._fill(chunk, out)
         return out
+
+    def _fill(self, chunk: Table, out: np.ndarray, first: int = 0) -> None:
+        """Encode what is behind the first columns, into an array of those alone."""
+        for block in self.blocks:
+            if block.start >= first:
+                cells = out[:, block.start - first : block.stop - first]
+                if isinstance(block.column, NumberColumn):
+                    _fill_numbers(chunk, block.name, block.column, cells)
+                elif isinstance(block.column, CategoryColumn):
+                    codes = category_codes(chunk, block.name, block.column)
+                    (rows,) = np.nonzero(codes >= 0)
+                    cells[rows, codes[rows]] = 1.0
 
     def transform(self, rows: Any) -> Any:
         """Encode a whole table to an array; what is given as `Rows` stays lazy."""
@@ -137,6 +175,9 @@ class Encode(Stage):
 
     def note(self) -> str:
         return "the table is encoded by its schema, row by row"
+
+    def assumption(self) -> str:
+        return " ".join(self.schema.assumptions())
 
     def _require_columns(self, table: Table) -> None:
         have = set(table.column_names)
@@ -161,34 +202,19 @@ def _table(rows: Any) -> Table:
 def _some_cell(column: Column) -> str | float:
     if isinstance(column, NumberColumn):
         return column.ends[0]
-    return column.known[0] if isinstance(column, CategoryColumn) else 0.0
+    return (*column.known, "")[0] if isinstance(column, CategoryColumn) else 0.0
 
 
 def _list(first: Iterable[str], count: int) -> str:
     return ", ".join(first) + (f", ... ({count} in all)" if count > LISTED else "")
 
 
-def _require_numbers(table: Table, name: str) -> None:
-    if table.kind(name) != "number":
-        raise of_rows(
-            SchemaError(
-                f"column {name!r} is a number in the schema and holds text in the table; clean it, "
-                "or describe it as a category"
-            )
-        )
-
-
 def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray) -> None:
-    _require_numbers(table, name)
-    values = np.ascontiguousarray(table.column(name))
+    values = np.ascontiguousarray(numbers_of(table, name, column))
     missing = np.isnan(values)
-    least, most = column.ends
-    span = most - least
-    share = np.clip(values, least, most) - least
-    if column.scale == "log":
-        encoded, low, high = np.clip(np.log1p(share) / np.log1p(span), 0.0, 1.0), 0.0, 1.0
-    else:
-        encoded, low, high = 2.0 * (share / span) - 1.0, -1.0, 1.0
+    part = part_of(values, column)
+    low, high = (0.0, 1.0) if column.scale == "log" else (-1.0, 1.0)
+    encoded = part if column.scale == "log" else 2.0 * part - 1.0
     if missing.any():
         if column.missing == "error":
             raise of_rows(
@@ -200,30 +226,3 @@ def _fill_numbers(table: Table, name: str, column: NumberColumn, out: np.ndarray
         fill["gap"] = np.nan
         encoded[missing] = fill[column.missing]
     out[:, 0] = encoded
-
-
-def _fill_categories(table: Table, name: str, column: CategoryColumn, out: np.ndarray) -> None:
-    codes = table.match(name, column.known)
-    level = len(column.known)
-    for code, policy, what in (
-        (ABSENT, column.missing, "missing"),
-        (UNSEEN, column.unseen, "unseen"),
-    ):
-        rows = codes == code
-        if policy == "level":
-            codes[rows] = level
-            level += 1
-        elif policy == "error" and rows.any():
-            raise of_rows(
-                SchemaError(
-                    f"column {name!r} has a value that is {what}; its schema says {what}: error"
-                )
-            )
-    (rows,) = np.nonzero(codes >= 0)
-    out[rows, codes[rows]] = 1.0
-
-
-_FILL: dict[type[Column], Callable[[Table, str, Any, np.ndarray], None]] = {
-    NumberColumn: _fill_numbers,
-    CategoryColumn: _fill_categories,
-}

@@ -161,13 +161,13 @@ def crowd_limit(points: np.ndarray, radius: float) -> int:
         return int(weight.max())
     width = 8.0 * radius * (1.0 + SLACK)
     zero = np.zeros((1, points.shape[1]))
-    size = np.sqrt(_squared(points, first, zero, np.zeros_like(first)))
+    size = np.sqrt(squared_distances(points, first, zero, np.zeros_like(first)))
     coarse = size * (points.shape[1] + 4) * 2.0**-52 > width * SLACK / 16
     everywhere = int(weight[coarse].sum())
     rows = np.flatnonzero(~coarse)
     if not len(rows):
         return everywhere
-    directions, bins = _grid(points.shape[1])
+    directions, bins = grid_of(points.shape[1])
     coordinates = _coordinates(points, first[rows], directions)
     return everywhere + _fullest_cell(coordinates, weight[rows], width, bins)
 
@@ -208,14 +208,14 @@ def _merge_equal(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for part in _parts(len(follows), d):
         at = follows[part]
         if (points[order[at]] != points[order[at - 1]]).any():  # marks agree, rows do not
-            order, new = _sort_rows(points)
+            order, new = sort_rows(points)
             break
     group = np.empty(n, np.int64)
     group[order] = np.cumsum(new) - 1
     return order[new], group
 
 
-def _sort_rows(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sort_rows(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows in lexicographic order, and where a new one begins: slow, and needs no luck."""
     order = np.lexsort(points.T)
     new = np.ones(len(points), bool)
@@ -223,7 +223,7 @@ def _sort_rows(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, new
 
 
-def _squared(x: np.ndarray, i: np.ndarray, y: np.ndarray, j: np.ndarray) -> np.ndarray:
+def squared_distances(x: np.ndarray, i: np.ndarray, y: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Squared distances of rows x[i] and y[j]: what "within η" means, bit for bit.
 
     Columns are added in order, each pair by itself: a reduction by NumPy or BLAS
@@ -251,7 +251,7 @@ def _coordinates(points: np.ndarray, rows: np.ndarray, directions: np.ndarray) -
     return result
 
 
-def _grid(d: int) -> tuple[np.ndarray, int]:
+def grid_of(d: int) -> tuple[np.ndarray, int]:
     """Public unit vectors, and how many bins are a cell: made from d alone.
 
     In few dimensions finer bins gain more than further directions.
@@ -444,7 +444,7 @@ def _not_seen_off(points: np.ndarray, radius: float) -> np.ndarray:
     step = 1
     while step < len(points):
         i = np.flatnonzero(left[:-step] | left[step:])
-        gap = _squared(points, i, points, i + step)
+        gap = squared_distances(points, i, points, i + step)
         i = i[(gap > radius**2) & (gap <= (3 * radius) ** 2)]
         left[i] = left[i + step] = False
         step *= 2
@@ -571,7 +571,7 @@ def _compare(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of rows of x and y that are within 3η, and whether within η.
 
-    A matrix product decides where its error cannot matter, `_squared` elsewhere.
+    A matrix product decides where its error cannot matter, `squared_distances` elsewhere.
     A row of x with a sure pair beyond η may have such pairs left out.
     """
     inner, outer = radius**2, (3 * radius) ** 2
@@ -588,7 +588,7 @@ def _compare(
     seen_off[i[~unsure & (gap > inner)]] = True
     keep = ~(unsure & seen_off[i])
     i, j, gap, unsure = i[keep], j[keep], gap[keep], unsure[keep]
-    gap[unsure] = _squared(x, i[unsure], y, j[unsure])
+    gap[unsure] = squared_distances(x, i[unsure], y, j[unsure])
     keep = gap <= outer
     return i[keep], j[keep], gap[keep] <= inner
 

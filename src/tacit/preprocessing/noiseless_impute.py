@@ -281,7 +281,7 @@ class NoiselessImpute(NoiselessStage):
                 fill[column] = kept.mean() if len(kept) else 0.0
             else:
                 fill[column] = np.median(ranked) if len(ranked) else 0.0
-                steady = min(steady, _steady_changes(ranked, float(self.median_change or 0)))
+                steady = min(steady, steady_changes(ranked, float(self.median_change or 0)))
         self._fill = fill
         self._margin = min(self._margin, steady)
 
@@ -339,7 +339,7 @@ def _products(cells: np.ndarray, rest: np.ndarray, which: Any) -> np.ndarray:
     return np.hstack([others.T @ complete[:, rest], others.T @ complete[:, which]])
 
 
-def _steady_changes(ranked: np.ndarray, change: float) -> float:
+def steady_changes(ranked: np.ndarray, change: float) -> float:
     """How many rows may change before one more could move this median beyond ``change``.
 
     k rows moved, dropped or added shift the middle by at most k places, so the largest k with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class PrivateCenter(PrivateStage, AffineStage):
     share: float = 0.25  # docs/decisions/0027: what a wrong mean costs uneven classes
     shrink: bool = True
     method: str = "gaussian"
+    translates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

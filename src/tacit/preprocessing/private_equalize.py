@@ -99,7 +99,7 @@ class PrivateEqualize(PrivateStage, AffineStage):
             drift=drift,
         )
         deviation = token.noise_multiplier * (most + drift / 2) / context.size
-        self.scale_ = _scales(total / context.size, deviation, self.strength)
+        self.scale_ = scales_of(total / context.size, deviation, self.strength)
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
@@ -120,7 +120,7 @@ def _squares(chunk: Chunk, bound: float) -> np.ndarray:
     return dense * dense
 
 
-def _scales(squares: np.ndarray, deviation: float, strength: float) -> np.ndarray:
+def scales_of(squares: np.ndarray, deviation: float, strength: float) -> np.ndarray:
     """Roots of mean squares in units of their average, at least √(λ/(1 + λ))."""
     average = float(squares.mean())
     if average <= 0:  # nothing but noise

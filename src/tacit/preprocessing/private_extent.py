@@ -11,14 +11,8 @@ import numpy as np
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import shorten
-from tacit.mechanisms.extent import (
-    bounds_draws,
-    bounds_rows,
-    noisy_bounds,
-    noisy_radius,
-    radius_draws,
-    radius_rows,
-)
+from tacit.mechanisms.bounds import bounds_draws, bounds_rows, noisy_bounds
+from tacit.mechanisms.extent import noisy_radius, radius_draws, radius_rows
 from tacit.mechanisms.quantile import METHODS, Method, event
 from tacit.preprocessing.base import (
     Context,
@@ -177,8 +171,8 @@ class PrivateBounds(RankStage):
     """Clamp columns to private quantiles near their ends, and map them linearly to [-1, 1].
 
     For people who have no public bounds: what `Bound` does, with bounds that are found in the
-    rows, through noise. Nothing needs to be known of the rows but their number. Bounds are floats
-    of three binary digits, anywhere in the range of floats, so columns may have any unit.
+    rows, through noise. Nothing needs to be known of the rows but their number: columns may have
+    any unit and lie anywhere, as birth years and seconds since 1970 do.
 
     Parameters
     ----------
@@ -190,10 +184,10 @@ class PrivateBounds(RankStage):
 
     Notes
     -----
-    *Error.* With probability 1 − 2·10⁻⁴·d, at most 25·z·√d rows lie beyond either bound of a
-    column, and no bound is more than an eighth of itself beyond the column's values
-    (`tacit.mechanisms.extent.noisy_bounds`). With fewer than 50·z·√d rows or so there is nothing to
-    be seen, and public bounds are the only way.
+    *Error.* With probability 1 − 10⁻³·d, at most 20·z·√d rows lie beyond either bound of a column,
+    and no bound is farther beyond the column's values than a thirty-second of their largest
+    distance from the median (`tacit.mechanisms.bounds.noisy_bounds`). With fewer than 75·z·√d rows
+    or so there is nothing to be seen, and public bounds are the only way.
 
     Examples
     --------

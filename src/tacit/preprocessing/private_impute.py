@@ -92,7 +92,7 @@ class PrivateImpute(PrivateStage):
         moved = context.drift.l1 if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, 2 * c, longest)
         total = noisy_sum(
-            _lifted(rows, columns, bound),
+            lifted_rows(rows, columns, bound),
             2 * c,
             longest,
             token,
@@ -120,7 +120,7 @@ def _clipped(chunk: Chunk, bound: float) -> np.ndarray:
     return np.asarray(around_gaps(lambda cells: shorten(cells, bound), densify(chunk)))
 
 
-def _lifted(rows: Rows, columns: list[int], bound: float) -> Passes:
+def lifted_rows(rows: Rows, columns: list[int], bound: float) -> Passes:
     """Values and pattern of the columns, each of norm at most the bound."""
     return rows.passes(block_rows(rows.d)).map(partial(_lift, columns=columns, bound=bound))
 

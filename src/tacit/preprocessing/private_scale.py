@@ -19,7 +19,7 @@ from tacit.preprocessing.base import Context, PrivateStage, block_rows, require_
 def exact_moments(rows: Rows) -> Moments:
     """Without noise: for noiseless stages, which never release them."""
     assert rows.bound is not None
-    total = _lifted(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
+    total = lifted_rows(rows).merged(_column_sums, np.zeros(2 * rows.d)) / rows.n
     return Moments(total[: rows.d], total[rows.d :] * rows.bound)
 
 
@@ -38,7 +38,7 @@ def released_moments(rows: Rows, context: Context) -> Moments:
     )
 
 
-def _lifted(rows: Rows) -> Passes:
+def lifted_rows(rows: Rows) -> Passes:
     assert rows.bound is not None
     return lifted(rows.passes(block_rows(rows.d)), rows.bound)
 

@@ -36,7 +36,8 @@ class Projection(Stage):
         self.matrix_ = np.trunc(matrix / self.unit_) * self.unit_
         self.norm_ = float(np.linalg.norm(self.matrix_, 2)) * (1 + 1e-9)
         self.radius_ = rows.bound
-        self._check = _Check(self.matrix_ / self.unit_) if context and context.strict else None
+        strict = context is not None and context.strict
+        self._check = ProductCheck(self.matrix_ / self.unit_) if strict else None
 
     def resolve(
         self, before: Sequence[Stage], *, columns: int, size: int, outputs: int, mu: float
@@ -81,7 +82,7 @@ class Projection(Stage):
         return np.linalg.lstsq(self._require("matrix_"), coef.T, rcond=None)[0].T, intercept
 
 
-class _Check:
+class ProductCheck:
     """Rows times a matrix M hold if their product with secret numbers τ is that of rows with Mτ."""
 
     def __init__(self, columns: np.ndarray) -> None:

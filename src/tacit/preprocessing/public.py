@@ -255,6 +255,8 @@ class PublicCenter(PublicStage, AffineStage):
     array([[0., 1.]])
     """
 
+    translates: ClassVar[bool] = True
+
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         public = self._see(as_rows(rows), context)
         total = sum(densify(chunk).sum(axis=0) for _, chunk in public.chunks())

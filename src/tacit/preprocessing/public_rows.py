@@ -126,19 +126,19 @@ class Look:
 
     def cautions(self) -> tuple[str, ...]:
         """What makes the public rows look unlike those that the bounds were declared for."""
-        said = [
+        cautions = [
             f"{part:.0%} of the public rows lie beyond what {stage.name} was told to expect, and "
             "are cut there: they are unlike the private rows, or that is too narrow for both"
             for stage, part in self.beyond
             if part > PART
         ]
         if self.rows.bound is not None and self.length < TINY * self.rows.bound:
-            said.append(
+            cautions.append(
                 f"the public rows have a norm of {self.length:.2g} where the bound is "
                 f"{self.rows.bound:.2g}: noise is made for the bound, so rows like these drown in "
                 "it; declare narrower bounds, or check the units of the public rows"
             )
-        return tuple(said)
+        return tuple(cautions)
 
 
 def fingerprint_of(public: Any) -> str:

@@ -25,6 +25,7 @@ from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import BEGINS, ROW, Unit
 from tacit.privacy.verification import recheck
 
@@ -94,7 +95,9 @@ class Expense:
         )
 
     @staticmethod
-    def weigh(spent: Sequence[tuple[str, Event]], delta: float, neighbors: str) -> list[Expense]:
+    def weigh(
+        spent: Sequence[tuple[str, Event]], delta: float, neighbors: Neighbors
+    ) -> list[Expense]:
         """Expenses with their sizes filled in.
 
         Parameters
@@ -220,7 +223,7 @@ class Certificate:
 
     epsilon: float
     delta: float
-    neighbors: str
+    neighbors: Neighbors
     events: tuple[Expense, ...]
     releasable: bool = True
     reasons: tuple[str, ...] = ()
@@ -273,7 +276,7 @@ class Certificate:
         *,
         epsilon: float,
         delta: float,
-        neighbors: str,
+        neighbors: Neighbors,
         spent: Sequence[tuple[str, Event]],
         assumptions: Sequence[str] = (),
         unit: Unit = ROW,
@@ -320,8 +323,8 @@ class Certificate:
             return replace(made, assumptions=(unit.sentence, *assumptions))
         # Another machine's grid, in `verify`, may be less exact than this.
         stated = {str(rows): _stated(made._group(rows, allowance=2.0)) for rows in group.ROWS}
-        said = (group.sentence(stated), *assumptions)
-        return replace(made, groups=stated, assumptions=said)
+        sentences = (group.sentence(stated), *assumptions)
+        return replace(made, groups=stated, assumptions=sentences)
 
     def _group(self, rows: int, allowance: float = 1.0) -> float:
         """ε of somebody with so many rows, from the events; infinite if nothing can be said."""
@@ -345,8 +348,8 @@ class Certificate:
         noise = [e.event.noise_multiplier for e in self.events if e.stage == TEST]
         if not noise:
             return None
-        said = self.plan.get("test")
-        chance = said.get("delta") if isinstance(said, Mapping) else None
+        test = self.plan.get("test")
+        chance = test.get("delta") if isinstance(test, Mapping) else None
         usual = isinstance(chance, float) and 0 < chance < self.delta
         deviation = min(noise) / sensitivity(self.neighbors)  # of a margin that changes by one
         return StabilityTest(deviation, chance if usual else self.delta)  # type: ignore[arg-type]
@@ -367,7 +370,7 @@ class Certificate:
             if data[name] is None or data[name] == {}:  # as it was issued, digest and all
                 del data[name]
         data["events"] = [expense.to_dict() for expense in self.events]
-        data["digest"] = _digest(data)
+        data["digest"] = digest_of(data)
         return data
 
     def to_json(self) -> str:
@@ -407,7 +410,7 @@ class Certificate:
             lost = ", ".join(sorted(missing | ({"digest"} - data.keys())))
             raise CertificateError(f"the certificate lacks {lost}")
         try:
-            digest = _digest(data)
+            digest = digest_of(data)
         except (TypeError, ValueError, RecursionError) as error:
             raise CertificateError(f"the certificate cannot be read: {error}") from None
         if digest != data["digest"]:
@@ -583,7 +586,7 @@ class Certificate:
             )
         if any(expense.stage == TEST for expense in (*self.events, *later.events)):
             # Within a plan δ covers δ_t by a maximum (`tacit.privacy.ptr`). Beside other plans
-            # it is a sum (`tacit.ledger.tally`), and events do not tell δ_t.
+            # it is a sum (`tacit.ledger.spending`), and events do not tell δ_t.
             raise InputError(
                 "certificates with a private test do not add up: that a test passes wrongly is "
                 "covered by its own plan's delta alone. Keep an account of all plans in a ledger, "
@@ -606,7 +609,7 @@ class Certificate:
                 "the later budget must not have been chosen by the earlier result: for sampled "
                 "steps and searches, joint composition is proved for budgets that were fixed before"
             )
-        said = dict.fromkeys((*self.assumptions, *later.assumptions))
+        assumptions = dict.fromkeys((*self.assumptions, *later.assumptions))
         return Certificate.issue(
             epsilon=epsilon * (1 + 1e-6),  # so that another accountant's rounding confirms it
             delta=delta,
@@ -614,7 +617,7 @@ class Certificate:
             spent=spent,
             releasable=self.releasable and later.releasable,
             reasons=tuple(dict.fromkeys((*self.reasons, *later.reasons))),
-            assumptions=[text for text in said if not text.startswith(BEGINS)],
+            assumptions=[text for text in assumptions if not text.startswith(BEGINS)],
             unit=self.unit,
             warnings=tuple(dict.fromkeys(cautions)),
             numerical_delta=numerical,
@@ -673,7 +676,7 @@ def _exceeds(route: str, found: float, claim: float) -> str:
     return f"{route} finds epsilon = {found:.6g}, above the claimed {claim:.6g}"
 
 
-def _digest(data: Mapping[str, Any]) -> str:
+def digest_of(data: Mapping[str, Any]) -> str:
     content = {key: value for key, value in data.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()

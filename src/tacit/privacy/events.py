@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.exceptions import InputError
 from tacit.params import Documented
+from tacit.privacy.relation import Neighbors
 
 #: Neighbouring relations, by dp-accounting's names, with how far one row moves a
 #: sum of contributions of norm at most one.
@@ -50,7 +51,7 @@ MOST_TRIALS, LARGEST_SHAPE = 1000.0, 100.0
 WEIGHT_ERROR = 1e-12  # by how much weights may miss one: rounding, no more
 
 
-def sensitivity(neighbors: str) -> float:
+def sensitivity(neighbors: Neighbors) -> float:
     """How far neighbouring sums of unit contributions can lie apart."""
     try:
         return NEIGHBORS[neighbors]

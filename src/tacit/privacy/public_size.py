@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tacit.exceptions import InputError, MissingBound
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 
 
-def resolve_size(n: int, neighbors: str, size: int | None) -> int:
+def resolve_size(n: int, neighbors: Neighbors, size: int | None) -> int:
     """The number of rows, or with ``add_or_remove_one`` the public stand-in, ``size``.
 
     Examples

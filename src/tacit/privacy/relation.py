@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeAlias
 
 
 class Relation(StrEnum):
@@ -22,3 +23,7 @@ class Relation(StrEnum):
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+#: A relation, or its value as people write it.
+Neighbors: TypeAlias = Relation | str

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tacit.privacy.relation import Neighbors
+
 SEEDED = "seeded: not for release"
 SETTINGS = "all settings were chosen without looking at the private rows"
 SEARCHED = (
@@ -47,7 +49,7 @@ def reasons(seeded: bool) -> tuple[str, ...]:
     return (SEEDED,) if seeded else ()
 
 
-def rows_known(size: int, neighbors: str) -> str:
+def rows_known(size: int, neighbors: Neighbors) -> str:
     """What is assumed of the number of rows, or of its public stand-in."""
     if neighbors == "add_or_remove_one":
         return f"the normaliser {size} was chosen without looking at the rows"

@@ -80,10 +80,10 @@ class Unit:
         bool
             True if such a certificate is not about this unit.
         """
-        said = [text for text in assumptions if text.startswith(BEGINS)]
+        stated = [text for text in assumptions if text.startswith(BEGINS)]
         if self.kind == "row":  # of which certificates say more in the same sentence
-            return not all(text.startswith(self.sentence) for text in said)
-        return set(said) != {self.sentence}
+            return not all(text.startswith(self.sentence) for text in stated)
+        return set(stated) != {self.sentence}
 
     def to_dict(self) -> dict[str, Any]:
         """The unit as plain JSON values.

@@ -14,12 +14,12 @@ from tacit.report.templates import render
 from tacit.report.view import View, read
 
 _GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
-_AS_SOURCE = {
+AS_SOURCE = {
     "gaussian": _GAUSSIAN,
     "selection": _GAUSSIAN,
     "poisson-gaussian": "dpa.PoissonSampledDpEvent({sampling_probability!r}, " + _GAUSSIAN + ")",
 }
-_NO_SOURCE = {"gamma", "iterated", "repeated", "parallel", "failure"}
+NO_SOURCE = {"gamma", "iterated", "repeated", "parallel", "failure"}
 _RECOMPUTE = Path(__file__).with_name("recompute.txt").read_text(encoding="utf-8")
 
 
@@ -109,7 +109,7 @@ def _recompute(view: View) -> str:
     if any(
         getattr(item.event, "drift", ())
         or getattr(item.event, "rows", 1) > 1
-        or item.kind in _NO_SOURCE
+        or item.kind in NO_SOURCE
         for item in view.spent
     ):
         return ""  # that library knows no sums whose other rows move as well, nor such steps
@@ -121,7 +121,7 @@ def _recompute(view: View) -> str:
         if isinstance(item.event, Selection):  # the Gaussian noise that is as hard to see through
             unit = sensitivity(view.neighbors)
             values["noise_multiplier"] = unit / selection_mu(unit / values["noise_multiplier"])
-        events.append(f"    ({_AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
+        events.append(f"    ({AS_SOURCE[item.kind].format(**values)}, {int(item.event.count)}),")
     return _RECOMPUTE.format(
         claim=view.epsilon,
         delta=view.delta,

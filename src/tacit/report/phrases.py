@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Relation:
+class RelationPhrases:
     """One neighbouring relation, in words that fit the sentences of a report."""
 
     short: str
@@ -15,17 +15,17 @@ class Relation:
 
 
 RELATIONS = {
-    "replace_special": Relation(
+    "replace_special": RelationPhrases(
         "one row blanked out",
         "had that row been blanked out",
         "whether that row was used or blanked out",
     ),
-    "add_or_remove_one": Relation(
+    "add_or_remove_one": RelationPhrases(
         "one row added or removed",
         "had that row not been in the table",
         "whether that row was in the table or not",
     ),
-    "replace_one": Relation(
+    "replace_one": RelationPhrases(
         "one row swapped for any other",
         "had that row been swapped for any other",
         "which of two possible rows was in the table",

@@ -19,6 +19,7 @@ from tacit.privacy.advisories import FORMER_KINDS
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import FORMAT, check_groups
 from tacit.privacy.events import Event, Failure, Repeated, sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 from tacit.report.phrases import (
     ACCOUNTANTS,
@@ -26,7 +27,7 @@ from tacit.report.phrases import (
     CORRECTED,
     HOW_IT_PAYS,
     RELATIONS,
-    Relation,
+    RelationPhrases,
 )
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
@@ -66,8 +67,8 @@ class View:
     epsilon: float
     delta: float
     numerical_delta: float
-    neighbors: str
-    relation: Relation
+    neighbors: Neighbors
+    relation: RelationPhrases
     releasable: bool
     revoked: list[str]
     reasons: list[str]
@@ -174,7 +175,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
     )
 
 
-def _subject(plan: Mapping[str, Any], neighbors: str) -> str:
+def _subject(plan: Mapping[str, Any], neighbors: Neighbors) -> str:
     """What was trained on what, in one sentence."""
     rows = plan["rows"]
     if rows is None:
@@ -191,7 +192,7 @@ def _subject(plan: Mapping[str, Any], neighbors: str) -> str:
 
 
 def _game(
-    budget: Budget, numerical_delta: float, neighbors: str, spent: Sequence[Spent]
+    budget: Budget, numerical_delta: float, neighbors: Neighbors, spent: Sequence[Spent]
 ) -> tuple[str, list[Bar]]:
     """How often an attacker who starts at evens can be right.
 
@@ -247,8 +248,8 @@ def _several(groups: Sequence[tuple[str, str, str]], delta: float) -> str:
     """What `_groups` says, in a sentence."""
     if not groups:
         return "How much less, this certificate does not state."
-    said = ", ".join(f"{rows} rows ε = {value}" for rows, value, _ in groups[1:])
-    same = f"At the same δ = {exact(delta)}, {said}".replace("ε = no limit", "no limit at all")
+    listed = ", ".join(f"{rows} rows ε = {value}" for rows, value, _ in groups[1:])
+    same = f"At the same δ = {exact(delta)}, {listed}".replace("ε = no limit", "no limit at all")
     return same + ", by this plan’s own privacy curve."
 
 

@@ -30,13 +30,14 @@ from tacit.diagnostics.advice import ADVISERS, Option, RowFacts
 from tacit.plan.recipes import recipe
 from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory import Risk, decay, descent, halfspaces, projection
 
 FAILURE = 0.05  # of statements about the noise of dp-pca
 
 
 def weigh(
-    facts: RowFacts, epsilon: float, delta: float, neighbors: str
+    facts: RowFacts, epsilon: float, delta: float, neighbors: Neighbors
 ) -> tuple[list[Option], list[str]]:
     """What theorems promise for each recipe, and remarks."""
     context = _Context(facts, epsilon, delta, neighbors, gaussian_mu(epsilon, delta))
@@ -51,7 +52,7 @@ class _Context:
     facts: RowFacts
     epsilon: float
     delta: float
-    neighbors: str
+    neighbors: Neighbors
     mu: float
 
     def budget(self, name: str, **settings: Any) -> dict[str, Any]:
@@ -162,41 +163,41 @@ def _best_projection(c: _Context, lost: np.ndarray, budget: dict[str, Any]) -> t
 
 
 def _remarks(c: _Context) -> list[str]:
-    f, said = c.facts, []
+    f, remarks = c.facts, []
     if f.typical and f.longest:
         ratio = f.typical / f.longest
         helps = "much" if ratio < 0.7 else "somewhat" if ratio < 0.9 else "little"
-        said.append(
+        remarks.append(
             f"Centring helps {helps}: rows are {ratio:.2f} of their length away from their mean "
             "(Sun et al. 2024 find that the smaller this is, the more DPSGD-F gains)."
         )
     if f.rank < f.d:
-        said.append(
+        remarks.append(
             f"Rank {f.rank} of {f.d} columns: the other columns cost nothing (Song et al. 2021, "
             "Theorem 3.1), so nothing is gained by leaving them out."
         )
     if f.decay > 0.5:
-        said.append(
+        remarks.append(
             f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}: above 1/2, so the risk "
             "of descent does not grow with the number of columns (Li et al. 2022, Theorem 3.3)."
         )
     elif f.decay <= 0.5:
-        said.append(
+        remarks.append(
             f"Restricted Lipschitz coefficients fall as k^-{f.decay:.2f}, not faster than 1/2: "
             "Li et al. 2022 promise no freedom from the dimension here."
         )
     if f.coefficients is not None and f.longest and c.epsilon <= 10 and c.delta <= 0.5:
         k = decay.best_k(f.coefficients, f.n, epsilon=c.epsilon, delta=c.delta)
-        said.append(f"The bound of their theorem is least for {k} directions.")
+        remarks.append(f"The bound of their theorem is least for {k} directions.")
     if f.margin > 0 and f.xi is not None:
-        said.append(_halfspaces(c, f.xi))
+        remarks.append(_halfspaces(c, f.xi))
     if f.copies > 0.01:
-        said.append(
+        remarks.append(
             f"{f.copies:.1%} of the rows are copies of others. If a person may have several rows, "
             "the guarantee is for rows; Dedup(radius=0, crowd=...) takes copies out, at a price: "
             "tacit price dedup."
         )
-    return said
+    return remarks
 
 
 def _halfspaces(c: _Context, xi: np.ndarray) -> str:

@@ -27,6 +27,7 @@ from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Gaussian, sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.trainers.base import is_number, is_positive, is_whole
 
 __all__ = ["DPGeometricMedian"]
@@ -103,7 +104,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         steps: int = STEPS,
         learning_rate: float | None = None,
         anchor: float = 0.0,
-        neighbors: str = "replace_special",
+        neighbors: Neighbors = "replace_special",
         random_state: int | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -151,9 +152,9 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         token = run.token("DPGeometricMedian")
         entry = None
         if self.ledger is not None:
-            said = {"kind": "median", "rows": n, "columns": d}
+            described = {"kind": "median", "rows": n, "columns": d}
             entry = self.ledger.reserve(
-                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=said
+                spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=described
             )
         rows = shorten(X, float(self.radius or 0.0)) * roots
         held = 1 + rate * float(self.anchor) / weights  # the anchor's own step, solved for its end
@@ -161,7 +162,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
         turn = burn + (steps - burn) // 2
         for step in range(steps):
-            total = noisy_sum(_gradients(rows, y), d, 1.0, token.at("noise", step))
+            total = noisy_sum(row_gradients(rows, y), d, 1.0, token.at("noise", step))
             y = (y - rate * total / n) / held
             y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
             if step >= burn:
@@ -169,7 +170,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         run.close()
         mean = (third + fourth) / (steps - burn)
         moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
-        self.kept_ = _kept(mean, moved, weights)
+        self.kept_ = kept_columns(mean, moved, weights)
         found = np.where(self.kept_, mean, 0.0) / roots
         self.location_ = shorten(found[None], float(self.radius or 0.0))[0]
         self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
@@ -286,7 +287,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         )
 
 
-def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
+def row_gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
     """Of every row at y, in chunks: of norm one, and zero where a row lies at y."""
     size = max(1, CHUNK // max(rows.shape[1], 1))
     for start in range(0, len(rows), size):
@@ -296,7 +297,7 @@ def _gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
         yield apart * inverse[:, None]
 
 
-def _kept(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def kept_columns(mean: np.ndarray, moved: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The columns in front that stand out: the k of Li et al. 2022, Theorem 3.3, read off the
     iterates.
 

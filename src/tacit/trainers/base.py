@@ -18,6 +18,7 @@ from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.quantization import LIMIT
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
+from tacit.losses import Loss
 from tacit.mechanisms.release import Releases
 from tacit.params import Params
 from tacit.privacy.budget import Budget
@@ -310,6 +311,26 @@ class Trainer(Params, ABC):
     @property
     def covers_steps(self) -> bool:
         """Whether its event covers the noisy gradients of all steps, which may then be seen."""
+        return False
+
+    @property
+    def takes_monotone(self) -> bool:
+        """Whether weights can be kept in an order, at every step and at the end."""
+        return False
+
+    def takes_moment(self, loss: Loss) -> bool:
+        """Whether its steps follow a second moment of the rows, if a stage has released one.
+
+        Parameters
+        ----------
+        loss : Loss
+            What is minimised.
+
+        Returns
+        -------
+        bool
+            True if so.
+        """
         return False
 
     def inflation(self, norm: float, moves: GradientSensitivity) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tacit.losses import Loss
 
@@ -58,6 +60,13 @@ class PublicFacts:
         How far from the origin a mean that was subtracted with its noise leaves all rows.
     measured : bool
         Whether ``bound`` is what a released mean shows.
+    monotone : tuple of (int, int, int)
+        Which weights must not fall from one to the next (`tacit.trainers.monotone`).
+    moment_noise : float
+        Norm of the noise on a second moment of the rows, in squared norms of a typical one; 0 if
+        none is released.
+    moment : (ndarray of shape (k,), ndarray of shape (f, k)), optional
+        Its eigenvalues and eigenvectors above the noise, once it is.
     """
 
     size: int
@@ -74,6 +83,9 @@ class PublicFacts:
     limit: float | None = None
     mean_noise_norm: float = 0.0
     measured: bool = False
+    monotone: tuple[tuple[int, int, int], ...] = ()
+    moment_noise: float = 0.0
+    moment: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -145,6 +157,24 @@ RULE_CONSTANTS = {
         noise=0.25 / 3, reach=math.inf, clip=0.1, room=300.0, rate=2.0, intercept_fraction=0.3
     ),
 }
+
+
+@dataclass(frozen=True)
+class FewSteps:
+    """Steps along a released second moment: how many, their momentum, their part of the noise."""
+
+    steps: int
+    momentum: float
+    noise: float = 1.0
+
+
+# Where noise hides the first directions of the rows, a few steps more keep their share of it down
+# (docs/decisions/0051).
+CLEAR, HIDDEN = FewSteps(20, 0.5), FewSteps(24, 0.6, noise=0.8)
+HIDING = 0.03  # noise of a second moment from which on it does, in squared norms of a typical row
+# Eigenvalues below the noise are not told from zero, so that the rate times the noise is at most
+# 2(1 + m) over the curvature, 1/4 for two classes (Polyak 1964).
+MOST_HIDDEN = 12.0
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 LARGEST_INTERCEPT_FRACTION = 0.3
 
@@ -222,7 +252,8 @@ def suggest(
     back from wherever noise has brought them, the last quarter cools down.
     """
     constants = constants or RULE_CONSTANTS[_kind(facts)]
-    momentum = float(given.get("momentum", 0.9))
+    few = _few_steps(facts)
+    momentum = float(given.get("momentum", few.momentum if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
     least = constants.clip * grown * facts.bound
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
@@ -230,11 +261,15 @@ def suggest(
     # so a run that went as far as without drift would drown in what it has stirred up.
     clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
     mu = facts.mu / (1 + 1.5 * facts.drift / clip)
-    noise = max(constants.noise, min(constants.most, constants.least / (mu * facts.size)))
+    noise = constants.noise * (few.noise if few else 1.0)
+    noise = max(noise, min(constants.most, constants.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
     reach = min(constants.reach, constants.rate * clip / facts.bound)
-    steps = int(given.get("steps", min(300, max(100, math.ceil(travel / reach)))))
-    limited = travel / steps <= constants.reach and math.isinf(constants.rate)
+    if few:  # stable whatever noise may hide
+        reach = MOST_HIDDEN / facts.moment_noise * clip / facts.bound
+    usual = few.steps if few else min(300, max(100, math.ceil(travel / reach)))
+    steps = int(given.get("steps", usual))
+    limited = few is not None or (travel / steps <= constants.reach and math.isinf(constants.rate))
     fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.bound
     fraction = max(constants.intercept_fraction, min(LARGEST_INTERCEPT_FRACTION, fraction))
     rate = min(travel / steps, reach) / (clip * facts.bound)
@@ -265,6 +300,13 @@ def constant_rate(
     unit = 1 / (size * mu)
     strength = clip * math.sqrt(1 + rank * steps * unit**2)  # √(C² + rσ²)
     return norm / (math.sqrt(steps + 1) * strength)
+
+
+def _few_steps(facts: PublicFacts) -> FewSteps | None:
+    """Steps that follow a second moment, if one is released."""
+    if not facts.moment_noise:
+        return None
+    return HIDDEN if facts.moment_noise > HIDING else CLEAR
 
 
 def _kind(facts: PublicFacts) -> str:

@@ -20,6 +20,8 @@ from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
 from tacit.trainers.averaging import Averages
 from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.monotone import monotone
+from tacit.trainers.precondition import Preconditioner
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
@@ -77,7 +79,11 @@ def train_together(
     weights = np.zeros((len(trainers), engine.d, facts.outputs))
     if init is not None:
         weights = _project(weights + (init if scales is None else init / scales), trainers)
+        weights = monotone(weights, facts.monotone)
     begin, velocity = weights, np.zeros_like(weights)
+    move = None
+    if facts.moment is not None and facts.loss is not None and first.takes_moment(facts.loss):
+        move = Preconditioner(facts, [trainer.constant(facts.bound) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
@@ -116,7 +122,9 @@ def train_together(
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
             velocity = momentum * velocity + gradient
-            weights = _project(weights - rates[step] * velocity, trainers)
+            moved = rates[step] * velocity if move is None else move(velocity, rates[step], step)
+            weights = _project(weights - moved, trainers)
+            weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             entries = [total.values[0].size for total in sums]
             deviations = [
                 trainer.deviations(token.noise_multiplier, norm, moves)
@@ -125,7 +133,7 @@ def train_together(
             noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
             averages.add(step, weights, gradient, noise)
             progress("training", step + 1, steps)
-    found = averages.result()
+    found = monotone(averages.result(), facts.monotone)  # a mean of them is, up to rounding
     return found if scales is None else found * scales
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.exceptions import InputError
+from tacit.losses import Logistic, Loss
 from tacit.trainers.base import is_positive, is_whole
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
@@ -53,6 +54,9 @@ class DPGD(GradientTrainer):
     @property
     def covers_steps(self) -> bool:
         return type(self) is DPGD
+
+    def takes_moment(self, loss: Loss) -> bool:
+        return self.by_rule and isinstance(loss, Logistic)
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)

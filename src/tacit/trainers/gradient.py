@@ -116,6 +116,11 @@ class GradientTrainer(Trainer):
         return replace(self, steps=resolved.steps).resolve(facts)
 
     @property
+    def takes_monotone(self) -> bool:
+        own = type(self)
+        return own.train is Trainer.train and own.train_group is GradientTrainer.train_group
+
+    @property
     def shared_settings(self) -> tuple[Any, ...]:
         if type(self).train is not Trainer.train or self.samples:
             return ()

@@ -109,7 +109,7 @@ def test_the_memory_knows_the_experiment_s_own_code(tmp_path, monkeypatch):
 
     with Work(tmp_path) as work:
         work.map(doubled, [{"number": 4}])
-        monkeypatch.setattr(module, "_source", lambda name: "another text")
+        monkeypatch.setattr(module, "source_of", lambda name: "another text")
         work.map(doubled, [{"number": 4}])
     assert CALLS == [4, 4]
 
@@ -200,7 +200,7 @@ def test_an_interrupted_command_says_what_is_kept(tmp_path, claims, monkeypatch)
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "_test", stop)
+    monkeypatch.setattr(runs, "test_claim", stop)
     done = CliRunner().invoke(app, ["reproduce", "toy", "--out", str(tmp_path), "--quiet"])
     assert done.exit_code == 130
     assert "the next run goes on" in done.output

@@ -82,7 +82,7 @@ def test_separator_of_two_classes_lies_in_their_components(made):
 def test_a_small_split_has_public_rows_that_are_not_private(monkeypatch):
     X = np.arange(1.0, 2_001)[:, None] * [1.0, 0.0] + [0.0, 1.0]
     data = X, np.arange(2_000) % 2, X[:9], np.arange(9) % 2
-    monkeypatch.setattr("tacit.research.reproduce.pinto_sets._read", lambda name: data)
+    monkeypatch.setattr("tacit.research.reproduce.pinto_sets.read_split", lambda name: data)
     split.cache_clear()
     small = split("made", 90)
     split.cache_clear()

@@ -33,7 +33,7 @@ def engine_of(rows, labels, arithmetic="exact", loss=LOSS):
 def lengths(rows, labels, weights, clip):
     engine = engine_of(rows, labels)
     sums = [engine.gradient_sum(w[None], clip) for w in weights]
-    return np.array([module._length(s) for s in sums], dtype=object), sums[0].lattice[0]
+    return np.array([module.norm_of(s) for s in sums], dtype=object), sums[0].lattice[0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,7 +66,7 @@ def test_lengths_are_exact_where_floats_are_not():
     from tacit.engine.engine import LatticeSum
 
     big = np.array([[[2**55 + 1], [1]]])
-    assert module._length(LatticeSum(big, np.ones(1), np.ones(1))) == 2**55 + 1
+    assert module.norm_of(LatticeSum(big, np.ones(1), np.ones(1))) == 2**55 + 1
 
 
 def test_probabilities_of_neighbours_stay_within_the_account():

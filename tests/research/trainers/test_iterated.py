@@ -81,7 +81,7 @@ def test_steps_at_the_largest_rate_bring_no_weights_farther_apart(name, clip):
     if name == "softmax":
         clip = loss.lipschitz(3) * math.hypot(1.0, 0.1) * 1.001  # the only one allowed
     trainer = IteratedSGD(steps=1, clip=clip)
-    rate = trainer._largest_rate(loss, facts, 1, 0.1) * (1.0 + 0.1**2)  # no constant feature here
+    rate = trainer.largest_rate(loss, facts, 1, 0.1) * (1.0 + 0.1**2)  # no constant feature here
     worst = 0.0
     for _ in range(100):
         rows = rng.normal(size=(8, 2))

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import outputs, tables
 from tacit.cli.tasks.outputs import PathLike
-from tacit.cli.tasks.plan import Estimator, public_facts
+from tacit.cli.tasks.plan import Estimator, encoder, public_facts
 from tacit.cli.tasks.scores import nonprivate_accuracy, rows_to_test_on, score
 from tacit.data.scans import Scan
 from tacit.data.schema import Schema
@@ -23,10 +23,10 @@ from tacit.exceptions import InputError, PrivateTestError
 from tacit.model_selection.dp_search import choose
 from tacit.model_selection.search import Trials
 from tacit.persistence import LIMIT, dumps
-from tacit.preprocessing import Encode, Stage
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
+CATEGORY = 100  # bytes of a category that is found, on the average
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ def fit(
     table: Table | PathLike,
     settings: Settings,
     *,
-    schema: Schema | PathLike,
+    schema: Schema | PathLike | None = None,
     out: PathLike,
     target: str | None = None,
+    target_bounds: Any = None,
     test: Table | PathLike | None = None,
     public: Table | PathLike | None = None,
     baseline: bool = False,
@@ -65,19 +66,19 @@ def fit(
     """Fit a model to a table and write model, certificate and report into ``out``.
 
     A folder of Parquet files, or a large file, is not read into memory but scanned on every pass;
-    ``memory`` is what rows may take in bytes.
+    ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
     that are public anyway. ``options`` go to the estimator as they are.
     """
-    schema = tables.with_target(Schema.of(schema), target)
     if public is None and settings.recipe in takers("public"):
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     tables.require_other_file(table, public)
     with outputs.output_in(out, outputs.FILES, force, options) as output:
+        train = tables.open_table(table, memory)
+        schema = tables.schema_of(train, schema, target, target_bounds)
         seen = tables.public_features(public, schema)
         listed, words = settings.candidates(seen)
         parts = listed[0]
-        train = tables.open_table(table, memory)
         rows: Any = tables.features_of(train, schema)
         if isinstance(train, Scan):
             target = tables.require_target(train.column_names, schema)
@@ -108,9 +109,8 @@ def fit(
             raise
         results = {} if tests is None else score(estimator, *tests)
         if tests is not None and baseline and labels is not None:
-            results["nonprivate_accuracy"] = nonprivate_accuracy(
-                Encode(schema), rows, labels, *tests
-            )
+            encode = estimator.stages_[0]
+            results["nonprivate_accuracy"] = nonprivate_accuracy(encode, rows, labels, *tests)
         certificate = estimator.certificate_
         shown = {**results, "files": list(outputs.FILES)} if results else None
         page = render_html(certificate.to_dict(), results=shown).encode()
@@ -127,13 +127,15 @@ def _room(
     test: Table | None,
 ) -> dict[str, int]:
     """At most so many bytes have the files of a fit, as far as public facts tell."""
-    wide = Encode(schema).width()
+    wide = encoder(schema).widest(len(schema.columns))
     text = len(json.dumps(json.dumps(schema.to_dict(), indent=2)))
+    text += CATEGORY * wide * schema.private  # what may be found
     kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
     for part in parts:
-        affine = [stage.affine for stage in part["stages"]]
+        stages = () if part["stages"] == "auto" else part["stages"]
+        affine = [stage.affine for stage in stages]
         last = max((i for i, folds in enumerate(affine) if not folds), default=0)
-        components = [getattr(stage, "n_components", 0) for stage in part["stages"][:last]]
+        components = [getattr(stage, "n_components", 0) for stage in stages[:last]]
         most = wide if public is None else min(wide, public.n)
         sizes = [n if isinstance(n, int) else most for n in components]
         kept = max(kept, wide * (sum(sizes) + 8 * len(sizes)))
@@ -158,11 +160,12 @@ def _tuned(
     table: tuple[Any, Any],
 ) -> tuple[Estimator, dict[str, Any]]:
     """The best of private trials, and what it sets."""
-    encode = estimator.stages[0]
-    found: dict[int, list[Stage]] = {}  # the same list wherever the stages are the same
+    encode = [] if estimator.stages == "auto" else [estimator.stages[0]]
+    found: dict[int, Any] = {}  # the same list wherever the stages are the same
     candidates = []
     for part in parts:
-        stages = found.setdefault(id(part["stages"]), [encode, *part["stages"]])
+        given = part["stages"]
+        stages = found.setdefault(id(given), [*encode, *given] if encode else given)
         candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
     chosen = choose(candidates, words, trials, *table)
     best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}

@@ -17,7 +17,7 @@ from tacit.losses import get_loss
 from tacit.model_selection.calibrated import CalibratedSearch
 from tacit.model_selection.dp_search import planned
 from tacit.plan import CalibratedPlan, Plan
-from tacit.preprocessing import Encode
+from tacit.preprocessing import Encode, PrivateEncode, Stage
 from tacit.privacy import Expense
 
 Estimator: TypeAlias = DPLinearClassifier | DPLinearRegressor
@@ -41,9 +41,9 @@ def tuning(
     """The noise of a search, from public facts, as `plan` has that of a fit."""
     facts = public_facts(**known)
     parts, words = settings.candidates(public_features(public, facts.schema))
-    encode = None if facts.schema is None else Encode(facts.schema)
+    encode = None if facts.schema is None else encoder(facts.schema)
     candidates = [facts.estimator(settings, part, encode) for part in parts]
-    search = planned(candidates, words, settings.how_often, facts.classes)
+    search = planned(candidates, words, settings.how_often, facts.classes, schema=facts.schema)
     return search.calibrate(**facts.sizes(rows))
 
 
@@ -62,13 +62,16 @@ class TableFacts:
         self,
         settings: Settings,
         parts: Mapping[str, Any],
-        encode: Encode | None = None,
+        encode: Stage | None = None,
         **options: Any,
     ) -> Estimator:
         """What is fitted to such a table; what is not set is the estimator's own default."""
         stages = parts["stages"]
         if self.schema is not None:
-            stages = [encode or Encode(self.schema), *stages]
+            if stages == "auto":
+                options |= {"schema": self.schema}
+            else:
+                stages = [encode or encoder(self.schema), *stages]
         loss = None if settings.loss is None else get_loss(settings.loss)
         if loss is not None and (loss.task == "regression") != (self.classes == 0):
             raise InputError(
@@ -84,7 +87,13 @@ class TableFacts:
 
     def plan(self, estimator: Estimator) -> Plan:
         """What a fit to such a table would do."""
-        return estimator._from_zero(estimator._plan(estimator._loss_of(self.classes)))
+        loss = estimator._loss_of(self.classes)
+        return estimator._from_zero(estimator._plan(loss, schema=self.schema))
+
+
+def encoder(schema: Schema) -> Stage:
+    """What turns a table into rows of numbers: what is private in its schema is found first."""
+    return PrivateEncode(schema) if schema.private else Encode(schema)
 
 
 def public_facts(

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.cli.tasks.outputs import PathLike
-from tacit.data.readers import read_table
+from tacit.data.readers import header_of, kind_of
+from tacit.data.scans import scan
 from tacit.data.schema import Schema
+from tacit.data.tables import UNTYPED, ColumnType
+from tacit.exceptions import FileError
 from tacit.files import new_file, write_bytes
+
+__all__ = ["draft"]
 
 
 def draft(
     table: PathLike, target: str | None = None, out: PathLike | None = None, *, force: bool = False
 ) -> str:
-    """A schema with blanks for a person to fill in, written to ``out`` if that is given."""
+    """The draft of a schema, written to ``out`` if that is given; no row is read."""
     path = None if out is None else new_file(Path(out), force)
-    text = Schema.draft(read_table(table), target)
+    text = Schema.draft(_types(Path(table)), target)
     if path is not None:
         write_bytes(path, text.encode())
     return text
+
+
+def _types(path: Path) -> Mapping[str, ColumnType]:
+    """Names of the columns, and what the types of a Parquet file say of them."""
+    if path.is_file() and kind_of(path)[1] != ".parquet":
+        return dict.fromkeys(header_of(path), UNTYPED)
+    types = scan(path).types
+    if not types:
+        raise FileError(f"{path} is an array; a schema needs a table with named columns")
+    return types

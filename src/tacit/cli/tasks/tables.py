@@ -14,7 +14,7 @@ from tacit.cli.tasks.outputs import PathLike
 from tacit.data.readers import read_table
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan, scan
-from tacit.data.schema import Schema, did_you_mean
+from tacit.data.schema import Schema, declared_schema, did_you_mean
 from tacit.data.tables import ABSENT, UNSEEN, Table
 from tacit.exceptions import FileError, InputError, SchemaError, of_rows
 from tacit.preprocessing import Encode, Normalize
@@ -22,27 +22,29 @@ from tacit.preprocessing import Encode, Normalize
 LARGE_FILE = 1 << 28  # bytes from which on a table is not read into memory
 
 
-def read(table: Table | PathLike) -> Table:
+def read(table: Table | PathLike, decimal: str | None = None) -> Table:
     """A table in memory."""
     if isinstance(table, Table):
         return table
     if not os.path.isdir(table):
-        return read_table(table)
+        return read_table(table, decimal=decimal)
     whole = scan(table)
     return whole.read(whole.column_names or ())
 
 
-def open_table(table: Table | PathLike, memory: float | None = None) -> Table | Scan:
+def open_table(
+    table: Table | PathLike, memory: float | None = None, decimal: str | None = None
+) -> Table | Scan:
     """A table in memory, or a scan of one that is large."""
     if isinstance(table, Table):
         return table
     large = os.path.isdir(table) or memory is not None
     if large or (os.path.isfile(table) and os.path.getsize(table) > LARGE_FILE):
-        found = scan(table, memory=memory)
+        found = scan(table, memory=memory, decimal=decimal)
         if found.column_names is None:
             raise FileError(f"{table} is an array; this needs a table with named columns")
         return found
-    return read_table(table)
+    return read_table(table, decimal=decimal)
 
 
 def require_other_file(table: Table | PathLike, public: Table | PathLike | None) -> None:
@@ -71,6 +73,19 @@ def with_target(schema: Schema, target: str | None) -> Schema:
     if target not in (None, schema.target):
         raise SchemaError(f"target {target!r}, but the schema's target is {schema.target!r}")
     return schema
+
+
+def schema_of(
+    table: Table | Scan,
+    schema: Schema | PathLike | None,
+    target: str | None,
+    target_bounds: Any = None,
+) -> Schema:
+    """What is public of a table and its target; what is not declared is private, and is found."""
+    known = declared_schema(table, schema=schema, target=target)
+    if target_bounds is not None:
+        known = replace(known, target_bounds=target_bounds)
+    return with_target(known, target)
 
 
 def features_of(table: Any, schema: Schema) -> Any:
@@ -115,19 +130,20 @@ def labels_of(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np
     def refusal(words: str) -> Exception:
         return of_rows(InputError(f"the target {name!r} {words}"))
 
-    values, is_text = table.column(name), table.kind(name) == "text"
     if (table.match(name, ()) == ABSENT).any():
         raise refusal("has a missing value; leave such rows out")
     if schema.target_bounds is not None:
-        if is_text:
+        numbers = table.values(name)
+        if np.isnan(numbers).any():
             raise refusal("has target_bounds, but holds text")
-        return values
+        return numbers
     if classes:
         codes = table.match(name, classes)
         if (codes == UNSEEN).any():
             raise refusal("holds a label that is not among its classes")
         return np.asarray(classes)[codes]
-    if is_text:
+    values = table.column(name)
+    if table.kind(name) == "text":
         return values.astype(str)
     if not (np.isfinite(values) & (values == np.round(values))).all():
         raise refusal("holds fractions; the schema must say its target_bounds or classes")

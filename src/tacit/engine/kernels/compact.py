@@ -58,7 +58,7 @@ def level() -> int | None:
     if name not in found:
         has = ", ".join([NUMPY, *found])
         raise InputError(f"TACIT_KERNELS is {name!r}; this machine has {has}")
-    _try(found[name])
+    self_test(found[name])
     return found[name]
 
 
@@ -187,7 +187,7 @@ class Fused:
         self.terms = (*shape, clipping.allowance, SHRINK[clipping.arithmetic], clipping.separate)
 
 
-def _try(found: int) -> None:
+def self_test(found: int) -> None:
     """Compare with integers and with NumPy, on operands as large as they may be.
 
     Raises

@@ -253,6 +253,7 @@ static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t
     int64_t outputs = job->terms.outputs, length = work->length;
     VD *r = (VD *)work->residuals;
     for (int64_t i = 0; i < count; i += VL) {
+        fetch(job, first + length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
             for (int64_t k = 0; k < outputs; k++)
@@ -611,22 +612,48 @@ static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
 
 /* --- Rounding --------------------------------------------------------------------------------- */
 
-/* As tacit.engine.quantization.Scale.integers: some numbers less a shift, clamped, to the nearest
-   integer. Whether one of them is not finite. */
+/* As tacit.engine.quantization.Scale.integers: VL numbers less a shift, clamped, to the nearest
+   integer. Where they are not finite, `wrong` is not zero. */
+INLINE void N(round)(VD x, VD shift, double per_unit, int16_t *to, VD *wrong)
+{
+    x -= shift;
+    *wrong = (VD)((VQ)*wrong | (VQ)(x - x)); /* a quiet NaN, or zero */
+    x = VMAX(VMIN(x * per_unit, N(all)(32767.0)), N(all)(-32767.0));
+    VH found = __builtin_convertvector(__builtin_convertvector(N(rint)(x), VI), VH);
+    memcpy(to, &found, sizeof found);
+}
+
+/* `count` numbers: whole vectors, the last of which begins early enough. `each` is 0 for one shift. */
 #define ROUNDED(name, kind)                                                                       \
-    static int N(name)   (const kind *from, const double *shift, int64_t each, double per_unit,   \
-                          int64_t count, int16_t *to)                                             \
+    static int N(name)(const kind *from, const double *shift, int64_t each, double per_unit,      \
+                       int64_t count, int16_t *to)                                                \
     {                                                                                             \
-        int wrong = 0;                                                                            \
-        for (int64_t j = 0; j < count; j++) {                                                     \
-            double x = (double)from[j] - shift[j * each];                                         \
-            wrong |= !(x - x == 0.0);                                                             \
-            x *= per_unit;                                                                        \
-            x = x > -32767.0 ? x : -32767.0;                                                      \
-            x = x < 32767.0 ? x : 32767.0;                                                        \
-            to[j] = (int16_t)(int32_t)((x + ROUND) - ROUND);                                      \
+        VD wrong = N(all)(0.0);                                                                   \
+        typedef kind VK __attribute__((vector_size(sizeof(kind) * VL)));                          \
+        for (int64_t j = 0; j < count; j += VL) {                                                 \
+            int64_t at = j + VL <= count ? j : count < VL ? j : count - VL;                       \
+            VK some = {0};                                                                        \
+            VD by = N(all)(*shift);                                                               \
+            int16_t found[VL];                                                                    \
+            int64_t many = count - at < VL ? count - at : VL;                                     \
+            if (many == VL) {                                                                     \
+                memcpy(&some, from + at, sizeof some);                                            \
+                if (each)                                                                         \
+                    by = N(get)(shift + at);                                                      \
+                N(round)(__builtin_convertvector(some, VD), by, per_unit, to + at, &wrong);       \
+                continue;                                                                         \
+            }                                                                                     \
+            for (int64_t t = 0; t < many; t++) {                                                  \
+                some[t] = from[at + t];                                                           \
+                by[t] = shift[(at + t) * each];                                                   \
+            }                                                                                     \
+            N(round)(__builtin_convertvector(some, VD), by, per_unit, found, &wrong);             \
+            memcpy(to + at, found, sizeof(*to) * (size_t)many);                                   \
         }                                                                                         \
-        return wrong;                                                                             \
+        for (int t = 0; t < VL; t++)                                                              \
+            if (wrong[t] != wrong[t])                                                             \
+                return 1;                                                                         \
+        return 0;                                                                                 \
     }
 ROUNDED(round_doubles, double)
 ROUNDED(round_singles, float)

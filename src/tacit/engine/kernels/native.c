@@ -36,8 +36,8 @@
 #define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1 };
-/* rows to fetch ahead; bits of l; rows of a block; weights in a
+enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1 };
+/* columns of rows that are fetched a block ahead; rows to fetch ahead; bits of l; rows of a block; weights in a
    table, and weights behind those of the last shape */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
@@ -85,7 +85,8 @@ typedef struct {
     int32_t *raw;          /* scores (lines, length) */
     int16_t *parts;        /* of multipliers (2 lines, length) */
     int32_t *peaks, *most; /* largest magnitude in a row, and that times one of its parts */
-    double *inverse, *targets, *residuals;
+    const double *inverse, *targets; /* of the rows, where they lie or in their room */
+    double *inverse_room, *target_room, *residuals;
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
@@ -113,6 +114,21 @@ INLINE int64_t number_at(const Job *job, int64_t i)
 {
     i = i < job->count ? i : job->count - 1;
     return job->index ? job->index[job->start + i] : job->start + i;
+}
+
+/* Ask for rows of the next block while the processor is busy with this one. */
+INLINE void fetch(const Job *job, int64_t i, int64_t count)
+{
+    if (job->stride > NARROW || i >= job->count)
+        return;
+    int64_t row = number_at(job, i), outputs = job->terms.loss == SOFTMAX ? 1 : job->terms.outputs;
+    for (int64_t lane = 0; lane < count; lane++) {
+        const int16_t *at = job->rows + number_at(job, i + lane) * job->stride;
+        for (int64_t j = 0; j < job->stride; j += 32)
+            __builtin_prefetch(at + j);
+    }
+    __builtin_prefetch(job->terms.inverse + row);
+    __builtin_prefetch((const double *)job->terms.targets + row * outputs);
 }
 
 INLINE int32_t pair_at(const int16_t *p)
@@ -288,8 +304,8 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->parts = (void *)pieces[2];
     work->most = (void *)pieces[3];
     work->peaks = (void *)pieces[4];
-    work->inverse = (void *)pieces[5];
-    work->targets = (void *)pieces[6];
+    work->inverse_room = (void *)pieces[5];
+    work->target_room = (void *)pieces[6];
     work->residuals = (void *)pieces[7];
     work->cuts = (void *)pieces[8];
     work->pairs = (void *)pieces[9];
@@ -349,17 +365,24 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
         work->peaks[i] = 0;
     if (kind == SUMS)
         return;
-    EACH(work->inverse[i], t->inverse[row])
-    for (int64_t i = count; i < whole; i++)
-        work->inverse[i] = 0.0;
+    int here = !job->index && count == whole; /* as they are needed */
+    work->inverse = here ? t->inverse + start : work->inverse_room;
+    work->targets = here && t->loss != SOFTMAX && outputs == 1 ? numbers + start : work->target_room;
+    if (!here) {
+        EACH(work->inverse_room[i], t->inverse[row])
+        for (int64_t i = count; i < whole; i++)
+            work->inverse_room[i] = 0.0;
+    }
+    if (work->targets != work->target_room)
+        return;
     if (t->loss == SOFTMAX) {
-        EACH(work->targets[i], (double)classes[row])
+        EACH(work->target_room[i], (double)classes[row])
     } else
         for (int64_t k = 0; k < outputs; k++)
-            EACH(work->targets[k * length + i], numbers[row * outputs + k])
+            EACH(work->target_room[k * length + i], numbers[row * outputs + k])
     for (int64_t k = 0; k < (t->loss == SOFTMAX ? 1 : outputs); k++)
         for (int64_t i = count; i < whole; i++)
-            work->targets[k * length + i] = 0.0;
+            work->target_room[k * length + i] = 0.0;
 #undef EACH
 }
 

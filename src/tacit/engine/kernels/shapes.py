@@ -2,7 +2,8 @@
 
 `tacit.engine.shaped` says why the integers are exact. Straight columns and the constant are rows as
 `tacit.engine.kernels.compact` keeps them; cells of shapes lie beside them, an index and a fraction
-in 32 bits, those of 16 rows in a shape together, as vectors read them. Every shape has one weight more there, always zero, which a gap meets.
+in 32 bits, those of 16 rows in a shape together, as vectors read them. Every shape has one weight
+more there, always zero, which a gap meets.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from tacit.privacy.events import (
     Selection,
     sensitivity,
 )
+from tacit.privacy.relation import Neighbors
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -49,13 +50,13 @@ STEP_POINTS, ALL_POINTS = 2**20, 2**23  # of a grid: up to half a minute, and ha
 # --- exact Gaussian differential privacy (Dong, Roth & Su 2022) -----------------------------
 
 
-def total_mu(events: Sequence[Event], neighbors: str) -> float:
+def total_mu(events: Sequence[Event], neighbors: Neighbors) -> float:
     """μ of Gaussian events together: μ² = Σ count·μᵢ², μᵢ = sensitivity/noise (Cor. 3.3)."""
     squares = math.fsum(e.count * step_mu(e, neighbors) ** 2 for e in events)
     return math.sqrt(squares) * (1 + 1e-15)
 
 
-def step_mu(event: Event, neighbors: str) -> float:
+def step_mu(event: Event, neighbors: Neighbors) -> float:
     """μ of a Gaussian event, taken once; of parallel parts, that of the worst.
 
     N(μ, 1) against N(0, 1) is made of the same with a larger μ, by scaling it and adding noise: so
@@ -148,7 +149,7 @@ def _poisson_gaussian(event: PoissonGaussian) -> DpEvent:
     return dpa.PoissonSampledDpEvent(event.sampling_probability, base)
 
 
-_AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
+AS_DP_EVENT: dict[type[Event], Callable[[Any], DpEvent]] = {
     Gaussian: _gaussian,
     PoissonGaussian: _poisson_gaussian,
 }
@@ -163,7 +164,7 @@ class LossDistribution(Protocol):
 
 
 def loss_distribution(
-    events: Sequence[Event], neighbors: str, grid: float = FINE_GRID
+    events: Sequence[Event], neighbors: Neighbors, grid: float = FINE_GRID
 ) -> LossDistribution:
     """dp-accounting's pessimistic accountant, with ``events`` composed.
 
@@ -203,11 +204,11 @@ def loss_distribution(
     grid = _affordable(events, neighbors, grid)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation[neighbors.upper()], grid)
     for event in events:
-        accountant.compose(dpa.SelfComposedDpEvent(_AS_DP_EVENT[type(event)](event), event.count))
+        accountant.compose(dpa.SelfComposedDpEvent(AS_DP_EVENT[type(event)](event), event.count))
     return accountant
 
 
-def _affordable(events: Sequence[Event], neighbors: str, grid: float) -> float:
+def _affordable(events: Sequence[Event], neighbors: Neighbors, grid: float) -> float:
     """``grid``, or a coarser one that bounds time and memory: each errs upwards.
 
     With r = sensitivity/noise a step has losses up to r²/2 + 10r on either side, beyond which
@@ -241,7 +242,7 @@ class _Drifted(NamedTuple):
         return min((spent + self.failure) * (1 + 1e-15), 1.0)
 
 
-def _drifts(events: Sequence[Event], neighbors: str) -> bool:
+def _drifts(events: Sequence[Event], neighbors: Neighbors) -> bool:
     """Whether any step is one on rows that drifted; only replaced rows have a rule for it."""
     if not any(isinstance(event, PoissonGaussian) and event.drifts for event in events):
         return False
@@ -253,16 +254,16 @@ def _drifts(events: Sequence[Event], neighbors: str) -> bool:
     return True
 
 
-def _one_by_one(events: Sequence[Event], neighbors: str, grid: float) -> _Drifted:
+def _one_by_one(events: Sequence[Event], neighbors: Neighbors, grid: float) -> _Drifted:
     """Losses of kinds that dp-accounting has no event for, beside any others."""
-    first, *others = (_AS_LOSS[type(event)](event, neighbors, grid) for event in events)
+    first, *others = (AS_LOSS[type(event)](event, neighbors, grid) for event in events)
     for loss in others:
         first = first.compose(loss)
     failure = math.fsum(getattr(event, "failure", 0.0) for event in events)
     return _Drifted(first, failure * (1 + 1e-15))
 
 
-def _gaussian_loss(event: Gaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
+def _gaussian_loss(event: Gaussian, neighbors: Neighbors, grid: float) -> PrivacyLossDistribution:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -273,7 +274,9 @@ def _gaussian_loss(event: Gaussian, neighbors: str, grid: float) -> PrivacyLossD
     )
 
 
-def _poisson_loss(event: PoissonGaussian, neighbors: str, grid: float) -> PrivacyLossDistribution:
+def _poisson_loss(
+    event: PoissonGaussian, neighbors: Neighbors, grid: float
+) -> PrivacyLossDistribution:
     from dp_accounting.pld import privacy_loss_distribution
 
     if neighbors == "replace_one" or event.rows > 1:
@@ -291,7 +294,7 @@ def _often(step: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution
     return step.self_compose(count) if count > 1 else step
 
 
-def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistribution:
+def _gamma_loss(event: Gamma, neighbors: Neighbors, grid: float) -> PrivacyLossDistribution:
     """Gamma steps as what they are at worst, randomised response.
 
     Rényi accounts, which certificates of gamma noise rest on, are less tight: this checks them.
@@ -306,7 +309,7 @@ def _gamma_loss(event: Gamma, neighbors: str, grid: float) -> PrivacyLossDistrib
 _STOPS = 80  # numbers of steps that are told apart
 
 
-def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossDistribution:
+def _iterated_loss(event: Iterated, neighbors: Neighbors, grid: float) -> PrivacyLossDistribution:
     """A pass over rows in their order, which hides all iterates but one.
 
     k steps behind a row, its trace is as hard to see as through Gaussian noise of √k·z (Bok, Su &
@@ -325,7 +328,7 @@ def _iterated_loss(event: Iterated, neighbors: str, grid: float) -> PrivacyLossD
     return _often(loss_of_sampled_step(step, "replace_one", grid), event.count)
 
 
-_AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
+AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]] = {
     Gaussian: _gaussian_loss,
     PoissonGaussian: _poisson_loss,
     Gamma: _gamma_loss,
@@ -333,10 +336,10 @@ _AS_LOSS: dict[type[Event], Callable[[Any, str, float], PrivacyLossDistribution]
 }
 
 
-def loss_of_step(event: Event, neighbors: str, grid: float) -> tuple[PLDPmf, ...]:
+def loss_of_step(event: Event, neighbors: Neighbors, grid: float) -> tuple[PLDPmf, ...]:
     """The loss of one step, for either order of the neighbours; one, if both are the same."""
     _drifts([event], neighbors)
-    loss = _AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
+    loss = AS_LOSS[type(event)](replace(event, count=1), neighbors, grid)
     one, two = loss._pmf_remove, loss._pmf_add  # which has no other way to be read (0.6)
     return (one,) if one is two else (one, two)
 
@@ -368,13 +371,13 @@ class _Searched(NamedTuple):
         return min(self.weight * max(float(loss.get_delta(left)) for loss in self.losses), 1.0)
 
 
-def _searched(events: Sequence[Event], neighbors: str, grid: float) -> _Searched:
+def _searched(events: Sequence[Event], neighbors: Neighbors, grid: float) -> _Searched:
     found = unfolded(events, neighbors, grid)
     losses = tuple(loss_distribution(plain, neighbors, grid) for plain in found.events)
     return _Searched(found.weight, found.shift, losses)
 
 
-def unfolded(events: Sequence[Event], neighbors: str, grid: float = FINE_GRID) -> Unfolded:
+def unfolded(events: Sequence[Event], neighbors: Neighbors, grid: float = FINE_GRID) -> Unfolded:
     """Events with one trial for every search among them, and what searching costs beyond."""
 
     def profile(trial: Sequence[Event]) -> Profile:
@@ -415,7 +418,7 @@ def _compound(events: Sequence[Event]) -> bool:
     )
 
 
-def alternatives(events: Sequence[Event], neighbors: str) -> tuple[Alternative, ...]:
+def alternatives(events: Sequence[Event], neighbors: Neighbors) -> tuple[Alternative, ...]:
     """Lists of events of which the worst counts, in the place of parallel parts and failures.
 
     δ(ε) is at most the largest of δ(ε; events) + failure over all of them: proofs are in the
@@ -436,7 +439,9 @@ def alternatives(events: Sequence[Event], neighbors: str) -> tuple[Alternative, 
     return tuple(dict.fromkeys(found))
 
 
-def _worst_lists(lists: Sequence[tuple[Event, ...]], neighbors: str) -> list[tuple[Event, ...]]:
+def _worst_lists(
+    lists: Sequence[tuple[Event, ...]], neighbors: Neighbors
+) -> list[tuple[Event, ...]]:
     """Without repetitions; those of Gaussian noise only become one, of the largest μ."""
     distinct = list(dict.fromkeys(lists))
     gaussian = [events for events in distinct if all(e.gaussian for e in events)]
@@ -503,13 +508,13 @@ def closed_form(events: Sequence[Event]) -> bool:
     return not any(event.sampled for event in events)
 
 
-def searched_trials(events: Sequence[Event], neighbors: str) -> float:
+def searched_trials(events: Sequence[Event], neighbors: Neighbors) -> float:
     """What searches multiply δ by, and with it the error of a grid, rounded up; 1 without any."""
     return max(unfolded(plain, neighbors).weight for plain, _ in alternatives(events, neighbors))
 
 
 def epsilon(
-    events: Sequence[Event], delta: float, neighbors: str, *, grid: float = FINE_GRID
+    events: Sequence[Event], delta: float, neighbors: Neighbors, *, grid: float = FINE_GRID
 ) -> float:
     """ε of all events together at ``delta``, never below the truth.
 
@@ -542,7 +547,7 @@ def epsilon(
 
 
 def delta(
-    events: Sequence[Event], epsilon: float, neighbors: str, *, grid: float = FINE_GRID
+    events: Sequence[Event], epsilon: float, neighbors: Neighbors, *, grid: float = FINE_GRID
 ) -> float:
     """δ of all events together at ``epsilon``, never below the truth."""
     if not events:

@@ -12,6 +12,7 @@ from tacit.exceptions import BudgetError
 from tacit.privacy.accounting.accountants import FINE_GRID, closed_form, epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Failure, Parallel, Repeated, sensitivity
+from tacit.privacy.relation import Neighbors
 
 # Exact Gaussian DP leaves no slack at all, and a sceptic's discretised accountant
 # rounds up: this much less ε keeps the claim above any recomputation on a 1e-4 grid.
@@ -24,7 +25,9 @@ TRIALS = 12
 LEAST_EPSILON = 1e-11  # ε that can be had, with whatever noise
 
 
-def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: str) -> float:
+def calibrate(
+    events: Callable[[float], Sequence[Event]], budget: Budget, neighbors: Neighbors
+) -> float:
     """The least noise multiplier whose events fit the budget.
 
     Parameters
@@ -86,7 +89,7 @@ def calibrate(events: Callable[[float], Sequence[Event]], budget: Budget, neighb
     return math.exp(found)
 
 
-def _central_limit(event: Event, budget: Budget, neighbors: str) -> float:
+def _central_limit(event: Event, budget: Budget, neighbors: Neighbors) -> float:
     """Where to begin: subsampled noise is nearly Gaussian, μ = √T·(q·sensitivity + b)/noise.
 
     q·sensitivity is how far apart the *means* of neighbouring sums lie; rows that

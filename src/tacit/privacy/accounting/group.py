@@ -34,6 +34,7 @@ from tacit.exceptions import InputError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.events import Event
 from tacit.privacy.ptr import StabilityTest
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW
 
 ROWS = (2, 5, 10)  # of one person: what certificates state
@@ -46,7 +47,7 @@ UP, BARELY_UP = 1 + 1e-6, 1 + 1e-8  # of a claim, so that the rounding of others
 Cost = Callable[[float], float]
 
 
-def _cost(events: Sequence[Event], neighbors: str, grid: float) -> tuple[Cost, float]:
+def _cost(events: Sequence[Event], neighbors: Neighbors, grid: float) -> tuple[Cost, float]:
     """ε as a function of δ, never below the truth; and what δ must spare for a grid."""
     if accountants.accountant_for(events) in ("gaussian-dp", "rdp") or accountants.closed_form(
         events
@@ -60,7 +61,7 @@ def _cost(events: Sequence[Event], neighbors: str, grid: float) -> tuple[Cost, f
 def group_epsilon(
     events: Sequence[Event],
     delta: float,
-    neighbors: str,
+    neighbors: Neighbors,
     rows: int,
     *,
     numerical_delta: float = 0.0,
@@ -169,11 +170,11 @@ def sentence(groups: Mapping[str, float | None]) -> str:
     open_ended = [rows for rows, value in groups.items() if value is None]
     parts = [ROW.sentence]
     if known:
-        said = [
+        promises = [
             f"{value} for somebody with {rows}" + " rows" * (not i)
             for i, (rows, value) in enumerate(known)
         ]
-        parts.append(f"at the same delta epsilon is {_listed(said)}")
+        parts.append(f"at the same delta epsilon is {_listed(promises)}")
     if open_ended:
         more = " rows" * (not known)
         parts.append(f"nothing is promised to somebody with {_listed(open_ended, 'or')}{more}")

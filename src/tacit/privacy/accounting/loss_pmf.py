@@ -29,6 +29,7 @@ from scipy.special import log_ndtr
 from tacit.privacy.accounting import renyi
 from tacit.privacy.accounting.accountants import FINE_GRID, MOST_STEPS, loss_of_step
 from tacit.privacy.events import Event, Gamma, Iterated, PoissonGaussian, sensitivity
+from tacit.privacy.relation import Neighbors
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -182,7 +183,7 @@ def power(one: T, count: int, join: Callable[[T, T], T]) -> T:
 
 @lru_cache(maxsize=128)
 def event_losses(
-    event: Event, neighbors: str, grid: float, fine: bool = False
+    event: Event, neighbors: Neighbors, grid: float, fine: bool = False
 ) -> tuple[LossPmf, ...]:
     """All steps of an event together, on a grid that is a power of two.
 
@@ -212,7 +213,7 @@ def _dense(pmf: Any, grid: float) -> LossPmf:
     return LossPmf.of_atoms(losses, mass, float(pmf._infinity_mass), grid)
 
 
-def _own_grid(event: Event, neighbors: str, often: int, fine: bool) -> float:
+def _own_grid(event: Event, neighbors: Neighbors, often: int, fine: bool) -> float:
     """A grid that is fine against the spread of one step, with not too many points.
 
     Splits add about grid²/6 to the variance of a step: for a sixteenth of its standard deviation

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.events import PoissonGaussian
+from tacit.privacy.relation import Neighbors
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -47,7 +48,7 @@ NULL: Mixture = ((1.0, 0.0),)
 
 
 def loss_of_sampled_step(
-    event: PoissonGaussian, neighbors: str, grid: float
+    event: PoissonGaussian, neighbors: Neighbors, grid: float
 ) -> PrivacyLossDistribution:
     """One step, in both orders of the neighbours, on multiples of ``grid``; never too low.
 

@@ -21,12 +21,13 @@ from scipy.optimize import minimize_scalar
 
 from tacit.exceptions import InputError
 from tacit.privacy.events import Event, Gamma, sensitivity
+from tacit.privacy.relation import Neighbors
 
 UP = 1 + 1e-12  # covers the rounding of a few elementary functions
 ORDERS = (math.log(1e-4), math.log(1e7))  # of α − 1; any order gives a true bound
 
 
-def pure_step(event: Gamma, neighbors: str) -> float:
+def pure_step(event: Gamma, neighbors: Neighbors) -> float:
     """Largest privacy loss of one step of gamma noise, rounded up.
 
     A row is drawn with probability q; noise then hides its contribution up to e^(1/s). Added or
@@ -54,7 +55,7 @@ def two_points(pure: float, order: float) -> float:
     return min(math.log1p(ratio) / (order - 1) * UP, pure)
 
 
-def divergence(events: Sequence[Event], neighbors: str) -> Callable[[float], float]:
+def divergence(events: Sequence[Event], neighbors: Neighbors) -> Callable[[float], float]:
     """Rényi divergence of all events together, as a function of the order."""
     from tacit.privacy.accounting.accountants import (
         total_mu,  # which asks this module where it has to
@@ -76,7 +77,7 @@ def divergence(events: Sequence[Event], neighbors: str) -> Callable[[float], flo
     return at
 
 
-def epsilon(events: Sequence[Event], delta: float, neighbors: str) -> float:
+def epsilon(events: Sequence[Event], delta: float, neighbors: Neighbors) -> float:
     """ε of all events together at ``delta``, never below the truth.
 
     Examples
@@ -96,7 +97,7 @@ def epsilon(events: Sequence[Event], delta: float, neighbors: str) -> float:
     return max(_least(at) * UP, 0.0)
 
 
-def delta(events: Sequence[Event], epsilon: float, neighbors: str) -> float:
+def delta(events: Sequence[Event], epsilon: float, neighbors: Neighbors) -> float:
     """δ of all events together at ``epsilon``, never below the truth."""
     spent = divergence(events, neighbors)
 

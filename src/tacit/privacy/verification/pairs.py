@@ -107,7 +107,7 @@ def _gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     return one - two, rounding + 1e-300
 
 
-def _gaussian_epsilon(mu: float, delta: float, slip: float = 0.0) -> Recheck:
+def gaussian_epsilon(mu: float, delta: float, slip: float = 0.0) -> Recheck:
     def root(sign: int) -> float:
         """Where δ(ε), moved by ``sign`` roundings, falls below δ; rounded that way."""
 
@@ -190,7 +190,7 @@ def _ends(pair: Pair, reach: float) -> tuple[float, float]:
     return min(means) - reach, max(means) + reach
 
 
-def _discretise(pair: Pair, h: float, reach: float, size: int = 2**15) -> _Step:
+def discretise(pair: Pair, h: float, reach: float, size: int = 2**15) -> _Step:
     """Connect the dots cell by cell, in the x for which the loss crosses a multiple of h."""
     low, high = _ends(pair, reach)
     table = np.linspace(low, high, size)
@@ -232,9 +232,9 @@ def _discretise(pair: Pair, h: float, reach: float, size: int = 2**15) -> _Step:
 def _blended(parts: Parts, h: float, reach: float) -> _Step:
     """A step whose pair is drawn: each connected by itself, on the same multiples of h."""
     if len(parts) == 1:
-        return _discretise(parts[0][1], h, reach)
+        return discretise(parts[0][1], h, reach)
     size = max(2**15 // len(parts), 2**11)
-    steps = [(weight, _discretise(pair, h, reach, size)) for weight, pair in parts]
+    steps = [(weight, discretise(pair, h, reach, size)) for weight, pair in parts]
     first = min(step.first for _, step in steps)
     mass = np.zeros(max(step.first + len(step.log_mass) for _, step in steps) - first)
     for weight, step in steps:
@@ -402,7 +402,7 @@ def _compose(pairs: Mapping[Loss, int], plan: _Plan, log_delta: float) -> _Curve
 def epsilon_of(pairs: Mapping[Loss, int], delta: float, slip: float = 0.0) -> Recheck:
     """At ``delta``, itself known to within ``slip``."""
     if (mu := _only_gaussian(pairs)) is not None:
-        return _gaussian_epsilon(mu, delta, slip)
+        return gaussian_epsilon(mu, delta, slip)
     plan = _plan(pairs, math.log(delta))
     if plan.epsilon <= 0:
         plan = _plan(pairs, math.log(delta), 0.0)

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import log_expit, ndtri_exp
 
 from tacit.exceptions import InputError
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.verification.pairs import (
     UNIT,
     WIDEST,
@@ -35,7 +36,7 @@ Steps = Sequence[tuple[str, Mapping[str, Any]]]
 MOST_ROWS = 64  # of one unit
 
 
-def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
+def epsilon(steps: Steps, delta: float, neighbors: Neighbors) -> Recheck:
     """ε of all steps together at ``delta``.
 
     Parameters
@@ -71,7 +72,7 @@ def epsilon(steps: Steps, delta: float, neighbors: str) -> Recheck:
     return _worst([_epsilon(plain, delta, chance, neighbors) for plain, chance in cases])
 
 
-def _epsilon(steps: Steps, delta: float, chance: float, neighbors: str) -> Recheck:
+def _epsilon(steps: Steps, delta: float, chance: float, neighbors: Neighbors) -> Recheck:
     """The same of steps that are neither parallel nor failures, beside a ``chance`` to fail."""
     # Accidents of chance p in all that reveal everything make δ at least p − p²/2 + (1−p)·δ′, and
     # at most p + δ′: δ′ lies between δ − p and that plus δ·p/(1−p).
@@ -94,10 +95,10 @@ def _epsilon(steps: Steps, delta: float, chance: float, neighbors: str) -> Reche
         log = math.log(1 / (left - slip))
         found = _renyi(steps, neighbors, lambda a, d: d + _gain(a) + log / (a - 1))
         return Recheck(max(found, 0.0), max(found, 0.0), 0.0)
-    return _worst([epsilon_of(pairs, left, slip) for pairs in _directions(steps, neighbors)])
+    return _worst([epsilon_of(pairs, left, slip) for pairs in directions(steps, neighbors)])
 
 
-def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
+def delta(steps: Steps, epsilon: float, neighbors: Neighbors) -> Recheck:
     """δ of all steps together at ``epsilon``; the rest as for `epsilon`.
 
     Examples
@@ -120,7 +121,7 @@ def delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     return _worst(found)
 
 
-def _delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
+def _delta(steps: Steps, epsilon: float, neighbors: Neighbors) -> Recheck:
     """The same of steps that are neither parallel nor failures."""
     if any(kind == "repeated" for kind, _ in steps):
         weight, shift, lists = _searches(steps, neighbors)
@@ -132,7 +133,7 @@ def _delta(steps: Steps, epsilon: float, neighbors: str) -> Recheck:
     if any(kind == "gamma" for kind, _ in steps):
         least = _renyi(steps, neighbors, lambda a, d: (a - 1) * (d + _gain(a) - epsilon))
         return Recheck(math.exp(min(least, 0.0)), math.exp(min(least, 0.0)), 0.0)
-    found = _worst([delta_of(pairs, epsilon) for pairs in _directions(steps, neighbors)])
+    found = _worst([delta_of(pairs, epsilon) for pairs in directions(steps, neighbors)])
     if not (failure := _failure(steps)):
         return found
     value, upper, lower = (min(x + failure, 1.0) for x in (found.epsilon, found.upper, found.lower))
@@ -178,7 +179,7 @@ def _worst(found: Sequence[Recheck]) -> Recheck:
 # --- steps as pairs --------------------------------------------------------------------------
 
 
-def _gaussian(z: float, _: float, neighbors: str) -> list[Pair]:
+def _gaussian(z: float, _: float, neighbors: Neighbors) -> list[Pair]:
     return [(((1.0, (2.0 if neighbors == "replace_one" else 1.0) / z),), ((1.0, 0.0),))]
 
 
@@ -192,7 +193,7 @@ def _binomial(q: float, rows: int) -> Mixture:
     return tuple(pair for pair in weights if pair[0] > 0)
 
 
-def _poisson_gaussian(z: float, q: float, neighbors: str, rows: int = 1) -> list[Pair]:
+def _poisson_gaussian(z: float, q: float, neighbors: Neighbors, rows: int = 1) -> list[Pair]:
     """Add or remove: Zhu, Dong & Wang 2022, Thm 11, each order of the neighbours by itself.
 
     Replace: given which other rows were drawn, two mixtures (1−q)N(0) + qN(u) and
@@ -225,7 +226,7 @@ def _drifted(z: float, q: float, shifts: Mixture, rows: int) -> Loss:
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
-def _iterated(z: float, steps: int, neighbors: str) -> Loss:
+def _iterated(z: float, steps: int, neighbors: Neighbors) -> Loss:
     """The first row of a pass, k steps behind which its trace has been through noise of √k·z.
 
     Each k of 1 … steps is as likely as any other, and may be known. Many are taken for a smaller.
@@ -242,7 +243,7 @@ def _iterated(z: float, steps: int, neighbors: str) -> Loss:
     return Blend(parts) if len(parts) > 1 else parts[0][1]
 
 
-def _selection(beta: float, _: float, neighbors: str) -> list[Pair]:
+def _selection(beta: float, _: float, neighbors: Neighbors) -> list[Pair]:
     """Exponents that move by r at most: as hard as N(0, 1) against N(2·Φ⁻¹(p), 1), logit p = r."""
     reach = (2.0 if neighbors == "replace_one" else 1.0) / beta
     return [(((1.0, -2 * float(ndtri_exp(log_expit(-reach)))),), ((1.0, 0.0),))]
@@ -279,7 +280,7 @@ def _shifts(given: Mapping[str, Any]) -> Mixture:
     return (*((weight, shift) for shift, weight in others), (weight, largest))
 
 
-def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[Loss], int]:
+def _losses(kind: str, given: Mapping[str, Any], neighbors: Neighbors) -> tuple[list[Loss], int]:
     """What a step loses, in either order of the neighbours, and how often it is taken."""
     if kind == "iterated":
         z, count = float(given.get("noise_multiplier", 0)), int(given.get("count", 1))
@@ -308,7 +309,7 @@ def _losses(kind: str, given: Mapping[str, Any], neighbors: str) -> tuple[list[L
     return [_drifted(z, q, shifts, rows)], count
 
 
-def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
+def directions(steps: Steps, neighbors: Neighbors) -> list[dict[Loss, int]]:
     """Losses and their counts, for each order of the neighbours that has a curve of its own."""
     if neighbors not in _NEIGHBORS:
         raise InputError(f"neighbors={neighbors!r}: choose one of {', '.join(_NEIGHBORS)}")
@@ -330,7 +331,7 @@ def _directions(steps: Steps, neighbors: str) -> list[dict[Loss, int]]:
 # --- parallel parts and failures ---------------------------------------------------------------
 
 
-def _cases(steps: Steps, neighbors: str) -> list[tuple[Steps, float]]:
+def _cases(steps: Steps, neighbors: Neighbors) -> list[tuple[Steps, float]]:
     """Plain steps, and a chance to fail, for every part that the odd row may be in.
 
     A row is in one part of each split, and what is computed from the other parts is the same
@@ -399,7 +400,7 @@ def _drawn(lists: Sequence[Any], count: int, most: int) -> list[list[Any]]:
 # --- the best of a random number of trials --------------------------------------------------
 
 
-def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
+def _searches(steps: Steps, neighbors: Neighbors) -> tuple[float, float, list[Steps]]:
     """Expected trials, what comparing them adds to ε, and the steps with one trial of each search.
 
     An outcome that a trial beats with chance s, or s′ for a neighbour, is released with a density
@@ -445,7 +446,7 @@ def _searches(steps: Steps, neighbors: str) -> tuple[float, float, list[Steps]]:
     return weight, shift, lists
 
 
-def _worst_trials(trials: list[list[Any]], neighbors: str) -> list[list[Any]]:
+def _worst_trials(trials: list[list[Any]], neighbors: Neighbors) -> list[list[Any]]:
     """Of the trials of Gaussian noise only that with the largest Σ count·μ², and all others."""
     kept, worst, most = [], None, -1.0
     for trial in trials:
@@ -506,7 +507,7 @@ def _gain(order: float) -> float:
     return math.log((order - 1) / order) - math.log(order) / (order - 1)
 
 
-def _renyi(steps: Steps, neighbors: str, bound: Callable[[float, float], float]) -> float:
+def _renyi(steps: Steps, neighbors: Neighbors, bound: Callable[[float, float], float]) -> float:
     """The least ``bound`` of an order and the divergence there, by ever finer grids of orders.
 
     A step's loss is at most ε: randomised response is the worst. Its divergence is taken as the

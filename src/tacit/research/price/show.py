@@ -116,14 +116,14 @@ def draw_price(prices: Sequence[Price]) -> str:
     first = prices[0]
     by_base = first.base_epsilon != prices[-1].base_epsilon
     curves = {"Training alone": [price.base_epsilon or math.nan for price in prices]}
-    dashed, said = list[str](), list[str]()
+    dashed, descriptions = list[str](), list[str]()
     for way, name in NAMES.items():
         if not all(price.ways[way].sound for price in prices):
             name += " (unsound)"
             dashed.append(name)
         curves[name] = [price.overall[way] or math.nan for price in prices]
         ends = [number(y, digits=3, up=True) for y in curves[name] if not math.isnan(y)]
-        said += [f"{name}: {ends[0]} to {ends[-1]}"] if len(ends) > 1 else []
+        descriptions += [f"{name}: {ends[0]} to {ends[-1]}"] if len(ends) > 1 else []
     where = _where(first, rows=by_base)
     if not by_base:
         where = f"training alone ε = {number(first.base_epsilon or 0.0)}, {where}"
@@ -136,7 +136,7 @@ def draw_price(prices: Sequence[Price]) -> str:
             across=f"{across} ({where})",
             log=True,
             dashed=dashed,
-            description=f"Overall ε as {across} goes from {span}. {'; '.join(said)}.",
+            description=f"Overall ε as {across} goes from {span}. {'; '.join(descriptions)}.",
         )
     )
 

@@ -196,7 +196,7 @@ def clipping(work: Work) -> Finding:
     right: dict[float | None, list[Measured]] = {clip: [] for clip in CLIPS}
     rows: list[Sequence[Cell]] = []
     for epsilon in epsilons:
-        for clip, said in zip(CLIPS, TABLE4[EPSILONS.index(epsilon)], strict=True):
+        for clip, printed in zip(CLIPS, TABLE4[EPSILONS.index(epsilon)], strict=True):
             setting = {**size, "method": "pca", "clipping": clip}
             # Table 2's price, which takes R for 1 and is next to none here, and appendix F.2's.
             taus = [12.2 * (clip or 1.0) * longest / known["gap"] for longest in (1, known["norm"])]
@@ -206,7 +206,7 @@ def clipping(work: Work) -> Finding:
             right[clip].append(found)
             label = "not clipped" if clip is None else f"clipped to {clip:g}·R"
             label = f"ε = {epsilon:g}, {label}"
-            rows.append((label, said, found, f"{left[0]:.3g}", strict, f"{left[1]:.3g}"))
+            rows.append((label, printed, found, f"{left[0]:.3g}", strict, f"{left[1]:.3g}"))
     dear = {"method": "pca", "epsilon": epsilons[-1], "inflation": _inflation(known)}
     paid = _runs(work, {**size, **dear})[1]
     label = f"ε = {epsilons[-1]:g}, not clipped, corrected price"

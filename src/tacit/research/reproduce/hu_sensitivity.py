@@ -226,14 +226,14 @@ def overall(work: Work) -> Finding:
         n = given.get("n", N)
         for row, (unit, width, number) in ROWS.items():
             (found,) = work.map(pair, [{**given, "width": width}])
-            said = table2(row, name, n=n, alpha=ALPHA, epsilon=1.0, **parameters).epsilon
-            said /= 1.0 if row == "laplace" else ALPHA
+            claimed = table2(row, name, n=n, alpha=ALPHA, epsilon=1.0, **parameters).epsilon
+            claimed /= 1.0 if row == "laplace" else ALPHA
             true, bound = number(found["shift"]), number(width + found["allowed"])
             kept.append(found["shift"] / (width + found["allowed"]))
-            if true > said:
-                broken[name].append(f"{unit.split(',')[0]} {true:.4g} > {said:.4g}")
+            if true > claimed:
+                broken[name].append(f"{unit.split(',')[0]} {true:.4g} > {claimed:.4g}")
             table.append(
-                (label, unit, PRINTED["hu-table2"][row][name], *map(_three, (said, true, bound)))
+                (label, unit, PRINTED["hu-table2"][row][name], *map(_three, (claimed, true, bound)))
             )
     sizes = ((1, 20), (2, 10)) if work.quick else ((1, 20), (2, 10), (3, 5))
     thin = work.map(thinned, [{"columns": d, "size": m} for d, m in sizes])

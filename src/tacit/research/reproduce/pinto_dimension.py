@@ -233,11 +233,11 @@ def raft(work: Work) -> Finding:
     }
     rows = []
     for way in ways:
-        said = dict(zip(RAFT_EPSILONS, PRINTED["pinto-raft"].get(way, ()), strict=False))
+        printed = dict(zip(RAFT_EPSILONS, PRINTED["pinto-raft"].get(way, ()), strict=False))
         row: list[Cell] = [names[way]]
         for eps in epsilons:
             k = chosen[way, eps][1].get("k")
-            row += [said.get(eps), found[way, eps], "–" if k is None else f"{k}"]
+            row += [printed.get(eps), found[way, eps], "–" if k is None else f"{k}"]
         rows.append(row)
     columns = ["method"]
     for eps in epsilons:

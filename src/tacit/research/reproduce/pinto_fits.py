@@ -195,8 +195,8 @@ def _fits(
 def _score(scores: np.ndarray, labels: np.ndarray, *, rare: bool) -> float:
     if rare:
         return 100 * float(roc_auc_score(labels, scores[:, 0]))
-    said = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return 100 * float((said == labels).mean())
+    guess = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return 100 * float((guess == labels).mean())
 
 
 def _with_constant(rows: np.ndarray) -> np.ndarray:

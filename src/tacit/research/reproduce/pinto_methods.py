@@ -134,8 +134,8 @@ def _table(found: Found, data: str, epsilons: tuple[float, ...]) -> Table:
         columns += [f"ε = {epsilon:g}, paper", f"ε = {epsilon:g}, here"]
     rows = []
     for method, name in {**SHOWN, OURS: "Tacit's recipe, not searched"}.items():
-        said = PAPER.get(data, {}).get(method, ())
-        known = dict(zip(EPSILONS, said, strict=False))
+        printed = PAPER.get(data, {}).get(method, ())
+        known = dict(zip(EPSILONS, printed, strict=False))
         row: list[Cell] = [name]
         for epsilon in epsilons:
             row += [known.get(epsilon), found[data, method, epsilon]]
@@ -183,13 +183,13 @@ def _checks(found: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]) ->
             f"{min(gains):+.1f} to {max(gains):+.1f} points",
         )
     if len(epsilons) > 1:
-        told = [data for data in sets if data in PAPER]
+        in_paper = [data for data in sets if data in PAPER]
         steps = {
             data: [
                 found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
                 for epsilon in (epsilons[0], epsilons[-1])
             ]
-            for data in told
+            for data in in_paper
         }
         yield Check(
             "the tighter the budget, the more PILLAR gains on DP-SGD",

@@ -101,9 +101,9 @@ def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
     rows: list[Sequence[Cell]] = []
     gains = []
     for part, epsilon in product(PRIVATE, (0.1, 0.7)):
-        said = (7.53, 18.3) if (part, epsilon) == (10, 0.7) else (None, None)
+        printed = (7.53, 18.3) if (part, epsilon) == (10, 0.7) else (None, None)
         one, other = found[part, epsilon, "DP-SGD"], found[part, epsilon, "PILLAR"]
-        rows.append((f"{part}%, ε = {epsilon:g}", *said, one, other))
+        rows.append((f"{part}%, ε = {epsilon:g}", *printed, one, other))
         gains.append(other.mean - one.mean)
     columns = ("private rows", "paper: DP-SGD", "paper: PILLAR", "DP-SGD", "PILLAR")
     check = Check(
@@ -134,10 +134,10 @@ def shift(work: Work) -> Finding:
         own = {"epsilon": epsilon, "seeds": runs, **few}
         defaults = [] if work.quick else work.map(ours, [{**own, **each} for each in given])
         for i, (source, _) in enumerate(some):
-            said = PRINTED["pinto-shift"].get(data, {}).get(source, (None, None))
+            printed = PRINTED["pinto-shift"].get(data, {}).get(source, (None, None))
             default = Measured.of(defaults[i]["accuracy"]) if defaults else None
             name = f"{NAMES[data]}, public rows of {NAMES[source]}"
-            rows.append((name, *said, found[data, source], default))
+            rows.append((name, *printed, found[data, source], default))
         if data == "cifar10":
             rows.append((f"{NAMES[data]}, public rows of CIFAR-10v1", 81.18, 73.24, None, None))
         rows.append((f"{NAMES[data]}, DP-SGD", None, None, found[data, "none"], None))

@@ -53,7 +53,7 @@ class Turned(NamedTuple):
 @lru_cache(maxsize=2)
 def split(name: str, private: int | None = None) -> Split:
     """A data set; with ``private``, so many private rows only, and a ninth as many public ones."""
-    X, y, X_test, y_test = _read(name)
+    X, y, X_test, y_test = read_split(name)
     order = np.random.default_rng(0).permutation(len(X))
     tenth = len(X) // 10
     own = order[tenth:]
@@ -87,7 +87,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _read(name: str) -> tuple[np.ndarray, ...]:
+def read_split(name: str) -> tuple[np.ndarray, ...]:
     """``X_train, y_train, X_test, y_test`` with labels from 0."""
     if name != "w8a":
         return READERS[name]()[:4]

@@ -130,7 +130,7 @@ def reproduce(
     work = Work(folder and folder / CACHE, quick, seeds, jobs, fresh, progress)
     with work:
         for claim in chosen:
-            outcome = _test(claim, work)
+            outcome = test_claim(claim, work)
             outcomes.append(outcome)
             if folder is not None:
                 _write(folder, outcome.as_dict())
@@ -144,7 +144,7 @@ def _find(name: str) -> Claim:
     return CLAIMS[name]
 
 
-def _test(claim: Claim, work: Work) -> Outcome:
+def test_claim(claim: Claim, work: Work) -> Outcome:
     missing = _missing(claim)
     if missing:
         return Outcome(claim, None, missing, seeds=work.seeds, quick=work.quick)

@@ -294,10 +294,10 @@ def asymmetry(classes: int, per_class: bool, trials: int, seed: int) -> dict[str
         jacobian = np.stack([field(scores + s) - field(scores - s) for s in steps], axis=1) / 2e-6
         others = np.arange(classes) != own
         if per_class:
-            said = sizes[own] > clip and (sizes[others] < clip).any()
+            claimed = sizes[own] > clip and (sizes[others] < clip).any()
         else:
-            said = clip < size and np.ptp(scores[others]) > 0
-        (inside if said else outside).append(float(np.abs(jacobian - jacobian.T).max()) / clip)
+            claimed = clip < size and np.ptp(scores[others]) > 0
+        (inside if claimed else outside).append(float(np.abs(jacobian - jacobian.T).max()) / clip)
     return {"least where said": min(inside), "most elsewhere": max(outside)}
 
 
@@ -310,9 +310,9 @@ def clipping(work: Work) -> Finding:
         mine = runs[i * work.seeds : (i + 1) * work.seeds]
         end = Measured.of([run["weight"] for run in mine], digits=2)
         cost = Measured.of([run["excess"] for run in mine], digits=3)
-        said = clipping_bias(3, clip).facts["clipped_optimum"]
-        rows.append((f"B = {clip:g}", 0.0, round(said, 3), end, cost))
-        ends.append(end.mean - said)
+        optimum = clipping_bias(3, clip).facts["clipped_optimum"]
+        rows.append((f"B = {clip:g}", 0.0, round(optimum, 3), end, cost))
+        ends.append(end.mean - optimum)
         costs.append(cost.mean)
     kinds = [{"classes": k, "per_class": per_class} for per_class in (False, True) for k in (3, 7)]
     found = work.map(asymmetry, [{**kind, "trials": 300, "seed": 0} for kind in kinds])

@@ -68,11 +68,11 @@ def accuracy(work: Work) -> Finding:
             mine = Measured.of(work.map(by_default, [{**how, "seed": s} for s in range(runs)]), 1)
             gains[name, epsilon] = best["DPSGD-F"][0].mean - best["DPSGD"][0].mean
             ours[name, epsilon] = mine
-            for method, said in zip(METHODS, TABLE1[name][at], strict=True):
+            for method, paper in zip(METHODS, TABLE1[name][at], strict=True):
                 measured, chosen = best[method]
                 last = mine if method == "DPSGD-F" else None
                 label = f"{SETS[name]}, ε = {epsilon:g}, {method}"
-                table.append((label, said, measured, chosen, last))
+                table.append((label, paper, measured, chosen, last))
         table.append(
             (
                 f"{SETS[name]}, without privacy",
@@ -170,8 +170,8 @@ def concentrated(work: Work) -> Finding:
     for name in names:
         values, printed = found[name]["values"], TABLE2[name]
         off[name] = max(abs(a - b) for a, b in zip(values, printed, strict=True))
-        for label, said, value in zip(what, printed, values, strict=True):
-            table.append((f"{SETS[name]}: {label}", said, round(value, 3)))
+        for label, paper, value in zip(what, printed, values, strict=True):
+            table.append((f"{SETS[name]}: {label}", paper, round(value, 3)))
     same = [name for name in names if name != "cifar100"]
     means = {name: found[name]["values"][2] for name in names}
     sizes = {name: found[name]["values"][0] for name in names}

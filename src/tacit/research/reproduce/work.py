@@ -153,7 +153,7 @@ class Work:
         if self.folder is None:
             return None
         name = f"{experiment.__module__}.{experiment.__qualname__}"
-        content = [name, _source(experiment.__module__), __version__, setting]
+        content = [name, source_of(experiment.__module__), __version__, setting]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return self.folder / f"{digest[:32]}.json"
 
@@ -186,7 +186,7 @@ def _timed(experiment: Callable[..., Any], setting: dict[str, Any]) -> dict[str,
 
 
 @cache
-def _source(module: str) -> str:
+def source_of(module: str) -> str:
     try:
         return inspect.getsource(sys.modules[module])
     except (OSError, TypeError):

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tacit.diagnostics.base import require_positive
 from tacit.privacy.budget import Budget
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory import descent
 from tacit.research.theory.risk import Risk
 
@@ -30,7 +31,7 @@ def uncentred_risk(
     norm: float = 1.0,
     lipschitz: float = 1.0,
     bound: float = 1.0,
-    neighbors: str = "add_or_remove_one",
+    neighbors: Neighbors = "add_or_remove_one",
 ) -> Risk:
     """Excess empirical risk of descent on rows as they come, in units of the loss (Lemma 1).
 

@@ -13,6 +13,7 @@ from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory import (
     centring,
     decay,
@@ -75,7 +76,7 @@ class Setting:
     norm: float = 1.0
     lipschitz: float = 1.0
     bound: float = 1.0
-    neighbors: str = "replace_special"
+    neighbors: Neighbors = "replace_special"
     clip: float | None = None
     smoothness: float | None = None
     diameter: float | None = None

@@ -27,6 +27,7 @@ import numpy as np
 from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 from tacit.trainers.defaults import PLAIN_STEPS
 
@@ -269,7 +270,7 @@ def schedule(
     delta: float,
     distance: float = 1.0,
     population: bool = False,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     steps: int | None = None,
 ) -> Schedule:
     """Steps, rate and anchor of Li et al. 2022, Theorem 3.3 (or 3.5), for the best k.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.diagnostics.base import require_positive
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 from tacit.trainers.defaults import PLAIN_STEPS, constant_rate
 
@@ -73,7 +74,7 @@ def schedule(
     delta: float,
     norm: float = 1.0,
     lipschitz: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     steps: int | None = None,
 ) -> Schedule:
     """T and η of Song et al. 2021, Theorem 3.1: T = (nε)², η as it minimises the bound.
@@ -119,7 +120,7 @@ def risk(
     delta: float,
     norm: float = 1.0,
     lipschitz: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     steps: int | None = None,
 ) -> Risk:
     """Excess empirical risk of noisy descent, in units of the loss (Song et al. 2021, Theorem 3.1).
@@ -179,7 +180,7 @@ def clipped_risk(
     delta: float,
     clip: float,
     norm: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     steps: int | None = None,
 ) -> Risk:
     """Excess of the *clipped* objective, in its units (Song et al. 2021, Corollary 5.2).
@@ -244,7 +245,7 @@ def population_risk(
     delta: float,
     norm: float = 1.0,
     lipschitz: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
 ) -> Risk:
     r"""Excess risk over fresh rows, in units of the loss (Song et al. 2021, Theorem 3.2).
 

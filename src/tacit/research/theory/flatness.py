@@ -20,6 +20,7 @@ import math
 
 from tacit.diagnostics.base import require_fraction, require_positive
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory.descent import Schedule
 from tacit.research.theory.risk import Risk, noise_of
 
@@ -35,7 +36,7 @@ def schedule(
     smoothness: float,
     start: float = math.log(2),
     lipschitz: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
 ) -> Schedule:
     """Steps that balance progress and noise, at rate 1/β.
 
@@ -115,7 +116,7 @@ def risk(
     smoothness: float,
     start: float = math.log(2),
     lipschitz: float = 1.0,
-    neighbors: str = "replace_special",
+    neighbors: Neighbors = "replace_special",
     failure: float = 0.05,
     steps: int | None = None,
 ) -> Risk:

@@ -19,6 +19,7 @@ from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk
 
 __all__ = ["population_risk", "risk"]
@@ -35,7 +36,7 @@ def risk(
     delta: float,
     norm: float | None = None,
     lipschitz: float = 1.0,
-    neighbors: str = "replace_one",
+    neighbors: Neighbors = "replace_one",
 ) -> Risk:
     """Least excess empirical risk, in units of the loss (Song et al. 2021, Corollary B.4).
 
@@ -94,7 +95,7 @@ def population_risk(
     delta: float,
     norm: float | None = None,
     lipschitz: float = 1.0,
-    neighbors: str = "replace_one",
+    neighbors: Neighbors = "replace_one",
 ) -> Risk:
     """Least excess risk over fresh rows, in units of the loss (Song et al. 2021, Theorem B.1).
 
@@ -143,7 +144,7 @@ def population_risk(
     )
 
 
-def _replaced(epsilon: float, delta: float, neighbors: str) -> tuple[float, float]:
+def _replaced(epsilon: float, delta: float, neighbors: Neighbors) -> tuple[float, float]:
     """What privacy for this relation comes to where a row is replaced by another."""
     if sensitivity(neighbors) == 2:
         return epsilon, delta

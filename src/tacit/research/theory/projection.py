@@ -27,6 +27,7 @@ import math
 from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
+from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 
 __all__ = ["chance_of_failure", "risk"]
@@ -43,7 +44,7 @@ def risk(
     lipschitz: float = 1.0,
     bound: float = 1.0,
     inflation: float = 1.0,
-    neighbors: str = "replace_one",
+    neighbors: Neighbors = "replace_one",
     steps: int | None = None,
     failure: float = 0.0,
 ) -> Risk:

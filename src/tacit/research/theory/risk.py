@@ -10,6 +10,7 @@ from tacit.diagnostics.base import require_positive
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
+from tacit.privacy.relation import Neighbors
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Risk:
     source: str
     side: Literal["upper", "lower"] = "upper"
     unit: Literal["loss", "clipped loss", "gradient norm", "error rate"] = "loss"
-    neighbors: str | None = None
+    neighbors: Neighbors | None = None
     assumes: tuple[str, ...] = ()
     failure: float = 0.0
     printed: float | None = None
@@ -95,7 +96,7 @@ class Risk:
         return {**given, "assumes": list(self.assumes)}
 
 
-def noise_of(n: float, epsilon: float, delta: float, neighbors: str) -> float:
+def noise_of(n: float, epsilon: float, delta: float, neighbors: Neighbors) -> float:
     r"""Noise of a mean gradient, for gradients of norm at most one and a single step.
 
     σ = Δ/(nμ): Δ is 1, or 2 where any row may replace any other; μ is the Gaussian budget,

@@ -109,7 +109,7 @@ class FlattestDPGD(GradientTrainer):
 
         def visit(weights: np.ndarray, total: LatticeSum) -> None:
             found.append(weights[0])
-            lengths.append(_length(total))
+            lengths.append(norm_of(total))
 
         how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
         last = train_together(engine, [self], [run.token(self.name)], facts, **how)
@@ -124,7 +124,7 @@ class FlattestDPGD(GradientTrainer):
         return found[1 + choice.choose(utilities, spacings * (1 + 1e-15))]
 
 
-def _length(total: LatticeSum) -> float:
+def norm_of(total: LatticeSum) -> float:
     """Norm of the first setting's sum; in whole spacings, rounded down, where sums are exact."""
     values = total.values[0].reshape(-1)
     if values.dtype.kind == "i":

@@ -92,15 +92,32 @@ class IteratedSGD(GradientTrainer):
                     + ("" if isinstance(loss, Softmax) else ", or clipping='per-class'")
                 )
         if not (is_auto(self.learning_rate) or is_auto(self.steps)):
-            most = self._largest_rate(loss, facts, int(self.steps), self.intercept_fraction)
+            most = self.largest_rate(loss, facts, int(self.steps), self.intercept_fraction)
             if not self.learning_rate <= most:
                 raise InputError(
                     f"{self.name}(learning_rate={self.learning_rate!r}): steps may bring weights "
                     f"farther apart, and nothing is private then; at most {most:.6g}"
                 )
 
-    def _largest_rate(self, loss: Loss, facts: PublicFacts, steps: int, fraction: Any) -> float:
-        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not."""
+    def largest_rate(self, loss: Loss, facts: PublicFacts, steps: int, fraction: Any) -> float:
+        """2/β of a step's mean loss and pulls; groups differ by a row, the normaliser does not.
+
+        Parameters
+        ----------
+        loss : Loss
+            Of smoothness β in the score.
+        facts : PublicFacts
+            Rows, and the norm that they are taken for.
+        steps : int
+            Of a pass, each of which takes a group of rows.
+        fraction : float
+            Size of the constant feature, in norms of a row.
+
+        Returns
+        -------
+        float
+            Up to which a step brings no two weights farther apart.
+        """
         uneven = math.ceil(facts.size / steps) / (facts.size / steps)
         beta = loss.smoothness * _length(facts, fraction) ** 2 * uneven + float(
             self.alpha + self.anchor
@@ -126,7 +143,7 @@ class IteratedSGD(GradientTrainer):
             most = slope * length if math.isfinite(slope) else facts.bound
             found["clip"] = most * (1.001 if facts.outputs > 1 else 0.5)
         if "learning_rate" not in own:
-            most = self._largest_rate(
+            most = self.largest_rate(
                 facts.loss, facts, int(own["steps"]), own.get("intercept_fraction", "auto")
             )
             found["learning_rate"] = most / 2

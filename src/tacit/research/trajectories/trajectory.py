@@ -291,8 +291,8 @@ def trajectory(
     ready = rehearse(data, labels, loss=loss, centre=centre, most_values=most_values)
     if len(ready.rows) < 2 * HELD_OUT:
         raise InputError(f"{2 * HELD_OUT} rows or more are needed, some to be held out")
-    train, test = _split(ready)
-    run = _linear_run(train, test, trainer or DPGD(), (epsilon, delta), seed)
+    train, test = split_rows(ready)
+    run = linear_run(train, test, trainer or DPGD(), (epsilon, delta), seed)
     return follow(
         run,
         components=components,
@@ -374,7 +374,7 @@ def noise_for(
     return calibrate(lambda z: [trainer.event(z, facts)], Budget(epsilon, delta), "replace_special")
 
 
-def _linear_run(
+def linear_run(
     train: Rehearsal,
     test: Rehearsal,
     trainer: GradientTrainer,
@@ -422,7 +422,7 @@ def _linear_run(
     return Run(engine, settings, fewer, noise, score, seed)
 
 
-def _split(ready: Rehearsal) -> tuple[Rehearsal, Rehearsal]:
+def split_rows(ready: Rehearsal) -> tuple[Rehearsal, Rehearsal]:
     held = np.arange(len(ready.rows)) % HELD_OUT == HELD_OUT - 1
     size = max(1, round(ready.size * float((~held).mean())))
     return (

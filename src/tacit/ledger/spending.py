@@ -78,6 +78,7 @@ from tacit.privacy.events import (
     Repeated,
     sensitivity,
 )
+from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 
 MOST_EVENTS = 1000  # of one plan
@@ -103,7 +104,7 @@ class Limits:
 
     epsilon: float
     delta: float
-    neighbors: str
+    neighbors: Neighbors
     unit: Unit = ROW
 
     def __post_init__(self) -> None:
@@ -122,11 +123,11 @@ class Limits:
         dict
             Attributes by name, as plain JSON values; without ``unit`` if that is a row.
         """
-        said = {"epsilon": self.epsilon, "delta": self.delta, "neighbors": self.neighbors}
-        return said | unit_said(self.unit)
+        facts = {"epsilon": self.epsilon, "delta": self.delta, "neighbors": self.neighbors}
+        return facts | unit_facts(self.unit)
 
 
-def unit_said(unit: Unit) -> dict[str, Any]:
+def unit_facts(unit: Unit) -> dict[str, Any]:
     """What an entry says of a unit: nothing of rows."""
     return {} if unit == ROW else {"unit": unit.to_dict()}
 
@@ -260,14 +261,14 @@ class Tally:
         other.add((event for _, event in spending.events), spending.draws, spending.failure)
         return other
 
-    def mu(self, neighbors: str) -> float:
+    def mu(self, neighbors: Neighbors) -> float:
         """μ of all Gaussian events: μ² = Σ count·(sensitivity/noise)² (Dong, Roth & Su 2022,
         Cor. 3.3), rounded up."""
         unit = sensitivity(neighbors)
         chosen = (count * step_mu(one, neighbors) ** 2 for one, count in self._gaussians.items())
         return math.sqrt(math.fsum([unit**2 * math.fsum(self._squares), *chosen])) * (1 + 2e-15)
 
-    def events(self, neighbors: str, *, gaussian: bool = True) -> tuple[Event, ...]:
+    def events(self, neighbors: Neighbors, *, gaussian: bool = True) -> tuple[Event, ...]:
         """As few events as cost the same, with those that are Gaussian or without."""
         mu = self.mu(neighbors) if gaussian else 0.0
         found: list[Event] = [Gaussian(sensitivity(neighbors) / mu)] if mu > 1e-150 else []
@@ -481,7 +482,7 @@ def _fold(whole: Composed, events: Iterable[Event], fine: bool = False) -> Compo
         raise OverflowError("a grid that does not fit") from None
 
 
-def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:
+def _hopeless(events: Sequence[Event], neighbors: Neighbors, limit: float) -> bool:
     """Whether so little noise was added that a grid of losses would be too large.
 
     In noise multipliers: a step has losses up to about r²/2 + 10r, r = sensitivity/noise, and all
@@ -492,7 +493,7 @@ def _hopeless(events: Sequence[Event], neighbors: str, limit: float) -> bool:
     return mean > 10 * limit + 10 or any(far > FARTHEST for far, _ in found)
 
 
-def _losses(event: Event, neighbors: str) -> tuple[float, float]:
+def _losses(event: Event, neighbors: Neighbors) -> tuple[float, float]:
     """About the largest loss of one step, and the mean loss of all its steps."""
     if isinstance(event, Repeated | Parallel):
         lists = event.trial if isinstance(event, Repeated) else event.parts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.exceptions import InputError
-from tacit.ledger.tally import Limits, Spending, Tally
+from tacit.ledger.spending import Limits, Spending, Tally
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import numerical_delta
 from tacit.plan import Plan

@@ -1,0 +1,233 @@
+"""Any frame: what its types say, and that no value of a cell stops or changes anything else."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.data import as_table, declared_schema, read_table, scan
+from tacit.exceptions import InputError
+
+DAY = datetime(2020, 1, 2, tzinfo=UTC).timestamp()
+
+
+def kinds(frame):
+    return {name: says.kind for name, says in as_table(frame).types.items()}
+
+
+# Types
+
+
+def test_types_of_pandas():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    days = ["2020-01-02", None]
+    frame = pd.DataFrame(
+        {
+            "int": [1, 2],
+            "Int": pd.array([1, None], dtype="Int64"),
+            "float": np.array([1, np.nan], np.float16),
+            "sparse": pd.arrays.SparseArray([1.0, np.nan]),
+            "decimal": pd.array([Decimal("1.0"), None], pd.ArrowDtype(pa.decimal128(5, 2))),
+            "delta": pd.to_timedelta([1, None], unit="s"),
+            "bool": [True, False],
+            "boolean": pd.array([True, None], dtype="boolean"),
+            "str": pd.array(["a", None], dtype="string"),
+            "object": np.array([1, 2], dtype=object),
+            "category": pd.Categorical(["a", None]),
+            "codes": pd.Categorical([1, None]),
+            "cut": pd.cut([1, 20], [0, 10, 30]),
+            "day": pd.to_datetime(days),
+            "zone": pd.to_datetime(["2020-01-02T01:00+01:00", None]).tz_convert("Asia/Tokyo"),
+            "period": pd.PeriodIndex(days, freq="D"),
+            "date": pd.array([date(2020, 1, 2), None], pd.ArrowDtype(pa.date32())),
+        }
+    )
+    names = list(frame)
+    expected = ["number"] * 6 + ["boolean"] * 2 + ["category"] * 5 + ["date"] * 4
+    assert list(kinds(frame).values()) == expected
+    table = as_table(frame)
+    for name in names[:6]:
+        assert table.values(name)[0] == 1
+    for name in names[13:]:
+        assert table.values(name)[0] == DAY and np.isnan(table.values(name)[1])
+        assert table.texts(name).tolist() == ["2020-01-02", None]
+    assert table.texts("codes").tolist() == ["1", None]
+    assert table.texts("cut").tolist() == ["(0, 10]", "(10, 30]"]
+    assert table.values("boolean")[0] == 1 and np.isnan(table.values("boolean")[1])
+    with pytest.raises(InputError, match="'z' holds complex128"):
+        as_table(pd.DataFrame({"z": [1j]}))
+
+
+def test_types_of_polars_with_and_without_arrow():
+    pl = pytest.importorskip("polars")
+    columns = {
+        "int": pl.Series([1, None], dtype=pl.UInt8),
+        "decimal": pl.Series([Decimal("1.0"), None]),
+        "delta": pl.Series([timedelta(seconds=1), None]),
+        "null": pl.Series([None, None]),
+        "bool": pl.Series([True, None]),
+        "str": pl.Series(["a", None]),
+        "category": pl.Series(["a", None], dtype=pl.Categorical),
+        "date": pl.Series([date(2020, 1, 2), None]),
+        "zone": pl.Series([datetime(2020, 1, 2), None]).dt.replace_time_zone("UTC"),
+        "enum": pl.Series(["a", None], dtype=pl.Enum(["b", "a", "?", " a"])),
+    }
+    frame = pl.DataFrame(columns)
+    expected = ["number"] * 4 + ["boolean"] + ["category"] * 2 + ["date"] * 2 + ["category"]
+    arrow = frame.drop("enum").to_arrow()
+    for form in (frame, frame.lazy(), columns):
+        assert list(kinds(form).values()) == expected
+        assert as_table(form).types["enum"].categories == ("b", "a")
+        assert as_table(form).types["category"].categories is None
+    assert list(kinds(arrow).values()) == expected[:-1]
+    for form in (frame, arrow):
+        table = as_table(form)
+        assert table.values("delta")[0] == table.values("decimal")[0] == table.values("int")[0] == 1
+        assert table.values("date")[0] == table.values("zone")[0] == DAY
+        assert np.isnan(table.values("null")).all()
+    schema = declared_schema(frame)
+    assert schema.columns["enum"].categories == ("b", "a")
+    assert schema.columns["category"].private
+
+
+@pytest.mark.parametrize("cells", [[[1], [2]], [{"a": 1}, None], [b"x", None]])
+def test_types_that_cannot_be_read_are_refused_whatever_they_hold(cells):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    for frame in (pl.DataFrame({"v": cells}), pa.table({"v": cells})):
+        for some in (frame, frame[:0]):
+            with pytest.raises(InputError, match=r"'v' holds .*drop it"):
+                as_table(some)
+
+
+def test_what_has_no_type_is_of_a_private_kind(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
+    for table in ({"a": [1], "b": ["x"]}, read_table(tmp_path / "t.csv"), scan(tmp_path / "t.csv")):
+        assert set(declared_schema(table).to_dict()["columns"]) == {"a", "b"}
+        assert all(column.kind == "private" for column in declared_schema(table).columns.values())
+
+
+def test_types_travel_with_rows_and_files(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"n": [1, None], "w": ["a", None], "d": [date(2020, 1, 2), None], "b": [True, None]}
+    whole = pa.table(columns)
+    pq.write_table(whole, tmp_path / "t.parquet")
+    rows = scan(tmp_path / "t.parquet")
+    table = as_table(whole)
+    chunks = [chunk for _, chunk in rows.as_table_rows().chunks(1)]
+    parts = [table.slice(0, 1), table.take(np.array([1])), table.empty(), *chunks]
+    parts += [
+        read_table(tmp_path / "t.parquet"),
+        rows.read(list(columns)),
+        rows.as_table_rows().source.empty(),
+    ]
+    for part in parts:
+        assert part.types == table.types == rows.types
+    assert table.drop(["n", "b"]).types == rows.drop(["n", "b"]).types
+    assert rows.read(["d"]).values("d")[0] == DAY
+
+
+# Totality
+
+
+class Nasty:
+    """An object that cannot be looked at."""
+
+    def _raise(self, *args):
+        raise RuntimeError("secret")
+
+    __hash__ = object.__hash__
+    __str__ = __repr__ = __eq__ = __float__ = __bool__ = __len__ = __iter__ = _raise
+
+
+marks = ["", " ? ", "nan", "-NaN", "1e400", "1_0", "01", " 1.0", "true", "TRUE", "inf", "٣", "1,5"]
+marks += [
+    "2020-01-02",
+    "2020-02-30",
+    "2020-01",
+    "9999-12-31T23:59:59.999999+00:01",
+    "2020",
+    "\ud800",
+]
+cells = st.one_of(
+    st.sampled_from([*marks, None, True, 1, 1.0, {1}, [1], object, 1j]),
+    st.builds(Nasty) | st.just(uuid.UUID(int=7)),
+    st.sampled_from([np.float32(0.1), np.bool_(True), np.int64(3), np.datetime64("NaT"), time(1)]),
+    st.sampled_from([np.datetime64("2020-01-02"), np.timedelta64(3, "h"), timedelta.max, b"\xff"]),
+    st.sampled_from([Decimal("sNaN"), Decimal("1e999"), 10**400, Fraction(1, 3), date.max]),
+    st.floats(),
+    st.integers(),
+    st.text(max_size=4),
+    st.datetimes(timezones=st.none() | st.just(UTC)),
+)
+WORDS = ("1", "true", "a", "2020-01-02")
+
+
+def answers(table):
+    return [
+        table.values("x"),
+        table.values("x", dates=True),
+        table.texts("x"),
+        table.match("x", WORDS),
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_stops_a_table_or_changes_what_becomes_of_another(values):
+    whole = as_table({"x": values})
+    assert kinds({"x": values}) == {"x": "private"}
+    alone = [as_table({"x": [value]}) for value in values]
+    for found, single in zip(answers(whole), zip(*map(answers, alone), strict=True), strict=True):
+        np.testing.assert_array_equal(found, np.concatenate(single))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_of_an_object_column_of_pandas_stops_it(values):
+    pd = pytest.importorskip("pandas")
+    objects = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        objects[i] = value
+    frame = pd.DataFrame({"x": pd.Series(objects, dtype=object)})
+    assert kinds(frame) == {"x": "category"}
+    for found, same in zip(answers(as_table(frame)), answers(as_table({"x": values})), strict=True):
+        np.testing.assert_array_equal(found, same)
+    assert declared_schema(frame) == declared_schema(frame[:0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(marks[:-1]) | st.floats().map(str), min_size=1, max_size=5))
+def test_no_value_of_a_text_file_changes_what_becomes_of_another(tmp_path_factory, values):
+    folder = tmp_path_factory.getbasetemp()
+
+    def stored(lines):
+        (folder / "t.csv").write_text("x,y\n" + "".join(f'"{v}",0\n' for v in lines), "utf-8")
+        return read_table(folder / "t.csv"), scan(folder / "t.csv").read(["x"])
+
+    alone = [stored([value])[0] for value in values]
+    for whole in stored(values):
+        for found, one in zip(answers(whole), zip(*map(answers, alone), strict=True), strict=True):
+            np.testing.assert_array_equal(found, np.concatenate(one))
+
+
+def test_numbers_dates_and_words_of_a_text():
+    cells = ["1", " 01 ", "1.50", "true", "2020-01-02", "2020", "cook", "?", "1577923200"]
+    table = as_table({"x": cells})
+    nan = np.nan
+    numbers = [1, 1, 1.5, nan, nan, 2020, nan, nan, DAY]
+    np.testing.assert_array_equal(table.values("x"), numbers)
+    year = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+    moments = [1, 1, 1.5, nan, DAY, year, nan, nan, DAY]
+    np.testing.assert_array_equal(table.values("x", dates=True), moments)
+    words = ["1", "1", "1.5", "true", "2020-01-02", "2020", "cook", None, "1577923200"]
+    assert table.texts("x").tolist() == words
+    codes, found = table.coded("x")
+    assert [None if code < 0 else found[code] for code in codes] == words
+    assert len(set(found)) == len(found)
