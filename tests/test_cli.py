@@ -119,7 +119,7 @@ def test_a_table_becomes_a_model_predictions_and_a_verified_claim(here):
 
 
 def test_a_refusal_shows_one_line_and_no_traceback(here):
-    write("train.csv", patients(dose=["SECRET"] * 600))
+    write("train.csv", patients(ill=["yes", "SECRET"] * 300))
     done = tacit_process(*fitting())
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
@@ -280,7 +280,6 @@ def test_bad_options_are_refused(here, more, words):
     [
         ({"ill": ["yes", ""] * 300}, "missing value"),
         ({"ill": ["yes", "SECRET"] * 300}, "not among its classes"),
-        ({"name": ["SECRET"] * 600}, "'name'"),
     ],
 )
 def test_cells_are_never_shown(here, changes, words):
@@ -513,7 +512,7 @@ def test_schema_drafts_once(here):
         "out": "d.yaml",
         "schema": text,
     }
-    assert "private" in refused(*fitting("--schema", "d.yaml"))
+    assert parsed(*fitting("--schema", "d.yaml"))["train_rows"] == 600
     assert "did you mean 'ill'" in refused("schema", "train.csv", "--target", "il")
     assert "no such file" in refused("schema", "none.csv")
 
