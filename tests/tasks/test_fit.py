@@ -131,7 +131,6 @@ def test_bad_rows_are_refused_without_showing_them(tmp_path, changes, error, wor
         (CLASSES, ("amount", "rich"), None, "lacks the target 'rich'"),
         (CLASSES, ("amount",), "job", "the schema's target is 'rich'"),
         ({"columns": COLUMNS}, ("amount",), None, "which column is to be predicted"),
-        ({"columns": COLUMNS}, ("amount",), "job", "listed twice"),
         (AMOUNT | {"target": "rich"}, ("amount",), None, "holds text"),
         ({"columns": COLUMNS, "ignore": ["id"]}, ("rich",), "amount", "fractions"),
     ],
