@@ -26,7 +26,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.by_columns import Branch
 from tacit.preprocessing.column_maps import Numbers
-from tacit.privacy.events import NEIGHBORS
+from tacit.privacy.events import NEIGHBORS, Failure
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer
 
@@ -48,6 +48,17 @@ def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
         met[case.plan.plan.neighbors] += 1
     assert set(NEIGHBORS) <= set(met)
     assert sum(met[name] for name in NEIGHBORS) > 40
+
+
+def test_steps_along_a_second_moment_are_covered_by_their_account():
+    for seed in range(12):
+        case = replays.draw_moment(seed)
+        assert [name for name, _ in case.plan.spent] == [
+            "PrivateCenter",
+            "PrivatePrecondition",
+            "DPGD",
+        ]
+        assert not replays.compare(case, seed)
 
 
 def tables(seeds=range(36)):
@@ -310,7 +321,12 @@ def found_in_tables():
 def test_half_a_threshold_is_found(monkeypatch):
     real = release.key_threshold
     monkeypatch.setattr(release, "key_threshold", lambda sigma, chance: real(sigma, chance) // 2)
+    assert "another threshold" in found_in_tables()
+    # Where no law is known, as with private kinds:
+    monkeypatch.setattr(private_encode, "key_failure", lambda z, c, p: Failure(p))
+    replays.draw_table.cache_clear()
     assert "keys of one row pass" in found_in_tables()
+    replays.draw_table.cache_clear()
 
 
 def test_a_threshold_for_one_column_only_is_found(monkeypatch):
@@ -320,7 +336,7 @@ def test_a_threshold_for_one_column_only_is_found(monkeypatch):
         return real(self, total, keys, probability, each=1, least=least)
 
     monkeypatch.setattr(Token, "keys", each)
-    assert "keys of one row pass" in found_in_tables()
+    assert "another threshold" in found_in_tables()
 
 
 def test_a_failure_that_is_dropped_is_stopped(monkeypatch):

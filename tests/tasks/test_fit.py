@@ -115,7 +115,6 @@ def test_public_rows_pass_the_schema_too(tmp_path):
     [
         ({"rich": ["no", None] * 300}, InputError, "missing value"),
         ({"rich": ["no", "SECRET"] * 300}, InputError, "not among its classes"),
-        ({"extra": [1] * 600}, SchemaError, "'extra'"),
     ],
 )
 def test_bad_rows_are_refused_without_showing_them(tmp_path, changes, error, words):
@@ -132,7 +131,6 @@ def test_bad_rows_are_refused_without_showing_them(tmp_path, changes, error, wor
         (CLASSES, ("amount", "rich"), None, "lacks the target 'rich'"),
         (CLASSES, ("amount",), "job", "the schema's target is 'rich'"),
         ({"columns": COLUMNS}, ("amount",), None, "which column is to be predicted"),
-        ({"columns": COLUMNS}, ("amount",), "job", "listed twice"),
         (AMOUNT | {"target": "rich"}, ("amount",), None, "holds text"),
         ({"columns": COLUMNS, "ignore": ["id"]}, ("rich",), "amount", "fractions"),
     ],
@@ -171,9 +169,7 @@ def test_missing_cells_follow_the_schema(tmp_path):
     assert not (tmp_path / "error").exists()
 
 
-@pytest.mark.parametrize(
-    "changes", [{"rich": ["no", None] * 50}, {"age": ["x"] * 100}, {"rich": ["no", "maybe"] * 50}]
-)
+@pytest.mark.parametrize("changes", [{"rich": ["no", None] * 50}, {"rich": ["no", "maybe"] * 50}])
 def test_a_bad_test_table_is_refused_before_anything_is_fitted(tmp_path, monkeypatch, changes):
     monkeypatch.setattr(DPLinearClassifier, "fit", lambda *_: pytest.fail("it was fitted"))
     for classes in ({}, {"classes": ["no", "yes"]}):

@@ -277,14 +277,15 @@ class Schema:
         Returns
         -------
         tuple of str
-            Sentences; empty if everything was declared.
+            Statements; empty if everything was declared.
         """
         if not self.typed:
             return ()
-        some = ", ".join(self.typed[:5]) + (", ..." if len(self.typed) > 5 else "")
+        some = ", ".join(f"{name:.40}" for name in self.typed[:5])
+        some += ", ..." if len(self.typed) > 5 else ""
         return (
-            f"The kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
-            "from the types of the table, which are assumed not to depend on its rows.",
+            f"the kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
+            "from the types of the table, which are assumed not to depend on its rows",
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -516,7 +517,7 @@ def _declared(
     gone = [name for name in whole.columns if name not in types]
     if gone:
         near = did_you_mean(gone[0], types)
-        raise SchemaError(f"the table lacks column {gone[0]!r} of the schema{near}")
+        raise SchemaError(f"the table lacks columns of the schema: {gone[0]!r}{near}")
     return whole, whole.columns
 
 

@@ -54,8 +54,6 @@ from tacit.losses import Loss
 from tacit.mechanisms.release import BoundedSum
 from tacit.progress import Progress, silent
 
-__all__ = ["LOSS_UNIT", "Engine", "GradientSource", "LatticeSum", "one_thread"]
-
 Number: TypeAlias = float  # `LatticeSum.float` has taken the name
 SHARED = 1 << 21  # products of 16-bit integers from which on threads share a step
 LOSS_UNIT = 1 << 20  # the most that one row counts for in a sum of losses

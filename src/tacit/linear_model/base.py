@@ -47,8 +47,6 @@ from tacit.progress import Progress, progress_bar, silent
 from tacit.trainers import Trainer
 from tacit.trainers.base import is_auto
 
-__all__ = ["DPLinearModel", "Problem"]
-
 FEW_ROWS = (
     "Rows are too few to find bounds of the columns through noise, so columns are learned from as "
     "they are, and one of large numbers outweighs all others: declare what is public, for instance "

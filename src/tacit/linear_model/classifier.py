@@ -22,8 +22,6 @@ from tacit.plan import Fit
 from tacit.plan.defaults import resolve_loss
 from tacit.plan.targets import PrivateClasses
 
-__all__ = ["DPLinearClassifier"]
-
 PRIVATE = "private"  # of classes: to be found through noise
 
 

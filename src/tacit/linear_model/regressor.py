@@ -19,8 +19,6 @@ from tacit.plan import Fit
 from tacit.plan.defaults import resolve_trainer
 from tacit.plan.targets import PrivateTargetBounds
 
-__all__ = ["DPLinearRegressor"]
-
 
 class DPLinearRegressor(RegressorMixin, DPLinearModel):
     """A linear regressor whose whole pipeline is (ε, δ)-differentially private.

@@ -28,7 +28,7 @@ __all__ = ["PrivatePrecondition"]
 # Bits of eigenvalues and eigenvectors that are left out: in the last few, one BLAS differs from
 # another, and steps would.
 DROPPED = 26
-MOST_COLUMNS = 512  # beyond them, d² numbers take longer than the steps that they save
+MOST_COLUMNS = 256  # from 500 on, d² numbers take as long as the steps that they save
 
 
 @dataclass
