@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test sanitize test-long test-torch lint bench reproduce compat fuzz clean
+.PHONY: demo test sanitize neon test-long test-torch lint bench reproduce compat fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --out tacit-demo --force
@@ -26,7 +26,18 @@ sanitize: $(VENV)/.dev
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
 	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
-	  tests/trainers/test_compact.py
+	  tests/trainers/test_compact.py tests/trainers/test_shaped.py
+
+# The loops for any processor on another one, in an emulator: the same integers as here. Needs a
+# compiler for it, and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user).
+NEON := build/neon
+TRIED := -std=gnu11 -O3 -ffp-contract=off -fno-math-errno -Wno-psabi tests/trainers/neon.c
+neon:
+	mkdir -p $(NEON)
+	$(CC) $(TRIED) -o $(NEON)/here -lm && $(NEON)/here | uniq > $(NEON)/here.txt
+	aarch64-linux-gnu-gcc $(TRIED) -static -o $(NEON)/there -lm
+	qemu-aarch64 $(NEON)/there > $(NEON)/there.txt
+	diff $(NEON)/here.txt $(NEON)/there.txt && echo "the same integers"
 
 # The sampler over a hundred million draws, and whatever else takes minutes.
 test-long: $(VENV)/.dev

@@ -16,11 +16,13 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data.rows import as_rows
+from tacit.data.shaped import Layout, ShapedChunk
 from tacit.engine.engine import Engine
 from tacit.losses import get_loss
 from tacit.mechanisms.noise import Key
@@ -32,6 +34,8 @@ BATCHES = 12  # 150 MB in all: more than any cache
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning
 
 
+SHAPES = (15, 30, 60, 100)  # columns
+KNOTS = 12
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -108,6 +112,33 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     return best
 
 
+def shapes(options: argparse.Namespace) -> dict[int, tuple[float, float]]:
+    """Sums over rows of shaped columns and of as many straight ones: shortest seconds of each.
+
+    Two classes; every shape has `KNOTS` knots, between which values lie evenly.
+    """
+    rng, loss, clock = np.random.default_rng(0), get_loss("logistic"), CLOCKS[options.clock]
+    targets = loss.targets(rng.integers(0, 2, options.rows), 1)
+    found = {}
+    for columns in SHAPES:
+        values = rng.random((options.rows, columns))
+        place = values * (KNOTS - 1)
+        index = np.minimum(place.astype(int), KNOTS - 2)
+        chunk = ShapedChunk.of(Layout((KNOTS,) * columns), index, place - index)
+        sums = []
+        for given in (values, chunk):
+            rows = as_rows(given, bound=columns**0.5)
+            engine = Engine(rows, targets, loss, intercept=1.0, threads=options.threads)
+            weights = rng.normal(size=(1, engine.d, 1)) / columns
+            sums.append(partial(engine.gradient_sum, weights, 1.0))
+        best = [float("inf")] * 2
+        for _ in range(options.rounds):
+            for kind, call in enumerate(sums):
+                best[kind] = min(best[kind], shortest(call, 10, clock))
+        found[columns] = best[0], best[1]
+    return found
+
+
 def ratios(best: dict[str, float]) -> dict[str, float]:
     """Times relative to the bare products; of several settings, relative to one."""
     result = {}
@@ -132,16 +163,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
+    shaped = shapes(options)
     best = measure(options)
     relative = ratios(best)
     if options.json:
         shape = {k: v for k, v in vars(options).items() if k != "json"}
-        print(json.dumps({"shape": shape, "seconds": best, "ratio": relative}, indent=2))
+        found = {"shape": shape, "seconds": best, "ratio": relative, "shapes": shaped}
+        print(json.dumps(found, indent=2))
         return
     print(f"{'case':<16}{'ms':>10}{'ratio':>10}")
     for name, seconds in best.items():
         note = f"{relative[name]:>10.2f}" if name in relative else ""
         print(f"{name:<16}{seconds * 1e3:>10.2f}{note}")
+    for columns, (straight, with_shapes) in shaped.items():
+        name, ratio = f"shapes, {columns}", with_shapes / straight
+        print(f"{name:<16}{with_shapes * 1e3:>10.2f}{ratio:>10.2f}")
+    print(f"shapes: sums of so many columns of {KNOTS} knots relative to straight ones")
     print(f"settings: {options.settings} settings relative to one; the rest: to the bare products")
 
 

@@ -399,6 +399,25 @@ for level in LEVELS.values():
             for given in (guarded(values), [guarded(c) for c in values.T]):
                 how = (guarded(np.zeros(d - 3)), 1000.0, 7, rows, guarded(np.zeros(n)), peaks)
                 assert native.rounded(level, given, *how)
+    for n, shapes, lines in ((1, 1, 1), (17, 3, 2), (33, 20, 5), (170, 37, 11), (700, 2, 1)):
+        ends = guarded(np.concatenate([[0], np.cumsum(rng.integers(1, 70, shapes))]))
+        reach = 16 + -(-(int(ends[-1]) + 33) // 16) * 16
+        rows = guarded(rng.integers(-999, 999, (n, 16)).astype(np.int16))
+        peaks, inverse = guarded(np.full(n, 4096, np.uint16)), guarded(np.full(n, 2.0**-12))
+        weights = guarded(rng.integers(-9, 9, (lines, reach)).astype(np.int16))
+        cells = rng.integers(0, 2**32, (-(-n // 16), shapes, 16), dtype=np.uint32)
+        wrong = guarded(cells & 0x0FFFFFFF)  # indices that no shape has, and some that it has
+        for cells in (wrong, guarded(cells & 0x0FFF0007)):
+            held = (rows, cells, ends, 4096, guarded(np.zeros(lines, np.int32)))
+            for index, start in ((None, 0), (None, n // 2), (guarded(np.arange(n)[::-1]), 0)):
+                out = guarded(np.zeros((lines, n - start), np.int32))
+                onto, z = guarded(np.zeros((lines, reach), int)), np.ones((lines, n - start))
+                native.scores(level, held, index, start, n, weights, out)
+                native.sums(level, held, index, start, n, peaks, guarded(z * 2.0**40), onto)
+                native.sums(level, held, index, start, n, peaks, guarded(z), onto)
+                terms = (guarded(np.ones(1) * 2.0**39), guarded(np.ones(1) * 2.0**24), 0.5, 1.0)
+                how = (peaks, weights, guarded(np.ones(lines)), guarded(np.ones((n, lines))))
+                native.step(level, 0, held, index, start, n, *how, inverse, *terms, False, onto)
 """
 
 
@@ -437,6 +456,22 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
     ):
         with pytest.raises((error, BufferError)):
             native.scores(*given)
+    cells, ends = np.zeros((2, 3, 16), np.uint32), np.array([0, 2, 5, 9])
+    wide, base = np.zeros((2, d + 48), np.int16), np.zeros(2, np.int32)
+    native.scores(0, (rows, cells, ends, 64, base), None, 0, n, wide, out)
+    for shaped, used in (
+        ((rows, cells[:1], ends, 64, base), wide),
+        ((rows, cells[:, :2].copy(), ends, 64, base), wide),
+        ((rows, cells, ends[::-1].copy(), 64, base), wide),
+        ((rows, cells, ends + 1, 64, base), wide),
+        ((rows, cells, ends, 0, base), wide),
+        ((rows, cells, ends, 1 << 15, base), wide),
+        ((rows, cells, ends, 64, base[:1]), wide),
+        ((rows, cells, ends, 64, None), wide),
+        ((rows, cells, ends, 64, base), weights),
+    ):
+        with pytest.raises(ValueError):
+            native.scores(0, shaped, None, 0, n, used, out)
     for given in (
         (0, rows, None, 0, n, peaks[:-1].copy(), z, onto),
         (0, rows, None, 0, n, peaks, z[:, 1:].copy(), onto),

@@ -19,6 +19,7 @@ from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
 
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
+SIDE_BY_SIDE = 16  # rows that are added as one
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 
 
@@ -45,6 +46,8 @@ def shorten(chunk: Chunk, radius: float) -> Chunk:
         limits = np.ldexp(radius, -exponents)
     longer = ~(norms <= limits)  # what is not a number is no short row
     factors = np.divide(radius, norms, out=np.ones_like(norms), where=longer)
+    if tamed is chunk and not sp.issparse(chunk) and not longer.any():
+        return np.array(chunk, dtype=np.result_type(chunk, factors))
     if tamed is chunk:
         return scale_rows(chunk, factors)
     return _choose(longer, scale_rows(tamed, factors), chunk)
@@ -120,11 +123,14 @@ def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
         raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
     factor = 2.0**bits / bound * (1.0 - (chunk.shape[1] + 8) * 2.0**-52)
     with np.errstate(all="ignore"):
-        lattice = shorten(chunk, bound) * factor
-    values = lattice.data if sp.issparse(lattice) else lattice
+        lattice = shorten(chunk, bound)  # a copy, in double precision
+    values, most = lattice.data if sp.issparse(lattice) else lattice, 2.0**bits
+    with np.errstate(all="ignore"):
+        values *= factor
     np.trunc(values, out=values)
     # A row beyond the floats would become the smallest integer: it counts nothing instead.
-    np.copyto(values, 0.0, where=~(np.abs(values) <= 2.0**bits))
+    if not (values.max(initial=0.0) <= most and values.min(initial=0.0) >= -most):
+        np.copyto(values, 0.0, where=~(np.abs(values) <= most))
     return lattice
 
 
@@ -140,7 +146,10 @@ def _whole_sum(chunk: Chunk, d: int, bound: float, bits: int) -> np.ndarray:
     if sp.issparse(whole):  # not by a product with ones, as SciPy would
         part = np.bincount(whole.indices, whole.data, minlength=d)
     else:
-        part = np.add.reduce(whole, axis=0)
+        rest = len(whole) % SIDE_BY_SIDE  # long rows are added faster, and integers in any order
+        part = np.add.reduce(whole[:rest], axis=0)
+        tall = np.add.reduce(whole[rest:].reshape(-1, SIDE_BY_SIDE * d), axis=0)
+        part += np.add.reduce(tall.reshape(SIDE_BY_SIDE, d), axis=0)
     return part.astype(np.int64)
 
 

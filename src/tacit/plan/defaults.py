@@ -34,16 +34,6 @@ from tacit.trainers import DPGD, SufficientStatistics, Trainer
 from tacit.trainers.base import is_auto
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = [
-    "AUTO_RECIPE",
-    "AutoRegression",
-    "few_columns",
-    "resolve_loss",
-    "resolve_relation",
-    "resolve_stages",
-    "resolve_trainer",
-]
-
 AUTO_RECIPE = "dpsgd-f"  # which has the stages that tables have by default
 
 SPARSE_EVEN, SPARSE_MEAN = 0.2, 0.12  # shares of μ for columns and mean of sparse rows

@@ -97,13 +97,19 @@ class Plan:
         """Whether the trainer adds the feature that carries the intercept; a stage may have."""
         return self.fit_intercept and not any(stage.carries_constant for stage in self.stages)
 
-    def expanded(self, *, size: int, columns: int) -> Plan:
+    def _outputs(self, classes: int) -> int:
+        """Scores of a row."""
+        return self.loss.outputs(classes) if self.loss.task == "classification" else 1
+
+    def expanded(self, *, size: int, columns: int, classes: int = 0) -> Plan:
         """The same plan with the stages that public facts choose, where one stands for several.
 
         Parameters
         ----------
         size, columns : int
             Of the table; ``size`` may be a public stand-in.
+        classes : int
+            Number of classes; 0 for regression.
 
         Returns
         -------
@@ -112,7 +118,7 @@ class Plan:
         """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
-        facts["takes_moment"] = self.trainer.takes_moment(self.loss)
+        facts["takes_moment"] = self.trainer.takes_moment(self.loss, self._outputs(classes))
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
         target = None if self.target is None else self.target.resolve(size, mu)
         same = len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages))
@@ -215,12 +221,12 @@ class Plan:
             raise InputError(
                 f"rows, columns and classes must be at most 10**{len(str(MOST_IN_TABLE)) - 1}"
             )
-        expanded = self.expanded(size=size, columns=columns)
+        expanded = self.expanded(size=size, columns=columns, classes=classes)
         if expanded is not self:
             return expanded.calibrate(
                 size=size, columns=columns, classes=classes, training=training
             )
-        outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
+        outputs = self._outputs(classes)
         validate_monotone(self.stages, self.trainer, outputs)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)

@@ -10,7 +10,7 @@
 #define COLS 32
 #define VL 8   /* numbers of 64 bits in a vector */
 #define FEW 5  /* lines of weights that four rows meet at once */
-#define MANY 8 /* lines of multipliers that two rows meet at once */
+#define MANY 12 /* lines of multipliers that two rows meet at once */
 #define VEC __m512i
 #define SUM __m512i
 #define NONE() _mm512_setzero_si512()
@@ -19,6 +19,8 @@
 #define MADD(sum, a, b) dpwssd(sum, a, b)
 #define LOW(a, b) _mm512_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
+#define SIZE(a) _mm512_abs_epi16(a)
+#define UPPER(a, b) _mm512_max_epu16(a, b)
 #define PAIR(p) _mm512_set1_epi32(pair_at(p))
 #define FOLD(s) _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1))
 #define VMAX(a, b) ((N(VD))_mm512_max_pd((__m512d)(a), (__m512d)(b)))
@@ -38,6 +40,8 @@
 #define MADD(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
 #define LOW(a, b) _mm256_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
+#define SIZE(a) _mm256_abs_epi16(a)
+#define UPPER(a, b) _mm256_max_epu16(a, b)
 #define PAIR(p) _mm256_set1_epi32(pair_at(p))
 #define FOLD(s) (s)
 #define VMAX(a, b) ((N(VD))_mm256_max_pd((__m256d)(a), (__m256d)(b)))
@@ -57,6 +61,8 @@
 #define MADD(sum, a, b) madd(sum, a, b)
 #define LOW(a, b) beside(a, b, 0)
 #define HIGH(a, b) beside(a, b, 4)
+#define SIZE(a) (((a) ^ ((a) >> 15)) - ((a) >> 15))
+#define UPPER(a, b) larger(a, b)
 #define PAIR(p) ((shorts){(p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1], (p)[0], (p)[1]})
 #define VMAX(a, b) N(choose)((a) > (b), a, b)
 #define VMIN(a, b) N(choose)((a) < (b), a, b)
@@ -163,24 +169,25 @@ INLINE void N(dots)(const int16_t *const *x, const int16_t *w, int64_t stride, i
 static void N(scores)(const Job *job, Scratch *work, int64_t count)
 {
     int64_t lines = job->lines, stride = job->stride, reach = job->reach, length = work->length;
-    for (int64_t k = 0; k < lines; k += FEW) {
-        int some = (int)(lines - k < FEW ? lines - k : FEW);
-        for (int64_t i = 0; i < count; i += 4) {
-            const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
-            const int16_t *w = job->weights + k * reach;
-            const int16_t *const *soon = k ? NULL : next;
-            int32_t *out = work->raw + k * length + i;
-            switch (some) {
-            case 1: N(dots)(x, w, stride, reach, 1, out, length, soon); break;
+    for (int64_t from = 0; from < count; from += LANES) /* rows that stay in the nearest cache */
+        for (int64_t k = 0; k < lines; k += FEW) {
+            int some = (int)(lines - k < FEW ? lines - k : FEW);
+            for (int64_t i = from; i < from + LANES; i += 4) {
+                const int16_t *const *x = work->at + i, *const *next = x + AHEAD;
+                const int16_t *w = job->weights + k * reach;
+                const int16_t *const *soon = k ? NULL : next;
+                int32_t *out = work->raw + k * length + i;
+                switch (some) {
+                case 1: N(dots)(x, w, stride, reach, 1, out, length, soon); break;
 #if FEW > 2
-            case 2: N(dots)(x, w, stride, reach, 2, out, length, soon); break;
-            case 3: N(dots)(x, w, stride, reach, 3, out, length, soon); break;
-            case 4: N(dots)(x, w, stride, reach, 4, out, length, soon); break;
+                case 2: N(dots)(x, w, stride, reach, 2, out, length, soon); break;
+                case 3: N(dots)(x, w, stride, reach, 3, out, length, soon); break;
+                case 4: N(dots)(x, w, stride, reach, 4, out, length, soon); break;
 #endif
-            default: N(dots)(x, w, stride, reach, FEW, out, length, soon);
+                default: N(dots)(x, w, stride, reach, FEW, out, length, soon);
+                }
             }
         }
-    }
 }
 
 /* --- Multipliers ------------------------------------------------------------------------------ */
@@ -213,6 +220,7 @@ INLINE void N(split)(const Job *job, Scratch *work, int64_t first, int64_t i, in
 INLINE void N(bound)(Scratch *work, int64_t i, VD most)
 {
     VI peaks, size = __builtin_convertvector(most, VI);
+    memcpy(work->sizes + i, &size, sizeof size);
     memcpy(&peaks, work->peaks + i, sizeof peaks);
     size *= peaks;
     memcpy(work->most + i, &size, sizeof size);
@@ -339,7 +347,7 @@ INLINE void N(tile)(const VEC *pairs, const int16_t *const *x, int64_t j, int ha
                     const int16_t *z, int64_t length, int lines, int64_t *onto, int64_t wide)
 {
     SUM sums[MANY][2];
-    UNROLL for (int l = 0; l < lines; l++)
+    UNROLL16 for (int l = 0; l < lines; l++)
         sums[l][0] = sums[l][1] = NONE();
     for (int64_t step = 0; step < steps; step++) {
         VEC low, high;
@@ -356,13 +364,13 @@ INLINE void N(tile)(const VEC *pairs, const int16_t *const *x, int64_t j, int ha
             low = LOW(a, b);
             high = HIGH(a, b);
         }
-        UNROLL for (int l = 0; l < lines; l++) {
+        UNROLL16 for (int l = 0; l < lines; l++) {
             VEC by = PAIR(z + l * length + 2 * step);
             sums[l][0] = MADD(sums[l][0], low, by);
             sums[l][1] = MADD(sums[l][1], high, by);
         }
     }
-    UNROLL for (int l = 0; l < lines; l += 2)
+    UNROLL16 for (int l = 0; l < lines; l += 2)
         UNROLL for (int h = 0; h < 2; h++)
             N(take_in)(onto + l / 2 * wide + h * COLS / 2, sums[l][h], sums[l + 1][h]);
 }
@@ -373,8 +381,12 @@ static void N(sums)(const Job *job, Scratch *work, int64_t count)
     int64_t parts = 2 * job->lines, length = work->length, stride = job->stride;
     int few = parts <= 4;
     VEC *pairs = (VEC *)work->pairs;
+    int64_t size = 1;
+    for (int64_t i = 0; !few && i < count; i++)
+        size = size < work->sizes[i] ? work->sizes[i] : size;
     for (int64_t j = 0; j < stride; j += COLS) {
         int half = j + COLS > stride;
+        VEC top = {0};
         if (!few)
             for (int64_t i = 0; i < count; i += 2) {
 #if LEVEL == 2
@@ -385,7 +397,20 @@ static void N(sums)(const Job *job, Scratch *work, int64_t count)
 #endif
                 pairs[i] = LOW(a, b);
                 pairs[i + 1] = HIGH(a, b);
+                top = UPPER(top, UPPER(SIZE(a), SIZE(b)));
             }
+        if (!few) { /* these columns may be smaller than others: fewer cuts */
+            uint16_t tops[COLS];
+            int64_t peak = 1;
+            memcpy(tops, &top, sizeof tops);
+            for (int t = 0; t < COLS; t++)
+                peak = peak < tops[t] ? tops[t] : peak;
+            int64_t rows = (INT32_MAX / (peak * size)) & ~(int64_t)1, chunks = 0;
+            for (int64_t i = rows; i < count; i += rows)
+                work->cuts[++chunks] = i;
+            work->cuts[++chunks] = count;
+            work->chunks = chunks;
+        }
         for (int64_t k = 0; k < parts; k += few ? parts : MANY) {
             int64_t *onto = work->sums + k / 2 * work->wide + j;
             for (int64_t c = 0; c < work->chunks; c++) {
@@ -689,6 +714,8 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef MADD
 #undef LOW
 #undef HIGH
+#undef SIZE
+#undef UPPER
 #undef PAIR
 #undef FOLD
 #undef VMAX

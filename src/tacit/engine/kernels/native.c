@@ -13,8 +13,13 @@
    Buffers are checked on entry; then the interpreter is let go, and Python's threads may run
    several calls at once. */
 
+#ifndef NO_PYTHON /* as tests/trainers/neon.c has it */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#else
+#include <stddef.h>
+typedef ptrdiff_t Py_ssize_t;
+#endif
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -84,7 +89,7 @@ typedef struct {
     const int16_t **at;    /* where rows lie, and AHEAD more */
     int32_t *raw;          /* scores (lines, length) */
     int16_t *parts;        /* of multipliers (2 lines, length) */
-    int32_t *peaks, *most; /* largest magnitude in a row, and that times one of its parts */
+    int32_t *peaks, *sizes, *most; /* largest magnitude in a row, and of its parts; their product */
     const double *inverse, *targets; /* of the rows, where they lie or in their room */
     double *inverse_room, *target_room, *residuals;
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
@@ -172,6 +177,7 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
 /* --- Vectors of any processor ----------------------------------------------------------------- */
 
 typedef int16_t shorts __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
 typedef uint32_t words __attribute__((vector_size(16)));
 
 INLINE shorts load_shorts(const int16_t *p)
@@ -186,6 +192,13 @@ INLINE words madd(words sum, shorts a, shorts b)
     for (int t = 0; t < 4; t++)
         sum[t] += (uint32_t)(a[2 * t] * b[2 * t]) + (uint32_t)(a[2 * t + 1] * b[2 * t + 1]);
     return sum;
+}
+
+/* The larger of unsigned numbers. */
+INLINE shorts larger(shorts a, shorts b)
+{
+    shorts above = (shorts)((halves)a > (halves)b);
+    return (above & a) | (~above & b);
 }
 
 INLINE shorts beside(shorts a, shorts b, int from)
@@ -279,14 +292,14 @@ static void *scratch_for(const Job *job, Scratch *work)
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
         sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
-        sizeof(*work->peaks) * (size_t)length,
+        sizeof(*work->peaks) * (size_t)(2 * length),
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
         sizeof(*work->cells) * (size_t)(length / LANES),
         sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
         sizeof(*work->bins) * (size_t)(2 * most),
-        sizeof(*work->tables) * (size_t)(job->base ? lines * job->shapes * TABLE : 0)};
+        sizeof(*work->tables) * (size_t)(job->weights ? lines * job->shapes * TABLE : 0)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
     for (int i = 0; i < PIECES; i++)
@@ -304,6 +317,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->parts = (void *)pieces[2];
     work->most = (void *)pieces[3];
     work->peaks = (void *)pieces[4];
+    work->sizes = work->peaks + length;
     work->inverse_room = (void *)pieces[5];
     work->target_room = (void *)pieces[6];
     work->residuals = (void *)pieces[7];
@@ -314,7 +328,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->picked = (void *)pieces[12];
     work->bins = (void *)pieces[13];
     work->tables = (void *)pieces[14];
-    for (int64_t k = 0; job->base && k < lines; k++)
+    for (int64_t k = 0; job->weights && k < lines; k++)
         for (int64_t j = 0; j < job->shapes; j++)
             for (int e = 0; e < TABLE; e++)
                 work->tables[(k * job->shapes + j) * TABLE + e] =
@@ -429,6 +443,7 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
         loops->conclude(job, work);
 }
 
+#ifndef NO_PYTHON
 /* --- Arguments ------------------------------------------------------------------------------------ */
 
 enum { MOST_BUFFERS = 14 }; /* of any call */
@@ -864,3 +879,4 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                         .m_methods = functions};
 
 PyMODINIT_FUNC PyInit_native(void) { return PyModuleDef_Init(&definition); }
+#endif

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -98,6 +99,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return math.exp(log_a) * (-math.expm1(min(epsilon + log_b - log_a, 0.0)) + slack)
 
 
+@lru_cache(maxsize=1 << 12)  # of public numbers: the next fit asks for the same ones
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε that a μ-Gaussian mechanism satisfies at ``delta``, rounded up."""
     if not delta > 0:
@@ -110,6 +112,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _safe_root(lambda e: gaussian_delta(mu, e) - delta, 0.0, high, step=1.0)
 
 
+@lru_cache(maxsize=1 << 12)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The greatest μ whose Gaussian mechanism is (ε, δ)-private, rounded down."""
     high = 1.0
