@@ -5,21 +5,29 @@
 `bench_time.py` says how that environment is made. All train the same modules on the same random
 rows, with Poisson samples of the same size, noise included, and take turns; the shortest turn of
 each counts: of a step, with sampling, clipped sum, noise and update, not of calibrating.
+
+    python benchmarks/bench_modules.py --spectrum 2000 7000000 1000 FOLDER
+
+finds so many singular values of so many random gradients, kept in the folder (``-``: sketched in
+memory), and tells the peak of memory and the processor time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from tacit.networks import fit_module
+from tacit.research.trajectories import Sketch
 from tacit.trainers import DPSGD
 
 ROWS, TOKENS = 2000, 32
@@ -159,15 +167,38 @@ def measure(name: str, *, batch: int, steps: int, repeat: int, clock: Clock) -> 
     return {"parameters": size, "seconds": each, "ratio": ratio}
 
 
+def spectrum(steps: int, parameters: int, values: int, folder: str) -> Any:
+    """Gradients that fall as k^-0.6, in noise."""
+    rng = np.random.default_rng(0)
+    where = {} if folder == "-" else {"rows": steps, "folder": folder}
+    sketch = Sketch(values, dtype=np.float32, **where)  # type: ignore[arg-type]
+    for step in range(steps):
+        row = rng.standard_normal(parameters, dtype=np.float32) * np.float32(0.05)
+        row[step] += 10 * (step + 1) ** -0.6
+        sketch.add(row)
+    found = sketch.directions().first(values)
+    return {
+        "GiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "seconds": time.process_time(),
+        "values": len(found.values),
+        "apart": float((found.at_most / found.values - 1).max()),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--spectrum", nargs=4, metavar=("STEPS", "PARAMETERS", "VALUES", "FOLDER"))
     given = parser.parse_args()
+    if given.spectrum:
+        *sizes, folder = given.spectrum
+        print(json.dumps(spectrum(*map(int, sizes), folder)))
+        return
     warnings.simplefilter("ignore")
     torch.set_num_threads(given.threads)
     clock = time.process_time if given.threads == 1 else time.perf_counter

@@ -44,7 +44,6 @@ from tacit.data.readers import parse_table
 from tacit.data.schema import CategoryColumn, NumberColumn, Schema
 from tacit.data.tables import ABSENT, Table
 from tacit.datasets.store import folders
-from tacit.preprocessing import PrivateCenter, PrivateEncode
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
@@ -240,8 +239,7 @@ def dp_ebm(task: Task, epsilon: float, seed: int) -> np.ndarray:
 
 
 def tacit(task: Task, epsilon: float, seed: int) -> np.ndarray:
-    how: dict[str, Any] = {"stages": [PrivateEncode(task.schema), PrivateCenter()]}
-    how["random_state"] = seed
+    how: dict[str, Any] = {"schema": task.schema, "random_state": seed}
     if task.bounds is None:
         model = DPLinearClassifier(epsilon, DELTA, **how).fit(task.train, task.y)
         return np.asarray(model.predict_proba(task.test)[:, 1])

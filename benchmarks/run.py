@@ -140,6 +140,33 @@ def rivals() -> list[str]:
     return lines
 
 
+def modules() -> list[str]:
+    found = run("bench_modules.py", python=rival_python())
+    small = run("bench_modules.py", "--spectrum", "2000", "100000", "1000", str(HERE))
+    wide = run("bench_modules.py", "--spectrum", "200", "7000000", "100", str(HERE))
+    return [
+        "Time of a step of `fit_module` (sampling, clipped sum, noise, update) relative to Opacus",
+        "1.6 with ghost clipping: Poisson batches of 128 rows, of 32 tokens for encoders;",
+        "processor time of one thread, one run.",
+        "",
+        *table(
+            ("module", "parameters", "exact", "fast"),
+            *(
+                (
+                    name,
+                    f"{each['parameters'] / 1e6:.1f} million",
+                    *(number(each["ratio"], which) for which in ("exact", "fast")),
+                )
+                for name, each in found.items()
+            ),
+        ),
+        "",
+        "Peak memory of the singular values of gradients in a file (Gram matrix, one thread):",
+        f"{small['GiB']:.1f} GiB for 1,000 values of 2,000 gradients of 100,000 parameters,",
+        f"{wide['GiB']:.1f} GiB for 100 values of 200 gradients of 7 million.",
+    ]
+
+
 def growth() -> list[str]:
     found = run("bench_time.py", "--growth")
     picture(found, HERE / "growth.svg")
@@ -661,6 +688,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "step": ("Time of one step", step),
     "fits": ("Time of a default fit", fits),
     "rivals": ("Time beside others", rivals),
+    "modules": ("Modules of PyTorch", modules),
     "growth": ("Time as data grow", growth),
     "calibration": ("Time of calibration", calibration),
     "ledger": ("Time of a ledger", ledger),

@@ -19,7 +19,7 @@ from sklearn.linear_model import (
     LogisticRegression,
     Ridge,
 )
-from sklearn.metrics import r2_score
+from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -37,6 +37,7 @@ from sklearn.preprocessing import (
 
 import tacit
 from tacit import privatize
+from tacit.datasets import load_adult
 from tacit.exceptions import InputError
 
 pd = pytest.importorskip("pandas")
@@ -526,7 +527,8 @@ def test_a_model_of_columns_is_saved_unless_it_holds_a_function(tmp_path):
     ).fit(X, y)
     tacit.save(model.estimator_, tmp_path / "model.safetensors")
     again = tacit.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.predict(X), model.predict(X))
+    used = list(again.feature_names_in_)
+    assert np.array_equal(again.predict(X[used]), model.predict(X))
     columns = make_column_transformer((FunctionTransformer(sine), ["age"]))
     model = privatize(
         make_pipeline(columns, LogisticRegression()),
@@ -571,8 +573,9 @@ def test_bounds_and_categories_that_nobody_declares_are_found_through_noise(tmp_
     assert {"age", "fare", "sex=male", "class=3"} <= set(first.feature_names)
     tacit.save(model.estimator_, tmp_path / "model.safetensors")
     again = tacit.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.predict(X), model.predict(X))
-    assert np.isfinite(again.decision_function({name: [None] for name in X})).all()
+    used = list(again.feature_names_in_)
+    assert np.array_equal(again.predict(X[used]), model.predict(X))
+    assert np.isfinite(again.decision_function({name: [None] for name in used})).all()
 
 
 def test_a_column_is_not_searched_in_two_ways():
@@ -588,3 +591,40 @@ def test_too_few_rows_are_told_with_the_lines_to_add():
     pipeline = make_pipeline(columns, LogisticRegression())
     with pytest.raises(InputError, match=r"too few .*'fare': \(low, high\).*'sex': \[...\]"):
         privatize(pipeline, epsilon=0.02, delta=1e-5).fit(X, y)
+
+
+def test_bounds_far_too_wide_cost_next_to_nothing():
+    X, y = adults()
+    columns = make_column_transformer(
+        (StandardScaler(), ["age", "hours", "gain"]), (one_hot(DEGREES), ["degree"])
+    )
+    pipeline, scores = make_pipeline(columns, LogisticRegression()), []
+    for times in (1, 100):
+        bounds = {name: (low, low + times * (high - low)) for name, (low, high) in CENSUS.items()}
+        model = privatize(pipeline, epsilon=20, delta=1e-5, bounds=bounds, random_state=0)
+        scores.append(model.fit(X, y).score(X, y))
+    assert scores[1] > scores[0] - 0.01
+
+
+def test_the_figures_of_the_page_on_pipelines():
+    train, test, schema = load_adult()
+    frames = [
+        pd.DataFrame({name: half.column(name) for name in schema.columns}) for half in (train, test)
+    ]
+    y, truth = (half.match("income", schema.classes) for half in (train, test))
+    words = [name for name in schema.columns if train.kind(name) == "text"]
+    hot = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    )
+    columns = make_column_transformer((hot, words), remainder=NUMERIC)
+    pipeline = make_pipeline(columns, LogisticRegression(max_iter=300))
+    area = roc_auc_score(truth, pipeline.fit(frames[0], y).decision_function(frames[1]))
+    assert area == pytest.approx(0.903, abs=1e-3)
+    ends = {n: (schema.columns[n].low, schema.columns[n].high) for n in frames[0] if n not in words}
+    for declared in (
+        {},
+        {"bounds": {name: (low, low + 100 * (high - low)) for name, (low, high) in ends.items()}},
+    ):
+        model = privatize(pipeline, epsilon=1, delta=1e-5, random_state=0, **declared)
+        scores = model.fit(frames[0], y).decision_function(frames[1])
+        assert roc_auc_score(truth, scores) == pytest.approx(0.905, abs=1.5e-3)

@@ -596,10 +596,10 @@ def test_a_table_needs_its_columns_and_its_encoding():
     with pytest.raises(SchemaError, match="does not name: 'name'"):
         of_tables().fit(frame(name="Ada"), ILL)
     of_tables().fit(frame(age="old"), ILL)  # no value of a cell stops a fit: it is a gap
-    with pytest.raises(InputError, match="cannot read a table from ndarray"):
+    with pytest.raises(SchemaError, match="lacks columns of the schema"):
         of_tables().fit(X, TWO)
-    with pytest.raises(InputError, match="text where numbers belong"):
-        DPLinearClassifier().fit(frame(), ILL)
+    with pytest.raises(InputError, match=r"rows are too few to find, .* Nothing was spent"):
+        DPLinearClassifier(epsilon=0.01).fit(frame(), ILL)
     with pytest.raises(InputError, match="Encode must be the first stage"):
         classifier(stages=[Normalize(), Encode(SCHEMA)]).fit(frame(), ILL)
     with pytest.raises(InputError, match="there are no rows"):
@@ -874,10 +874,17 @@ def test_losses_belong_to_their_task():
         DPLinearRegressor(target_bounds=(-5, 5), loss="hinge").fit(X, TARGET)
 
 
-def test_the_limits_of_the_target_must_be_given():
+def test_limits_of_the_target_that_are_not_given_are_found_or_asked_for():
+    with pytest.raises(InputError, match=r"too few .* pass target_bounds=\(low, high\)"):
+        DPLinearRegressor(epsilon=0.01).fit(X, TARGET)
     with pytest.raises(MissingBound, match="target_bounds=") as caught:
-        DPLinearRegressor().fit(X, TARGET)
+        DPLinearRegressor(trainer=LocalDPGD()).fit(X, TARGET)
     assert "target_bounds" in caught.value.parameter
+    many = np.tile(X, (20, 1)), np.tile(TARGET, 20)
+    found = DPLinearRegressor(epsilon=5.0, random_state=0).fit(*many)
+    assert found.target_bounds_[0] <= np.quantile(TARGET, 0.1)
+    assert found.target_bounds_[1] >= np.quantile(TARGET, 0.9)
+    assert found.certificate_.verify().holds
     for bounds in (
         (1, 1),
         (2, 1),

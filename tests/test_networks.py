@@ -237,8 +237,10 @@ def test_no_row_however_made_counts_for_more_than_the_clip(tokens, clip, dtype, 
         rows[0][20:24] *= 1e290
         rows[1][21:26] *= 1e-290
         rows[0][26], rows[1][26] = 1e150, 1e155
-    targets = torch.zeros(40)
-    engine = ModuleEngine(module, rows, targets, lambda out, _: out.sum(), arithmetic="exact")
+        rows[0][9, :1] *= 1e154
+        rows[1][9, 1:] *= 1e154
+    targets, chosen = torch.zeros(40), ["layer.weight"] if dtype is torch.float64 else None
+    engine = ModuleEngine(module, rows, targets, lambda out, _: out.sum(), parameters=chosen)
 
     def total(batch):
         (found,) = engine.gradient_sums(np.zeros((1, engine.d, 1)), [clip], batch=np.array(batch))

@@ -35,6 +35,7 @@ SOURCE = Path(tacit.__file__).parent
 # here is added to anything that is released.
 SOURCES = {
     "mechanisms/noise.py": "the key of a fit, from the operating system",
+    "data/cells.py": "a type that values may have; none is made",
     "files.py": "names of temporary files",
     "ledger/ledger.py": "names of entries",
     "ledger/store.py": "how long to wait before a transaction is tried again",

@@ -179,7 +179,8 @@ def test_a_recipe_fits_rows_of_any_width(name, width):
     needs = {"dpsgd-f-theory": {"radius": 100.0}, "ptr-pca": {"gap": 1e-4}}
     for own in ("pillar", "gep", "adadps", "dp-raft+pillar"):
         needs[own] = {"public": rows[:60].copy()}
-    model = DPLinearClassifier(epsilon=50.0, **recipe(name, steps=2, **needs.get(name, {})))
+    epsilon = 2.0 if name == "dpsgd" else 50.0  # sampled steps of little noise take long to count
+    model = DPLinearClassifier(epsilon, **recipe(name, steps=2, **needs.get(name, {})))
     if width == 1 and name in TOO_FEW:
         with pytest.raises(InputError, match=TOO_FEW[name]):
             model.fit(rows, labels)
@@ -296,6 +297,6 @@ def test_trials_of_the_theory_share_what_it_chose():
 def test_the_automatic_recipe_is_what_estimators_do_by_themselves():
     parts, own = recipe("auto"), resolve_trainer("auto")
     for task in ("classification", "regression"):
-        assert tuple(parts["stages"]) == resolve_stages("auto", task, own)
+        assert resolve_stages(parts["stages"], task, own) == resolve_stages("auto", task, own)
     assert parts["trainer"] == "auto"
     assert recipe("auto", steps=7)["trainer"] == DPGD(steps=7)

@@ -12,8 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import as_table, declared_schema, read_table, scan
+from tacit import DPLinearClassifier
+from tacit.data import Schema, as_table, declared_schema, read_table, scan
+from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn
+from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
+from tacit.mechanisms.noise import Key
+from tacit.preprocessing import Context, Encode, PrivateEncode
 
 DAY = datetime(2020, 1, 2, tzinfo=UTC).timestamp()
 
@@ -143,7 +148,8 @@ class Nasty:
         raise RuntimeError("secret")
 
     __hash__ = object.__hash__
-    __str__ = __repr__ = __eq__ = __float__ = __bool__ = __len__ = __iter__ = _raise
+    __repr__ = object.__repr__  # of failing examples
+    __str__ = __eq__ = __float__ = __bool__ = __len__ = __iter__ = _raise
 
 
 marks = ["", " ? ", "nan", "-NaN", "1e400", "1_0", "01", " 1.0", "true", "TRUE", "inf", "٣", "1,5"]
@@ -166,6 +172,12 @@ cells = st.one_of(
     st.text(max_size=4),
     st.datetimes(timezones=st.none() | st.just(UTC)),
 )
+
+
+def dense(rows):
+    return rows if isinstance(rows, np.ndarray) else rows.toarray()
+
+
 WORDS = ("1", "true", "a", "2020-01-02")
 
 
@@ -231,3 +243,66 @@ def test_numbers_dates_and_words_of_a_text():
     codes, found = table.coded("x")
     assert [None if code < 0 else found[code] for code in codes] == words
     assert len(set(found)) == len(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_stops_an_encoding_and_no_row_is_longer_than_its_bound(values):
+    pd = pytest.importorskip("pandas")
+    objects = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        objects[i] = value
+    columns = {
+        "number": NumberColumn(-5, 120, "indicator"),
+        "shaped": NumberColumn(-5, 120, "indicator", shape="hat", knots=4),
+        "date": DateColumn("1900-01-01", "2030-01-01"),
+        "word": CategoryColumn(WORDS, "level", "level"),
+    }
+    frame = pd.DataFrame({name: pd.Series(objects, dtype=object) for name in columns})
+    stage = Encode(Schema(columns))
+    rows = dense(stage.fit(frame).transform(frame))
+    assert rows.shape == (len(values), stage.width())
+    assert (np.linalg.norm(rows, axis=1) <= stage.bound()).all()
+    for i in range(len(values)):
+        np.testing.assert_array_equal(rows[i], dense(stage.transform(frame[i : i + 1]))[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(cells, min_size=1, max_size=6))
+def test_no_value_stops_what_is_found_through_noise(values):
+    kinds = ("number", "date", "category", "private")
+    table = as_table(dict.fromkeys(kinds, values * 20))
+    schema = declared_schema(table, schema={kind: kind for kind in kinds})
+    stage = PrivateEncode(schema, 0.1, narrow=False)
+    context = Context.paid(stage.event(1.0), table.n, failure=1e-6, key=Key.from_seed(0))
+    stage.fit(as_rows(table), context)
+    assert not stage.schema_.private
+    assert Schema.from_dict(stage.schema_.to_dict()) == stage.schema_
+    rows = dense(stage.transform(table))
+    assert rows.shape[0] == table.n and np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("stored", ["pandas", "lists", "scan"])
+def test_no_value_stops_a_fit(tmp_path, stored):
+    pd, n = pytest.importorskip("pandas"), 2000
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=n), "b": rng.choice(["x", "y"], n)}
+    y = np.where(columns["a"] > 0, "no", "yes")
+    for name, words in columns.items():
+        cells = np.array(words, dtype=object)
+        odd = marks[:-1] if stored == "scan" else [*marks, Nasty(), {1}, None, 10**400, b"\xff", 1j]
+        for i, value in enumerate(odd):
+            cells[i] = value
+        columns[name] = cells
+    table = {name: list(cells) for name, cells in columns.items()}
+    if stored == "pandas":
+        table = pd.DataFrame(columns)
+    elif stored == "scan":
+        rows = zip(columns["a"], columns["b"], y, strict=True)
+        lines = ["a,b,y", *(f'"{a}","{b}",{label}' for a, b, label in rows)]
+        (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+        table = scan(tmp_path / "t.csv", target="y")
+    model = DPLinearClassifier(epsilon=4, random_state=0, classes=["no", "yes"])
+    model.fit(table, None if stored == "scan" else y)
+    if stored != "scan":
+        assert np.isfinite(model.predict_proba(table)).all()

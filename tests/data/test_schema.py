@@ -196,10 +196,10 @@ def test_columns_whose_facts_are_private_have_no_width_yet():
         NumberColumn(0).ends  # noqa: B018
 
 
-def test_a_hat_has_a_weight_for_each_knot_and_one_for_gaps():
+def test_a_hat_has_a_weight_for_its_ends_each_knot_and_gaps():
     for knots, count in ((3, 3), ((0, 1, 5, 9), 4)):
         column = NumberColumn(0, 9, shape="hat", knots=knots)
-        assert column.width == len(column.feature_names("x")) == count + 1
+        assert column.width == len(column.feature_names("x")) == count + 3
         assert column.feature_names("x")[-1] == "x=<missing>"
         again = Schema.from_dict(Schema({"x": column}).to_dict()).columns["x"]
         assert again == column
@@ -327,8 +327,9 @@ def test_a_schema_may_tell_of_the_target_alone():
         ({"bounds": 3}, "bounds must be a pair"),
         ({"categories": ["a"]}, "categories must be a mapping"),
         ({"categories": {"w": "a"}}, "column 'w': categories must be a list"),
-        ({"schema": {"columns": {"nn": [0, 1]}}}, "lacks column 'nn' of the schema"),
+        ({"schema": {"columns": {"nn": [0, 1]}}}, "lacks columns of the schema: 'nn'"),
         ({"schema": {"n": ["a", "b"]}, "bounds": {"n": (0, 1)}}, "says category, and other"),
+        ({"schema": {"n": [0, 1]}, "target": "n"}, "column 'n' is listed twice"),
         ({"schema": {"target": "n"}, "target": "w"}, "target 'w', but the schema's target is 'n'"),
     ],
 )

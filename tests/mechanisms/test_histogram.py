@@ -11,13 +11,15 @@ from scipy.stats import norm
 
 from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms import histogram
-from tacit.mechanisms.histogram import KeyCounts, key_rows, noisy_keys
+from tacit.mechanisms.histogram import KeyCounts, key_failure, key_rows, noisy_keys
 from tacit.mechanisms.lattice import sigma_for
 from tacit.mechanisms.noise import Key
 from tacit.mechanisms.release import Draws, Releases
 from tacit.mechanisms.threshold import key_threshold
 from tacit.privacy.accounting.accountants import gaussian_delta
-from tacit.privacy.events import Failure, Gaussian
+from tacit.privacy.certificate import counts_groups
+from tacit.privacy.events import Event, Failure, Gaussian
+from tacit.privacy.verification import recheck
 
 P = 1e-6
 
@@ -136,6 +138,46 @@ def test_what_may_fail_must_have_been_counted():
     token = Releases(Key.from_seed(0), [("Keys", Gaussian(1.0))]).token("Keys").at("keys")
     with pytest.raises(ReleaseError, match="not counted"):
         noisy_keys(rows, counted, 1, token, size=500, probability=1e-9, most=9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 10])
+@pytest.mark.parametrize("alike", [True, False])
+def test_keys_that_several_rows_of_one_person_have_pass_as_their_law_says(k, alike):
+    """The exact law, whether their rows share keys or have different ones."""
+    c, p, z = 3, 1e-6, 4.0
+    rows = [tuple(f"own{j}" if alike else f"own{i}{j}" for j in range(c)) for i in range(k)]
+    draws = Watched()
+    found([rows], c, z=z, p=p, draws=draws)
+    rooms = (draws.threshold - draws.total.values) * draws.total.unit / draws.deviation
+    accident = -math.expm1(math.fsum(np.log1p(-norm.sf(rooms))))
+    law = key_failure(z, c, p)
+    assert accident <= law.several(k).probability <= k * p * math.exp(0.8 * k)
+    given = law.to_dict()["parameters"]
+    ((_, again),) = recheck.several([("failure", given)], k)
+    assert again["probability"] == pytest.approx(law.several(k).probability, rel=1e-9)
+
+
+def test_a_failure_says_its_law_in_files_and_is_counted_for_several_rows_only_then():
+    law, plain = key_failure(4.0, 3, 1e-6), Failure(1e-6)
+    assert Event.from_dict(law.to_dict()) == law
+    assert set(plain.to_dict()["parameters"]) == {"count", "probability"}
+    assert counts_groups([Gaussian(1.0), law]) and not counts_groups([Gaussian(1.0), plain])
+    assert (
+        plain.several(2) is None
+        and recheck.several([("failure", plain.to_dict()["parameters"])], 2) is None
+    )
+    assert law.several(10**6).probability > 0.99  # no room is left
+    for wrong in ({"keys": -1}, {"keys": 1.5}, {"keys": 1}, {"keys": 1, "room": 1.0, "step": 0.1}):
+        with pytest.raises(InputError):
+            Failure(1e-6, **wrong)
+
+
+def test_another_threshold_than_was_counted_is_refused():
+    for law in (key_failure(9.0, 1, 1e-6), key_failure(1.0, 1, 1e-7)):
+        events = [("Keys", Gaussian(1.0)), ("Keys", law), ("Keys", Failure(1e-6))]
+        token = Releases(Key.from_seed(0), events).token("Keys").at("keys")
+        with pytest.raises(ReleaseError, match=r"another threshold|not counted"):
+            noisy_keys([[("x",)] * 99], counted, 1, token, size=99, probability=1e-6, most=9)
 
 
 def test_of_many_rows_only_keys_take_part_that_enough_of_them_have(monkeypatch):

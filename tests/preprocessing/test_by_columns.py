@@ -141,6 +141,8 @@ def test_intervals_of_functions_hold_their_values(name):
         (lambda: Branch(TWO, (Ufunc("log"),)), "has no bounds where it lies between"),
         (lambda: Ufunc("median"), "no function 'median'"),
         (lambda: Branch(TWO, (Bins(1),)), "two bins"),
+        (lambda: Branch(TWO, (Bins(1 << 20),)), "65536 are taken at most"),
+        (lambda: Branch(TWO, (Products(26),)), "a degree from 1 to 25"),
         (lambda: Branch(TWO, (Bins(3), Products(2))), "takes numbers"),
         (lambda: Branch(TWO, (Splines(((0.0, 1.0),), 3),)), "knots of 1 columns, not 2"),
         (lambda: Branch(TWO, (Splines(((0.0, 1.0), (1.0, 1.0)), 3),)), "that increase"),

@@ -104,6 +104,32 @@ def test_a_category_of_few_rows_is_not_seen_and_none_may_be():
     assert Schema.from_dict(stage.schema_.to_dict()) == stage.schema_
 
 
+def test_words_that_are_one_category_are_counted_as_one_whatever_they_are():
+    words = ["TRUE", "true", "True", "1", "01", "1.0", " a", "a ", "inf", "Infinity", "1e400"]
+    words += [
+        "?",
+        "",
+        "nan",
+        "-NaN",
+        "null",
+        "private",
+        "none",
+        "\u0661",
+        "é",
+        "\udce9",
+        "x,y",
+        "a\nb",
+    ]
+    table = {"word": np.array(words * 200, dtype=object)}
+    schema = Schema({"word": of("category")})
+    stage = found(schema, table)
+    categories = stage.schema_.columns["word"].categories
+    assert {"true", "1", "a", "inf", "private", "none"} <= set(categories)
+    assert list(categories) == sorted(categories) and len(categories) < len(words)
+    assert not stage.transform(table)[:, -1].any()  # none of them is unseen
+    assert Schema.from_dict(stage.schema_.to_dict()) == stage.schema_
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e308, -5e-324, 0.0])
 def test_no_value_stops_a_fit(value):
     table = people(600)

@@ -116,17 +116,17 @@ def test_twenty_steps_do_what_a_hundred_did():
 
 
 def test_a_plan_leaves_it_out_where_nobody_follows_it():
-    def kept(loss="logistic", trainer=DPGD(), before=(Normalize(),), columns=6):  # noqa: B008
+    def kept(loss="logistic", trainer=DPGD(), before=(Normalize(),), columns=6, classes=2):  # noqa: B008
         stages = (*before, PrivatePrecondition())
         near = "replace_one" if any(s.kind == "noiseless" for s in before) else "replace_special"
         plan = Plan(Budget(1.0, 1e-5), stages, trainer, get_loss(loss), near)
-        return plan.expanded(size=4000, columns=columns).stages != before
+        return plan.expanded(size=4000, columns=columns, classes=classes).stages != before
 
-    assert kept() and kept(columns=512)
+    assert kept() and kept(columns=256)
     assert not any(map(kept, ("softmax", "hinge", "squared")))
     assert not kept(trainer=DPSGD(steps=3)) and not kept(trainer=DPGD(norm=5.0))
     assert not kept(before=(ClipNorm(1.0), SoftPCA(0.05)))
-    assert not kept(columns=513)
+    assert not kept(columns=257) and not kept(classes=3)
     assert "600 columns" in planned(1.0, 600).explain()
 
 

@@ -203,6 +203,29 @@ def draw(seed: int) -> Case | None:
     return Case(plan, pair.name, rows, both)
 
 
+def draw_moment(seed: int) -> Case:
+    """Two classes behind a mean, and steps along a second moment."""
+    rng = np.random.default_rng([seed, 51])
+    neighbors = list(NEIGHBORS)[seed % 3]
+    first = [Normalize(), ClipNorm(9.0), ClipNorm(0.7)][seed // 3 % 3]
+    plan = Plan(
+        Budget(float(rng.choice([1.0, 8.0])), 1e-5),
+        (first, PrivateCenter(), PrivatePrecondition()),
+        DPGD(steps=3),
+        get_loss("logistic"),
+        neighbors,
+        fit_intercept=bool(rng.integers(2)),
+        arithmetic=["exact", "strict", "fast"][rng.integers(3)],
+    ).calibrate(size=41, columns=D, classes=2)
+    pairs = plans.hostile(40, D, seed)
+    pair = pairs[rng.integers(len(pairs))]
+    labels = rng.integers(0, 2, 41)
+    rows, both = pair.rows, (labels, np.concatenate([1 - labels[:1], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, both = (pair.rows[0], pair.rows[0][1:]), (labels, labels[1:])
+    return Case(plan, pair.name, rows, both)
+
+
 def _cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
     """Columns of a table: years, amounts with gaps, words, and any of these."""
     gap = rng.random(n) < rng.choice([0.0, 0.3])
@@ -313,7 +336,11 @@ def draw_columns(seed: int) -> Case | None:
     stage: Stage = ByColumns(branches)
     if bounds or categories:
         stage = PrivateByColumns(
-            noise_multiplier=z, branches=branches, bounds=bounds, categories=categories
+            noise_multiplier=z,
+            branches=branches,
+            bounds=bounds,
+            categories=categories,
+            within=bounds * int(rng.integers(2)),
         )
     chain = [ClipNorm(math.sqrt(first.square)), PrivateImpute(), PrivateScale()]
     behind = [ClipNorm(1.0), PrivateCenter()] if rng.random() < 0.5 else [PrivateEqualize()]

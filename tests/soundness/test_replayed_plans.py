@@ -26,11 +26,14 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.by_columns import Branch
 from tacit.preprocessing.column_maps import Numbers
-from tacit.privacy.events import NEIGHBORS
+from tacit.privacy.events import NEIGHBORS, Failure
 from tacit.trainers import DPGD
 from tacit.trainers.gradient import GradientTrainer
 
 QUICK = range(100)  # of which about half are plans
+
+#: A sum that no row is in.
+NOTHING = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
 
 
 def cases(seeds):
@@ -48,6 +51,17 @@ def test_a_quick_selection_of_generated_plans_is_covered_by_its_account():
         met[case.plan.plan.neighbors] += 1
     assert set(NEIGHBORS) <= set(met)
     assert sum(met[name] for name in NEIGHBORS) > 40
+
+
+def test_steps_along_a_second_moment_are_covered_by_their_account():
+    for seed in range(12):
+        case = replays.draw_moment(seed)
+        assert [name for name, _ in case.plan.spent] == [
+            "PrivateCenter",
+            "PrivatePrecondition",
+            "DPGD",
+        ]
+        assert not replays.compare(case, seed)
 
 
 def tables(seeds=range(36)):
@@ -251,8 +265,7 @@ def test_a_normaliser_from_the_private_number_of_rows_is_found(monkeypatch):
 def test_a_statistic_without_noise_is_found(monkeypatch):
     def exact(self, rows, context=None):
         self.mean_ = np.asarray(rows.collect()).mean(axis=0)
-        nothing = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
-        context.release("center").gaussian(nothing)  # paid for, and not used
+        context.release("center").gaussian(NOTHING)  # paid for, and not used
         return self
 
     monkeypatch.setattr(PrivateCenter, "fit", exact)
@@ -310,7 +323,12 @@ def found_in_tables():
 def test_half_a_threshold_is_found(monkeypatch):
     real = release.key_threshold
     monkeypatch.setattr(release, "key_threshold", lambda sigma, chance: real(sigma, chance) // 2)
+    assert "another threshold" in found_in_tables()
+    # Where no law is known, as with private kinds:
+    monkeypatch.setattr(private_encode, "key_failure", lambda z, c, p: Failure(p))
+    replays.draw_table.cache_clear()
     assert "keys of one row pass" in found_in_tables()
+    replays.draw_table.cache_clear()
 
 
 def test_a_threshold_for_one_column_only_is_found(monkeypatch):
@@ -320,7 +338,7 @@ def test_a_threshold_for_one_column_only_is_found(monkeypatch):
         return real(self, total, keys, probability, each=1, least=least)
 
     monkeypatch.setattr(Token, "keys", each)
-    assert "keys of one row pass" in found_in_tables()
+    assert "another threshold" in found_in_tables()
 
 
 def test_a_failure_that_is_dropped_is_stopped(monkeypatch):
@@ -354,7 +372,7 @@ def test_votes_in_several_columns_counted_as_one_are_stopped_or_found(monkeypatc
 
 def test_categories_that_occur_are_found_without_noise(monkeypatch):
     def exact(chunks, keys, columns, token, *, size, probability, most):
-        token._budget.take(1.0)  # paid for, and not drawn
+        token.gaussian(NOTHING)  # paid for, and not used
         (chunk,) = chunks
         return [tuple(sorted(column)) for column in keys(chunk)]
 

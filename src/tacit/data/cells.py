@@ -15,21 +15,6 @@ from uuid import UUID
 
 import numpy as np
 
-__all__ = [
-    "BOOLEAN",
-    "as_float",
-    "as_number",
-    "as_seconds",
-    "cell_text",
-    "is_absent",
-    "is_date",
-    "is_missing",
-    "match_key",
-    "plain",
-    "seconds_of",
-    "year_or_seconds",
-]
-
 MISSING_MARKERS = frozenset({"", "NA", "NaN", "null", "?"})
 BOOLEAN = ("false", "true")
 YEARS = (1000, 9999)  # integers in a column of dates that are years

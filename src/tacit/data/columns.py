@@ -448,8 +448,6 @@ def parse_column(entry: Any) -> Column:
     if kind == "boolean":
         allowed.remove("categories")
     known_keys(entry, ["kind", *allowed], f"a {kind} column")
-    if isinstance(facts.get("categories"), str) and facts["categories"] == NONE:
-        facts["categories"] = ()
     return CategoryColumn(BOOLEAN, **facts) if kind == "boolean" else made(**facts)
 
 

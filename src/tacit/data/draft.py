@@ -17,8 +17,6 @@ from tacit.data.tables import ColumnType, PathLike
 from tacit.exceptions import InputError, SchemaError, shown
 from tacit.files import read_text, write_bytes
 
-__all__ = ["draft_text", "read_yaml", "write_yaml"]
-
 LARGEST_FILE = 4 << 20  # bytes of a file, and of what its aliases stand for
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")

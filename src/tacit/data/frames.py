@@ -30,8 +30,6 @@ from tacit.data.tables import (
 )
 from tacit.exceptions import InputError
 
-__all__ = ["from_frame", "from_series"]
-
 NUMBER, CATEGORY = ColumnType("number"), ColumnType("category")
 
 

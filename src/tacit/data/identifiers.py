@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["likely_identifiers"]
-
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _LAST = re.compile(
     "ids?|uuid|guid|key|ssn|email|mail|phone|telephone|mobile|iban|passport|url|ip|address|street|"

@@ -277,14 +277,15 @@ class Schema:
         Returns
         -------
         tuple of str
-            Sentences; empty if everything was declared.
+            Statements; empty if everything was declared.
         """
         if not self.typed:
             return ()
-        some = ", ".join(self.typed[:5]) + (", ..." if len(self.typed) > 5 else "")
+        some = ", ".join(f"{name:.40}" for name in self.typed[:5])
+        some += ", ..." if len(self.typed) > 5 else ""
         return (
-            f"The kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
-            "from the types of the table, which are assumed not to depend on its rows.",
+            f"the kinds of {len(self.typed)} of {len(self.columns)} columns ({some}) were taken "
+            "from the types of the table, which are assumed not to depend on its rows",
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -452,11 +453,8 @@ def declared_schema(
     (120.0, True)
     """
     types = types_of(table)
-    found, told = _declared({} if schema is None else schema, types)
-    if target is not None and found.target not in (None, target):
-        raise SchemaError(f"target {target!r}, but the schema's target is {found.target!r}")
-    target = found.target or target
-    unused = {*found.ignore, target}
+    found, told = _declared({} if schema is None else schema, types, target)
+    unused = {*found.ignore, found.target}
     declared = {name: column for name, column in told.items() if name not in unused}
     every = None if bounds is None or isinstance(bounds, Mapping) else _pair("bounds", bounds)
     for name, pair in _by_column("bounds", {} if every else bounds, types):
@@ -485,7 +483,7 @@ def declared_schema(
             columns[name] = default_column(stored.kind, **facts)
         if stored.kind != "private":
             typed.append(name)
-    return replace(found, columns=columns, target=target, typed=tuple(typed))
+    return replace(found, columns=columns, typed=tuple(typed))
 
 
 def types_of(table: Any) -> Mapping[str, ColumnType]:
@@ -499,24 +497,29 @@ def types_of(table: Any) -> Mapping[str, ColumnType]:
 
 
 def _declared(
-    schema: Schema | Mapping[str, Any] | PathLike, types: Mapping[str, Any]
+    schema: Schema | Mapping[str, Any] | PathLike, types: Mapping[str, Any], target: str | None
 ) -> tuple[Schema, Mapping[str, Column]]:
     """A schema as it is meant for a table, and the columns that it describes, perhaps none."""
+    nothing = {"*": PRIVATE}
     if isinstance(schema, Schema):
-        whole = schema
+        whole, columns = schema, True
     else:
         with _at("schema" if isinstance(schema, Mapping) else os.fspath(schema)):
             data = schema if isinstance(schema, Mapping) else read_yaml(schema)
             data = _nested(data)
-            nothing = {"*": PRIVATE}
+            columns = bool(data.get("columns"))
             whole = Schema.from_dict({**data, "columns": data.get("columns") or nothing})
-            if not data.get("columns"):
-                return replace(whole, ignore=whole.expanded([*types, "*"]).ignore), {}
+    if target is not None:
+        if whole.target not in (None, target):
+            raise SchemaError(f"target {target!r}, but the schema's target is {whole.target!r}")
+        whole = replace(whole, target=target)
+    if not columns:
+        return replace(whole, ignore=whole.expanded([*types, "*"]).ignore), {}
     whole = whole.expanded(types)
     gone = [name for name in whole.columns if name not in types]
     if gone:
         near = did_you_mean(gone[0], types)
-        raise SchemaError(f"the table lacks column {gone[0]!r} of the schema{near}")
+        raise SchemaError(f"the table lacks columns of the schema: {gone[0]!r}{near}")
     return whole, whole.columns
 
 

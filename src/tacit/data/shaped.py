@@ -18,8 +18,6 @@ import scipy.sparse as sp
 
 from tacit.exceptions import InputError
 
-__all__ = ["GAP", "ONE", "Layout", "ShapedChunk", "plain"]
-
 ONE = 1 << 15  # what a fraction of one is
 GAP = 0xFFFF  # index of a cell that meets no weight at all
 

@@ -34,8 +34,6 @@ from tacit.data.cells import (
 )
 from tacit.exceptions import InputError, of_rows
 
-__all__ = ["ColumnType", "Table", "as_table"]
-
 ABSENT, UNSEEN = -1, -2  # codes of `Table.match`
 MOST_SECONDS = 2.0**62  # of a moment that has a name
 

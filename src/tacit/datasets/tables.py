@@ -183,7 +183,8 @@ def header_of(name: str) -> str:
 
 def with_columns(table: Table, columns: Mapping[str, Stored]) -> Table:
     """A table with further columns."""
-    return Table({**table._columns, **columns}, table.n)
+    types = {name: says for name, says in table.types.items() if name not in columns}
+    return Table({**table._columns, **columns}, table.n, types)
 
 
 def _groups(table: Table, name: str) -> Text:

@@ -17,8 +17,6 @@ from tacit.engine.storage import DenseStore, Parts, Rounding, SparseStore
 from tacit.exceptions import InputError
 from tacit.progress import Progress
 
-__all__ = ["ingest", "kind_of", "rows_in"]
-
 
 def kind_of(
     rows: Rows, rounding: Rounding, arithmetic: str, parts: Parts, compiled: bool = True

@@ -70,8 +70,6 @@ import numpy as np
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import squared_norm
 
-__all__ = ["LATTICE_ROWS", "Clipping", "Scale", "Weights", "rounding_error"]
-
 LATTICE_ROWS = 1 << 13  # rows whose sum stays exact in float64; part of the lattice's definition
 FEATURE_BITS = 15  # int16 features
 FEATURE_MAX = (1 << FEATURE_BITS) - 1

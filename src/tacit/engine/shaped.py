@@ -23,8 +23,6 @@ import scipy.sparse as sp
 from tacit.data.shaped import GAP, ONE, Layout, ShapedChunk, expanded
 from tacit.engine.storage import Rounding
 
-__all__ = ["IntegerShapes", "fits", "rounded"]
-
 
 def fits(layout: Layout | None, rounding: Rounding) -> bool:
     """Whether rows of this layout are kept as shapes, by public facts alone."""

@@ -21,17 +21,6 @@ from tacit.engine.schedule import Block
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.checksum import Residues, segment_sums
 
-__all__ = [
-    "DenseStore",
-    "Rounding",
-    "SparseStore",
-    "Workspace",
-    "checked_batch",
-    "checked_targets",
-    "indices",
-    "with_norms",
-]
-
 SLAB = 1 << 18  # columns of 15 bits that float64 adds exactly when multiplied by 20 bits
 Parts: TypeAlias = tuple[slice, ...]  # columns that are clipped together
 

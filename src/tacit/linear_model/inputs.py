@@ -25,8 +25,6 @@ from tacit.exceptions import InputError
 from tacit.features.work import FeatureSet
 from tacit.preprocessing import Stage
 
-__all__ = ["cells_of", "rows_of"]
-
 NO_TARGETS = "no_validation"  # scikit-learn's word for it
 
 
@@ -146,10 +144,9 @@ def _in_place(model: Any, X: Any, reset: bool, tables: bool, gaps: bool) -> Rows
 
 def _of_table(model: Any, X: Any, reset: bool) -> Rows:
     """Rows of a table in memory; an array counts as one with the columns that were fitted."""
-    if not isinstance(X, Table | Mapping):
-        # scikit-learn compares names of columns, and warns where an array has none.
+    if not has_columns(X):  # scikit-learn warns where an array has no names
         validate_data(model, X, reset=reset, skip_check_array=True, ensure_2d=False)
-    if has_columns(X):
+    if has_columns(X):  # columns are found by their names, in whatever order
         table = as_table(X)
         names: Iterable[str] | None = table.column_names
     else:

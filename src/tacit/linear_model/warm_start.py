@@ -8,8 +8,6 @@ import numpy as np
 
 from tacit.exceptions import InputError
 
-__all__ = ["coefficients", "for_classes", "for_target"]
-
 
 def coefficients(init: Any) -> tuple[np.ndarray, np.ndarray]:
     """coef (K, d) and intercept (K,) of a fitted linear model, or of such a pair."""

@@ -175,7 +175,8 @@ def check_places(rows: Any) -> None:
     if getattr(rows, "distributed", False):  # every worker checks its own
         rows.source.everywhere(rows, check_places)
         return
-    if rows.n < 2:
+    as_stored = not rows.maps and hasattr(rows.source, "column_names")  # a table: nothing maps it
+    if rows.n < 2 or as_stored:
         return
     key = Key.fresh()
     columns = key.stream("check").words(rows.d) | np.uint64(1)  # odd: no single cell is lost
@@ -195,6 +196,8 @@ def row_hashes(chunk: Any, columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
     So the numbers agree for one choice of ``columns`` in 2^31 at most, and for none where a single
     cell differs.
     """
+    if hasattr(chunk, "tocsr"):  # rows of shapes, too
+        chunk = chunk.tocsr()
     cells = chunk.data if sp.issparse(chunk) else chunk
     bits = np.ascontiguousarray(cells, dtype=np.float64).view(np.uint64)
     bits = bits ^ (bits >> np.uint64(32))

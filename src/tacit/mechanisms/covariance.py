@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
+from threadpoolctl import ThreadpoolController
 
 from tacit.exceptions import MachineError
 from tacit.mechanisms.additive import lattice_rows
@@ -28,6 +30,7 @@ from tacit.privacy.sensitivity.drift import Drift
 
 BITS = 20  # of a row at most
 TOGETHER = 1 << 13  # rows of norm 2^20 whose products float64 adds exactly: 2^13·4^20 = 2^53
+SMALL = 256  # columns up to which one thread is as fast as several
 FINE = 50  # bits of rows that may move, which must not jump from integer to integer
 UP = 1 + 1e-14  # more than the rounding of any formula here
 
@@ -98,7 +101,8 @@ def noisy_second_moment(
     total = np.zeros((d, d), dtype=np.int64, order="F")
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
-        total = Passes.over(chunks).merged(summary, total)
+        with _threads_for(d):
+            total = Passes.over(chunks).merged(summary, total)
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
             total += part
@@ -111,6 +115,19 @@ def noisy_second_moment(
     for j in range(d):
         moment[j, :j] = moment[:j, j]
     return moment
+
+
+@contextmanager
+def _threads_for(d: int) -> Iterator[None]:
+    """One thread of the BLAS for products so small that threads would wait for each other."""
+    with blas().limit(limits=1, user_api="blas") if d <= SMALL else nullcontext():
+        yield
+
+
+@lru_cache(maxsize=1)
+def blas() -> ThreadpoolController:
+    """The libraries of this process, looked up once because that is slow."""
+    return ThreadpoolController()
 
 
 @lru_cache(maxsize=1)

@@ -38,9 +38,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import ndtri
 
 from tacit.mechanisms.passes import Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
+from tacit.privacy.events import Failure
 
 VOTE = 1 << 24  # lattice units of one row
 UP = 1 + 1e-14
@@ -104,10 +106,36 @@ def key_rows(noise_multiplier: float, columns: int, probability: float, size: in
     >>> round(key_rows(10.0, 4, 1e-6, 10_000))
     102
     """
-    from scipy.special import ndtri
-
     x = -float(ndtri(min(probability / columns, 0.5)))
     return least_rows(size) + x * noise_multiplier * math.sqrt(columns)
+
+
+def key_failure(noise_multiplier: float, columns: int, probability: float) -> Failure:
+    """The failure of `noisy_keys`, with the law of its threshold, for several rows of one unit.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        z, in contributions of a row to all columns.
+    columns : int
+        c.
+    probability : float
+        p of an accident.
+
+    Returns
+    -------
+    Failure
+        Rounded to the safe side.
+
+    Examples
+    --------
+    >>> failure = key_failure(10.0, 4, 1e-6)
+    >>> [float(f"{failure.several(k).probability:.1g}") for k in (1, 2, 10)]
+    [1e-06, 3e-06, 9e-05]
+    """
+    room = -float(ndtri(probability / columns)) * (1 - 1e-12)
+    step = (1 + 1e-12) / (noise_multiplier * math.sqrt(columns))
+    return Failure(probability, keys=columns, room=room, step=step)
 
 
 def noisy_keys(

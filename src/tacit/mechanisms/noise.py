@@ -301,14 +301,14 @@ class Stream(_Secret):
         :meth:`discrete_gaussian` where that matters.
         """
         out = np.empty(_index(count, "count"))
-        with self._here():
-            for done, words in self._blocks(len(out)):
-                # The quantile of a number in (0, 1/2] from 63 bits, and a sign: accurate to the
-                # last of the tail, at 9 standard deviations.
-                sign = words.view(np.int64).astype(np.float64)
-                half = (words & np.uint64(2**63 - 1)).astype(np.float64)
-                half = (half + 0.5) * 2.0**-64
-                np.copysign(ndtri(half, out=half), sign, out=out[done : done + words.size])
+        for done in range(0, len(out), _WORDS):  # pieces that fit the cache
+            words = self.words(min(len(out) - done, _WORDS))
+            # The quantile of a number in (0, 1/2] from 63 bits, and a sign: accurate to the last
+            # of the tail, at 9 standard deviations.
+            sign = words.view(np.int64).astype(np.float64)
+            words &= np.uint64(2**63 - 1)
+            half = (words.astype(np.float64) + 0.5) * 2.0**-64
+            np.copysign(ndtri(half, out=half), sign, out=out[done : done + words.size])
         return out
 
     def include(self, n: int, probability: float) -> NDArray[np.intp]:

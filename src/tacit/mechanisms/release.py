@@ -245,6 +245,7 @@ class Token:
         self._stops = _Budget(budget.name, event.count)
         self._trials, self._settings = _Budget(budget.name, 0), _Budget(budget.name, 0)
         self._chance = _Budget(budget.name, 0)  # of failures: probabilities, not units
+        self._law: Failure | None = None  # of the threshold that was counted
         parts = event.parts if isinstance(event, Parallel) else ()
         self._sides = [_Budget(budget.name, event.count) for _ in parts]
 
@@ -268,7 +269,7 @@ class Token:
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         other._settings, other._sides = self._settings, self._sides
-        other._chance = self._chance
+        other._chance, other._law = self._chance, self._law
         return other
 
     def part(self, share: float) -> Token:
@@ -287,7 +288,7 @@ class Token:
         budget = _Budget(self._budget.name, count)
         self._releases.track(budget)
         child = Token(self._releases, event, budget, self._place)
-        child._batches, child._chance = self._batches, self._chance
+        child._batches, child._chance, child._law = self._batches, self._chance, self._law
         child._opened = self._opened  # one stream, drawn from in turn
         return child
 
@@ -370,8 +371,12 @@ class Token:
         self._budget.take(1.0)
         deviation = self.deviation_of(total)
         sigma = sigma_for(deviation / total.unit)
-        held = math.ceil(least / total.unit)
-        threshold = held + key_threshold(sigma, probability / each)
+        room = key_threshold(sigma, probability / each)
+        law = self._law
+        less = law is not None and (each > law.keys or room < law.room * sigma)
+        if law is not None and law.keys and (less or law.step * deviation < 1):
+            raise ReleaseError(f"{self._budget.name} has another threshold than was counted")
+        threshold = math.ceil(least / total.unit) + room
         return self._releases.draws.keys(total, keys, deviation, threshold, self._stream)
 
     def symmetric(self, total: BoundedSum) -> np.ndarray:
@@ -540,7 +545,7 @@ class Releases:
         self._key, self.unit = key, unit
         self.draws = Draws() if draws is None else draws
         self._waiting = [item for item in counted if not isinstance(item[1], Failure)]
-        self._failures = [item for item in counted if isinstance(item[1], Failure)]
+        self._failures = [(n, event) for n, event in counted if isinstance(event, Failure)]
         self._budgets: list[_Budget] = []
         self._open: list[Releases] = []  # runs of parallel parts
         self._public = PublicRandomness(key)
@@ -561,7 +566,8 @@ class Releases:
                 del self._waiting[i]
                 budget = _Budget(name, event.count)
                 token = Token(self, event, budget)
-                token._chance.units = self._failing(name)
+                token._law = self._failing(name)
+                token._chance.units = 0.0 if token._law is None else token._law.failure
                 if not token._sides:
                     self.track(budget)
                 if token.samples:  # as many batches as steps
@@ -573,13 +579,13 @@ class Releases:
                 return token
         raise ReleaseError(f"{name} asks for a release that was not counted")
 
-    def _failing(self, name: str) -> float:
-        """The next failure of that name that was counted; zero if there is none."""
+    def _failing(self, name: str) -> Failure | None:
+        """The next failure of that name that was counted."""
         for i, (each, event) in enumerate(self._failures):
             if each == name:
                 del self._failures[i]
-                return float(event.failure)  # type: ignore[attr-defined]
-        return 0.0
+                return event
+        return None
 
     def run(self, counted: Sequence[tuple[str, Event]]) -> Releases:
         """A run of the same key with what was counted for it; for this module alone."""

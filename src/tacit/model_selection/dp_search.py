@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.rows import Rows
 from tacit.data.schema import Schema, did_you_mean
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, MissingBound
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
 from tacit.model_selection.calibrated import CalibratedSearch
 from tacit.model_selection.search import MOST_SETTINGS, Search, Trials
@@ -297,6 +297,9 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+TARGETS = "classes=[...] or target_bounds=(low, high)"
+
+
 class Choice(NamedTuple):
     """The estimator of the best trial, fitted; its number; its noisy score; what was run."""
 
@@ -347,6 +350,8 @@ def choose(
     first = candidates[0]
     Budget(first.epsilon, first.delta)
     problem = first._problem(X, y, getattr(first, "classes", None))
+    if problem.finder is not None:
+        raise MissingBound("a search, whose trials would each look at the targets,", TARGETS)
     search = planned(
         candidates, words, trials, problem.many, rows=problem.rows, schema=problem.schema
     )

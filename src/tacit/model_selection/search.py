@@ -170,7 +170,7 @@ class Search:
     def calibrate(self, *, size: int, columns: int, classes: int = 0) -> CalibratedSearch:
         """Fix every setting and all noise from public facts, as `Plan.calibrate` does."""
         facts = {"size": size, "columns": columns, "classes": classes}
-        first = self.plans[0].expanded(size=size, columns=columns)
+        first = self.plans[0].expanded(**facts)
         if self.shares_stages and first is not self.plans[0]:
             # The same stages for all, as they were.
             plans = (

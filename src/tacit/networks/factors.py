@@ -21,8 +21,6 @@ from typing import Any
 
 from tacit.exceptions import InputError
 
-__all__ = ["Factors", "Gradients", "RowGradients", "load_torch"]
-
 SIGNATURES = {
     "linear": ("input", "weight", "bias"),
     "embedding": (

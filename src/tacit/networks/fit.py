@@ -125,8 +125,8 @@ def fit_module(
     public_size : int, optional
         Public number that stands for the number of rows.
     arithmetic : {"exact", "fast"}
-        Row by row with exact sums and noise, or many rows at a time in floating point, where the
-        certificate says "ideal arithmetic assumed".
+        Exact sums and noise, where a row counts the same whatever comes with it; or floating
+        point, where the certificate says "ideal arithmetic assumed".
     ledger : Ledger, optional
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
@@ -210,8 +210,8 @@ def fit_module(
 def _assumptions(neighbors: str, size: int, arithmetic: str) -> tuple[str, ...]:
     sums: tuple[str, ...] = (
         sentences.EXACT,
-        "PyTorch gives the gradient of one row, by itself and on one thread, the same value each "
-        "time, and fails for no row",
+        "PyTorch gives the gradient of a row, at its place in a group of fixed size, the same "
+        "value each time, whatever the other rows, and fails for no row",
     )
     if arithmetic == "fast":
         sums = (sentences.IDEAL,)

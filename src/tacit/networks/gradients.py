@@ -29,8 +29,9 @@ from tacit.networks.sums import BITS, ExactSum, FastSum
 
 __all__ = ["ModuleEngine"]
 
-TOGETHER = 1 << 26  # numbers in the gradients of the rows that run together in fast arithmetic
-GROUP = 128  # places of rows that run together in exact arithmetic, and at most so many rows
+TOGETHER = 1 << 26  # numbers in the gradients of the rows that run together
+GROUP = 128  # places of the rows that run together in exact arithmetic,
+MOST_ROWS = 64  # and how many these are at most
 
 
 class ModuleEngine:
@@ -91,13 +92,12 @@ class ModuleEngine:
         }
         self.d = sum(value.numel() for value in self._chosen.values())
         self._entered: list[ExitStack] = []
-
         zeros = [torch.zeros_like(part[0]) for part in (*self.inputs, targets)]
         with self:
             self._gradients = RowGradients(module, loss, self._fixed, self._chosen, tuple(zeros))
-        self._group = max(1, min(64, GROUP // max(1, self._gradients.places)))
-        if not self._gradients.places:
-            self._group = 1
+        places = self._gradients.places or GROUP  # rows run one by one if there are none
+        self._together = max(1, TOGETHER // self._gradients.numbers)
+        self._group = max(1, min(MOST_ROWS, GROUP // places, self._together))
         self._places: np.ndarray | None = None
 
     @property
@@ -205,9 +205,8 @@ class ModuleEngine:
     def _fast_sum(self, chosen: dict[str, Any], index: np.ndarray, clip: float) -> np.ndarray:
         torch = load_torch()
         total = FastSum(chosen, self._gradients.others, clip)
-        size = max(1, TOGETHER // self._gradients.numbers)
-        for start in range(0, len(index), size):
-            some = torch.from_numpy(index[start : start + size])
+        for start in range(0, len(index), self._together):
+            some = torch.from_numpy(index[start : start + self._together])
             rows = tuple(part[some] for part in self.inputs)
             total.add(self._gradients(chosen, rows, self.targets[some]))
         return np.asarray(total.total().numpy())

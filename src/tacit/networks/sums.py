@@ -53,11 +53,12 @@ class _Sum:
 
     def _add(self, name: str, a: Any, b: Any) -> None:
         """Add Σ b aᵀ over rows and places; a are places of an embedding, or vectors."""
-        part, b = self._parts[name], b.flatten(0, 1)
+        part = self._parts[name]
+        b = b.flatten(0, 1).to(part.dtype)
         if a.ndim == 2:
             part.index_add_(0, a.reshape(-1), b)
         else:
-            part.addmm_(b.T, a.flatten(0, 1))
+            part.addmm_(b.T, a.flatten(0, 1).to(part.dtype))
 
     def _flat(self, dtype: Any) -> Any:
         """All sums as one vector, in the module's order."""
@@ -148,7 +149,10 @@ class ExactSum(_Sum):
                 self._move()
             self._load += load
             for name, part in parts.items():
-                factor = torch.where(counts, shorten * part.scale, 0.0)[chunk, None, None]
+                # Where bᵀa is zero place by place, b may be beyond bounds; elsewhere P ≥ 1, and
+                # the factor at most LONGEST.
+                some = counts & (part.weight > 0)
+                factor = torch.where(some, shorten * part.scale, 0.0)[chunk, None, None]
                 self._add(name, part.a[chunk], (part.b[chunk] * factor).round_())
             if whole is not None:
                 # Cut towards zero, which lengthens nothing.

@@ -25,9 +25,6 @@ from tacit.preprocessing import ByColumns, PrivateByColumns, Stage
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.budget import Budget
 
-__all__ = ["Privatized"]
-
-
 BY_COLUMNS = (ByColumns, PrivateByColumns)
 
 

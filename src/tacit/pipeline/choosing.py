@@ -22,8 +22,6 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.trainers import DPGD
 
-__all__ = ["Candidate", "Problem"]
-
 MOST_COMBINATIONS = 4096
 
 #: One option of every part, by number.

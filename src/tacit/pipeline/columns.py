@@ -45,7 +45,14 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.base import PrivateStage
 from tacit.preprocessing.by_columns import Branch
-from tacit.preprocessing.column_maps import ColumnMap, Fill, Load, Numbers
+from tacit.preprocessing.column_maps import (
+    ColumnMap,
+    Fill,
+    Load,
+    Numbers,
+    RowFunction,
+    Splines,
+)
 
 __all__ = ["ENCODERS", "check_columns", "read_columns"]
 
@@ -60,6 +67,8 @@ BLOCKED: dict[type, Callable[[str, Any, Given], Part]] = {
     GaussianRandomProjection: random_projection,
     SparseRandomProjection: random_projection,
 }
+#: Maps whose constants were made of the bounds in front of them.
+FIXED = (RowFunction, Splines)
 KNOWN = (*ENCODERS, *FREE_SCALERS, *BLOCKED, *EXPANSIONS, FunctionTransformer)
 
 
@@ -132,22 +141,36 @@ def read_columns(title: str, step: ColumnTransformer, given: Given) -> tuple[Sta
 
 
 def _first(readings: Sequence[_Reading], given: Given) -> Stage:
+    """The stage that maps columns; private if something is to be found, or worth being narrowed."""
     branches = [reading.branch for reading in readings]
-    bounds = list(dict.fromkeys(name for r in readings for name in r.bounds))
     categories = list(dict.fromkeys(name for r in readings for name in r.categories))
-    if not bounds and not categories:
+    missing = list(dict.fromkeys(name for r in readings for name in r.bounds))
+    declared = {
+        name: {"low": low, "high": high}
+        for r in readings
+        if isinstance(r.load, Numbers) and not any(isinstance(m, FIXED) for m in r.maps)
+        for name, low, high in zip(r.load.columns, r.load.low, r.load.high, strict=True)
+    }
+    held = {name for r in readings for name in r.load.columns if name not in declared}
+    within = [name for name in declared if name not in {*missing, *held, *categories}]
+    columns = {name: default_column("number", **declared[name]) for name in within}
+    columns |= {name: default_column("number") for name in missing}
+    columns |= {name: default_column("category") for name in categories}
+    if not columns:
         return ByColumns(branches)
-    kinds = {**dict.fromkeys(bounds, "number"), **dict.fromkeys(categories, "category")}
-    finder = PrivateEncode(
-        Schema({name: default_column(kind) for name, kind in kinds.items()}),
-        narrow=False,
-        shapes=False,
+    facts: dict[str, Any] = {"columns": len(columns), "size": given.size, "mu": given.mu}
+    ((chosen,), _) = PrivateEncode(Schema(columns), shapes=False).expand(
+        (), **facts, intercept=True
     )
-    (chosen,), _ = finder.expand(
-        (), columns=len(kinds), size=given.size, mu=given.mu, intercept=True
-    )
+    if not isinstance(chosen, PrivateEncode):
+        return ByColumns(branches)
+    within = within if chosen.narrow is True else []
     return PrivateByColumns(
-        share=share_of(chosen), branches=branches, bounds=bounds, categories=categories
+        share=share_of(chosen),
+        branches=branches,
+        bounds=[*within, *missing],
+        categories=categories,
+        within=within,
     )
 
 

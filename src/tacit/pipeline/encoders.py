@@ -15,8 +15,6 @@ from tacit.exceptions import InputError
 from tacit.pipeline.parts import Given, refusal
 from tacit.preprocessing.column_maps import Codes, Levels, Load
 
-__all__ = ["encoder", "is_missing"]
-
 Category = str | float
 STAND_IN = ("c0",)
 

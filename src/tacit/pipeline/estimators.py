@@ -19,8 +19,6 @@ from tacit.pipeline.base import Privatized
 from tacit.pipeline.models import LAST, regression
 from tacit.pipeline.reading import last_step
 
-__all__ = ["PrivatizedClassifier", "PrivatizedRegressor", "privatize"]
-
 
 class PrivatizedClassifier(ClassifierMixin, Privatized):
     """A pipeline that ends in a classifier, made private; see `privatize`.

@@ -27,8 +27,6 @@ from tacit.preprocessing.column_maps import (
     Ufunc,
 )
 
-__all__ = ["EXPANSIONS", "expansion"]
-
 EXPANSIONS = (KBinsDiscretizer, PolynomialFeatures, SplineTransformer)
 
 

@@ -13,8 +13,6 @@ from tacit.data.cells import as_seconds, is_date
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError
 
-__all__ = ["Frame", "table_of"]
-
 
 @dataclass(frozen=True)
 class Frame:

@@ -12,8 +12,6 @@ from tacit.pipeline.parts import Given, Option, Part, Place, refusal
 from tacit.pipeline.refusals import REFUSED
 from tacit.preprocessing import Bound, ClipNorm, FillGaps, NoiselessImpute, PrivateImpute, Stage
 
-__all__ = ["imputer"]
-
 NOISY = "means are released with noise once, and fill gaps in training and prediction alike"
 KEPT = "gaps in rows to predict take the middle of the public bounds, since what fills those of "
 KEPT += "training rows is kept from everybody"

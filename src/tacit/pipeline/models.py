@@ -22,8 +22,6 @@ from tacit.linear_model import DPLinearRegressor
 from tacit.losses import Huber, Loss
 from tacit.pipeline.parts import Given, Last, refusal
 
-__all__ = ["LAST", "regression"]
-
 LOGISTIC = "logistic loss, softmax for more than two classes"
 PULL = "the penalty is a pull towards zero in the scaled space, on the intercept too, and weighs "
 PULL += "more than it did, since gradients are clipped"

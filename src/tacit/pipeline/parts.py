@@ -12,18 +12,6 @@ from tacit.pipeline.frames import Frame
 from tacit.plan.defaults import resolve_loss
 from tacit.preprocessing import ClipNorm, Stage
 
-__all__ = [
-    "LEAST_SHARE",
-    "MOST_SHARE",
-    "Choice",
-    "Given",
-    "Last",
-    "Option",
-    "Part",
-    "Place",
-    "refusal",
-]
-
 #: Of mu, for one private stage. The least takes half a per cent from training, so less would
 #: save nothing and leave more noise in the scales than there need be.
 LEAST_SHARE, MOST_SHARE = 0.1, 0.7

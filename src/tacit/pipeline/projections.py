@@ -24,8 +24,6 @@ from tacit.preprocessing import (
     Stage,
 )
 
-__all__ = ["components", "random_projection"]
-
 SOFT = 0.05  # strength of SoftPCA, in squared norm bounds
 
 

@@ -30,8 +30,6 @@ from tacit.pipeline.refusals import LINEAR, REFUSED, REFUSED_LAST, UNKNOWN
 from tacit.pipeline.scalers import extremes, normalizer, standard
 from tacit.preprocessing import Stage
 
-__all__ = ["by_columns", "last_step", "read"]
-
 SINGLE = (*ENCODERS, *EXPANSIONS, FunctionTransformer)
 STEPS: dict[type, Callable[[str, Any, Given], Part]] = {
     SimpleImputer: imputer,

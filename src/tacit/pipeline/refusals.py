@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LINEAR", "REFUSED", "REFUSED_LAST", "UNKNOWN"]
-
 COLUMNS = "which columns it {} would leak; name them from public knowledge"
 SCHEMA = "describe the table in a schema and start the stages of DPLinearClassifier with "
 SCHEMA += "Encode(schema)"

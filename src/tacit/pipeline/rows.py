@@ -14,8 +14,6 @@ from tacit.data.tables import as_table
 from tacit.exceptions import InputError, MissingBound
 from tacit.preprocessing import Bound, ClipNorm, Stage
 
-__all__ = ["bound_stage", "column_names", "public_rows", "shape"]
-
 FORMS = "a row's largest norm, a pair (low, high) of numbers or sequences, or a dict of pairs by "
 FORMS += "column"
 

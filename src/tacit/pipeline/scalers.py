@@ -18,8 +18,6 @@ from tacit.preprocessing import (
     Stage,
 )
 
-__all__ = ["extremes", "normalizer", "standard"]
-
 
 def standard(name: str, step: StandardScaler, given: Given) -> Part:
     centered = bool(step.with_mean)

@@ -16,7 +16,7 @@ from tacit.engine.arithmetic import Arithmetic
 from tacit.exceptions import BudgetError, InputError, of_public_facts
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
-from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
+from tacit.plan.propagate import FAILING, expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
 from tacit.plan.targets import TargetFinder
 from tacit.plan.validate import validate_monotone, validate_plan
@@ -29,7 +29,7 @@ from tacit.privacy.accounting.accountants import (
 )
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Failure, sensitivity
+from tacit.privacy.events import Event, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
@@ -37,7 +37,6 @@ from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
-FAILING = 0.05  # of δ, for accidents of all stages together: it costs training 0.3% of its noise
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 
@@ -98,13 +97,19 @@ class Plan:
         """Whether the trainer adds the feature that carries the intercept; a stage may have."""
         return self.fit_intercept and not any(stage.carries_constant for stage in self.stages)
 
-    def expanded(self, *, size: int, columns: int) -> Plan:
+    def _outputs(self, classes: int) -> int:
+        """Scores of a row."""
+        return self.loss.outputs(classes) if self.loss.task == "classification" else 1
+
+    def expanded(self, *, size: int, columns: int, classes: int = 0) -> Plan:
         """The same plan with the stages that public facts choose, where one stands for several.
 
         Parameters
         ----------
         size, columns : int
             Of the table; ``size`` may be a public stand-in.
+        classes : int
+            Number of classes; 0 for regression.
 
         Returns
         -------
@@ -113,7 +118,7 @@ class Plan:
         """
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta) / sensitivity(self.neighbors)
         facts: dict[str, Any] = {"size": size, "mu": mu, "intercept": self.fit_intercept}
-        facts["takes_moment"] = self.trainer.takes_moment(self.loss)
+        facts["takes_moment"] = self.trainer.takes_moment(self.loss, self._outputs(classes))
         stages, remarks = expand_stages(self.stages, columns=columns, **facts)
         target = None if self.target is None else self.target.resolve(size, mu)
         same = len(stages) == len(self.stages) and all(map(operator.is_, stages, self.stages))
@@ -148,11 +153,12 @@ class Plan:
         if self.target is not None:
             listed.append((self.target.name, self.target.event(self.target_noise())))
             if self.target.fails:
-                listed.append((self.target.name, Failure(self._chance())))
+                failure = self.target.failure(self._chance(), self.target_noise())
+                listed.append((self.target.name, failure))
         for i, z in self.stage_noise().items():
             listed.append((self.stages[i].name, self.stages[i].event(z)))
             if i in chances:
-                listed.append((self.stages[i].name, Failure(chances[i])))
+                listed.append((self.stages[i].name, self.stages[i].failure(chances[i], z)))
         return listed
 
     def stage_failures(self) -> dict[int, float]:
@@ -215,12 +221,12 @@ class Plan:
             raise InputError(
                 f"rows, columns and classes must be at most 10**{len(str(MOST_IN_TABLE)) - 1}"
             )
-        expanded = self.expanded(size=size, columns=columns)
+        expanded = self.expanded(size=size, columns=columns, classes=classes)
         if expanded is not self:
             return expanded.calibrate(
                 size=size, columns=columns, classes=classes, training=training
             )
-        outputs = self.loss.outputs(classes) if self.loss.task == "classification" else 1
+        outputs = self._outputs(classes)
         validate_monotone(self.stages, self.trainer, outputs)
         unit = sensitivity(self.neighbors)
         mu = gaussian_mu(self.budget.epsilon, self.budget.delta)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -256,11 +257,13 @@ def recipe(name: str, **options: Any) -> dict[str, Any]:
     ['Normalize', 'PrivateCenter', 'PrivatePrecondition']
     """
     if name == "auto":
-        if not options:
-            return {"stages": "auto", "trainer": "auto"}
         parts = recipe(AUTO_RECIPE, **options)
-        plain = parts["trainer"] == resolve_trainer("auto")  # nothing of it was set
-        return {**parts, "trainer": "auto"} if plain else parts
+        if parts["trainer"] == resolve_trainer("auto"):  # nothing of it was set
+            parts["trainer"] = "auto"
+        of_stages = inspect.getfullargspec(RECIPES[AUTO_RECIPE]).args
+        if not options.keys() & set(of_stages):
+            parts["stages"] = "auto"  # nor of them
+        return parts
     if name not in RECIPES:
         raise InputError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
     try:

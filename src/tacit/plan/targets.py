@@ -17,9 +17,9 @@ import numpy as np
 from tacit.exceptions import InputError, of_rows
 from tacit.losses import Loss
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
-from tacit.mechanisms.histogram import MOST_KEYS, key_rows, noisy_keys
+from tacit.mechanisms.histogram import MOST_KEYS, key_failure, key_rows, noisy_keys
 from tacit.mechanisms.release import Token
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event, Failure, Gaussian
 
 LEAST_SHARE, LARGEST_SHARE = 0.05, 0.3  # of μ
 FEW = 0.005  # of the rows, that may be of a label that is not seen, or beyond a bound
@@ -96,6 +96,10 @@ class TargetFinder(ABC):
     def event(self, noise_multiplier: float) -> Event:
         """What it costs."""
         return Gaussian(noise_multiplier)
+
+    def failure(self, probability: float, noise_multiplier: float) -> Failure:
+        """What may fail, if it does."""
+        return key_failure(noise_multiplier, 1, probability)
 
     @abstractmethod
     def unseen(self, noise_multiplier: float, size: int) -> float:

@@ -212,6 +212,23 @@ class Stage(Params):
         """
         raise TypeError(f"{self.name} does not say what it costs")
 
+    def failure(self, probability: float, noise_multiplier: float) -> Failure:
+        """What may fail, with that probability, given its noise, if it `fails`.
+
+        Parameters
+        ----------
+        probability : float
+            That a plan sets aside of δ.
+        noise_multiplier : float
+            Of its noise.
+
+        Returns
+        -------
+        Failure
+            With the law of its threshold where that is known, which tells what several rows cost.
+        """
+        return Failure(probability)
+
     def draws(self, d: int) -> int:
         """How many noise values it draws, for d columns in, if it `pays`.
 

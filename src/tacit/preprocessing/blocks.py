@@ -25,8 +25,6 @@ from tacit.preprocessing.private_scale import PrivateScale
 from tacit.privacy.events import Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["PrivateBlocks"]
-
 #: What may stand in a block: free stages, and private ones that pay by one Gaussian event. A
 #: noiseless stage would move other rows of the block, which no rule of drift here covers.
 FREE = (Bound, ClipNorm, FillGaps, Normalize, RandomProjection, Root)

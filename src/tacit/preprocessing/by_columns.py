@@ -25,8 +25,6 @@ from tacit.preprocessing.column_maps import (
     to_dict,
 )
 
-__all__ = ["Branch", "ByColumns", "table_of"]
-
 
 @dataclass(frozen=True)
 class Branch:

@@ -46,6 +46,10 @@ EVEN = ("abs", "absolute", "fabs", "square")
 FUNCTIONS = (*GROWING, *WAVES, *EVEN)
 
 
+MOST_DEGREE = 25
+MOST_COLUMNS = 1 << 16  # that one map makes of a few
+
+
 @dataclass(frozen=True)
 class Span:
     """What is public of the columns of a branch.
@@ -289,6 +293,7 @@ class Bins:
         given.numbers("bins")
         if self.count < 2:
             raise InputError("there must be two bins at least")
+        _require_few(given.width * self.count)
         if not self.weights:
             return Span(given.names, (0.0,) * given.width, (self.count - 1.0,) * given.width)
         names = [f"{name}[{i}]" for name in given.names for i in range(self.count)]
@@ -318,6 +323,8 @@ class Splines:
 
     def span(self, given: Span) -> Span:
         given.numbers("splines")
+        if not 0 <= self.degree <= MOST_DEGREE:
+            raise InputError(f"splines have a degree from 0 to {MOST_DEGREE}")
         if len(self.knots) != given.width:
             raise InputError(f"splines have knots of {len(self.knots)} columns, not {given.width}")
         names = []
@@ -359,6 +366,9 @@ class Products:
 
     def span(self, given: Span) -> Span:
         given.numbers("products")
+        if not 1 <= self.degree <= MOST_DEGREE:
+            raise InputError(f"products have a degree from 1 to {MOST_DEGREE}")
+        _require_few(math.comb(given.width + self.degree, self.degree))
         terms = self._terms(given.width)
         names = ["*".join(given.names[i] for i in term) for term in terms]
         return Span(tuple(names), (-1.0,) * len(terms), (1.0,) * len(terms))
@@ -368,6 +378,11 @@ class Products:
         ends = np.where(np.isnan(ends), 0.0, ends)
         columns = [np.prod(ends[:, list(term)], axis=1) for term in self._terms(given.width)]
         return np.stack(columns, axis=1)
+
+
+def _require_few(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{columns} columns would come out, and {MOST_COLUMNS} are taken at most")
 
 
 Load: TypeAlias = Numbers | Codes | Levels

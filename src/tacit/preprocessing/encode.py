@@ -29,8 +29,6 @@ from tacit.preprocessing.shapes import (
     shaped_rows,
 )
 
-__all__ = ["Encode"]
-
 LISTED = 20  # names in a message: looking for one that is near takes as long as there are columns
 
 

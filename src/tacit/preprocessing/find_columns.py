@@ -40,6 +40,8 @@ class PrivateByColumns(PrivateStage):
         Columns and maps; what they say of the columns below stands in for what is found.
     bounds : sequence of str
         Columns of numbers whose bounds are found.
+    within : sequence of str
+        Those of them that lie between what the branches say: public bounds, maybe far too wide.
     categories : sequence of str
         Columns whose categories are found; missing values have a level of their own.
 
@@ -56,6 +58,7 @@ class PrivateByColumns(PrivateStage):
     branches: Any = ()
     bounds: Sequence[str] = ()
     categories: Sequence[str] = ()
+    within: Sequence[str] = ()
     keeps_gaps: ClassVar[bool] = True
     must_be_first: ClassVar[bool] = True
     takes_tables = True
@@ -63,18 +66,28 @@ class PrivateByColumns(PrivateStage):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._branches = ByColumns(self.branches).listed
-        kinds = {"number": list(self.bounds), "category": list(self.categories)}
-        if not any(kinds.values()):
+        if not (self.bounds or self.categories):
             raise InputError("PrivateByColumns: nothing is to be found; use ByColumns")
         if both := set(self.bounds) & set(self.categories):
             raise InputError(
                 f"column {min(both)!r} would be searched for bounds and for categories: declare "
                 f"bounds={{{min(both)!r}: (low, high)}} or categories={{{min(both)!r}: [...]}}"
             )
-        columns = {name: default_column(kind) for kind, own in kinds.items() for name in own}
-        self._finder = PrivateEncode(
-            Schema(columns), self.share, self.noise_multiplier, narrow=False, shapes=False
-        )
+        loads = [branch.load for branch in self._branches]
+        known = {
+            name: {"low": low, "high": high}
+            for load in loads
+            if isinstance(load, Numbers)
+            for name, low, high in zip(load.columns, load.low, load.high, strict=True)
+            if name in self.within
+        }
+        columns = {name: default_column("number", **known.get(name, {})) for name in self.bounds}
+        columns |= {name: default_column("category") for name in self.categories}
+        self._finder = self._search(Schema(columns))
+
+    def _search(self, schema: Schema) -> PrivateEncode:
+        settings = {"narrow": bool(self.within), "shapes": False}
+        return PrivateEncode(schema, self.share, self.noise_multiplier, **settings)
 
     @property
     def stage(self) -> ByColumns:
@@ -135,13 +148,7 @@ class PrivateByColumns(PrivateStage):
             return self  # asked whether it takes such a table
         known = self._finder.schema.columns
         others = [name for name in table_of(rows).column_names if name not in known]
-        finder = PrivateEncode(
-            Schema(known, ignore=tuple(others)),
-            self.share,
-            self.noise_multiplier,
-            narrow=False,
-            shapes=False,
-        ).fit(rows, context)
+        finder = self._search(Schema(known, ignore=tuple(others))).fit(rows, context)
         ends, words = {}, {}
         for name, column in finder.schema_.columns.items():
             if isinstance(column, NumberColumn):

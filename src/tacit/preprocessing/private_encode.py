@@ -25,13 +25,13 @@ from tacit.data.shaped import Layout
 from tacit.data.tables import PathLike, Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
-from tacit.mechanisms.histogram import MOST_KEYS, key_rows, noisy_keys
+from tacit.mechanisms.histogram import MOST_KEYS, key_failure, key_rows, noisy_keys
 from tacit.mechanisms.quantile import UP, VOTE
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.preprocessing.base import Context, PrivateStage, Stage, require_unmoved
 from tacit.preprocessing.encode import Encode
 from tacit.preprocessing.shapes import Cone, choose_shapes, is_hat
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Event, Failure, Gaussian
 from tacit.privacy.sensitivity.drift import Drift
 
 MOST_CATEGORIES = 64  # of a column that are kept, those of the largest noisy counts
@@ -40,8 +40,8 @@ OUTSIDE = 1e-9  # chance of an accident of a stage by itself, outside any plan
 READ_ROWS = 1 << 18  # at a time: text is looked up once for all of them
 READ_CELLS = 1 << 22  # of numbers at a time
 
-LEAST_SHARE, LARGEST_SHARE = 0.1, 0.5  # of μ
-FEW = 0.02  # of the rows, that may lie beyond a bound or be of a category that is not seen
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.4  # of μ
+FEW = 0.01  # of the rows, that may lie beyond a bound or be of a category that is not seen
 _NUMBER = NumberColumn(missing="indicator")
 NARROW = 0.2  # the same, up to which bounds are searched behind public ones
 
@@ -215,6 +215,13 @@ class PrivateEncode(PrivateStage):
 
     def event(self, noise_multiplier: float) -> Event:
         return Gaussian(noise_multiplier)
+
+    def failure(self, probability: float, noise_multiplier: float) -> Failure:
+        kinds, _, categories = self._counts()
+        if kinds:  # how many columns vote for categories is known only once kinds are
+            return Failure(probability)
+        part = noise_multiplier / math.sqrt(self._shares(1, noise_multiplier)[2])
+        return key_failure(part, categories, probability)
 
     def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
         require_unmoved(self, incoming)
@@ -438,11 +445,11 @@ class PrivateEncode(PrivateStage):
         known = sum(
             not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
         )
-        parts = [f"kinds of {kinds} columns"] * bool(kinds)
+        parts = [f"kinds of {kinds}"] * bool(kinds)
         behind = f", {known} of them behind public ones" if known else ""
         parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
         parts += [f"categories of {categories}"] * bool(categories)
-        return f"finds {', '.join(parts)}" if parts else ""
+        return f"finds {' and '.join(parts)} columns" if parts else ""
 
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())
@@ -499,7 +506,10 @@ def _keys(chunk: Table, names: Sequence[str]) -> list[dict[str, int]]:
     for name in names:
         codes, words = chunk.coded(name)
         held, counts = np.unique(codes[codes >= 0], return_counts=True)
-        found.append({words[i]: n for i, n in zip(held.tolist(), counts.tolist(), strict=True)})
+        column: dict[str, int] = {}
+        for i, n in zip(held.tolist(), counts.tolist(), strict=True):
+            column[words[i]] = column.get(words[i], 0) + n
+        found.append(column)
     return found
 
 

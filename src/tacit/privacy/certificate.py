@@ -23,7 +23,7 @@ from tacit.files import parse_json, read_text, write_bytes
 from tacit.privacy import advisories
 from tacit.privacy.accounting import accountants, group
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, sensitivity
+from tacit.privacy.events import Event, Failure, sensitivity
 from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import BEGINS, ROW, Unit
@@ -635,11 +635,12 @@ class Certificate:
 def counts_groups(events: Sequence[Event]) -> bool:
     """Whether what several rows cost is worked out for these events.
 
-    It is not where something may fail: k rows may each fail, and along a path of k steps the chance
-    of one grows by Σ e^(jε). Nor for parallel parts that are not Gaussian, over which several rows
-    of one person may be spread.
+    It is not where something may fail of which no more is known: k rows may each fail, and along a
+    path of k steps the chance of one grows by Σ e^(jε). Nor for parallel parts that are not
+    Gaussian, over which several rows of one person may be spread.
     """
-    kinds = {event.kind for event in events if not event.gaussian}
+    known = [event.gaussian or (isinstance(event, Failure) and event.keys > 0) for event in events]
+    kinds = {event.kind for event, is_known in zip(events, known, strict=True) if not is_known}
     return not kinds & {"failure", "parallel"}
 
 

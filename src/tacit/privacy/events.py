@@ -105,6 +105,7 @@ class Event(Documented):
         except (TypeError, ValueError, OverflowError):
             kinds = {"count": "an integer of at least 1", "failure": "a number from 0 to 1"}
             kinds |= {"shape": "a number above -1", "probability": "a number from 0 to 1"}
+            kinds |= {"keys": "an integer from 0"}
             kind = kinds.get(name, "a positive number")
             raise InputError(f"{name} must be {kind}, not {value!r:.80}") from None
         object.__setattr__(self, name, number)
@@ -575,23 +576,47 @@ class Failure(Event):
     (1 + e^ε)·p (`tacit.mechanisms.lattice.numerical_delta`). Nor is it a private test's failure,
     which δ covers by a maximum (`tacit.privacy.ptr`).
 
+    *Several rows.* A threshold on counts of keys says more (``keys``, ``room``, ``step``). Let
+    tables differ in k rows, of c keys each. At most k·c keys take part on one side only; there
+    they have up to k − 1 rows more than what takes part at least, and each of them passes with
+    probability Φ((k − 1)·s − x) at most, if Gaussian noise must reach x deviations for a key of
+    one row, and a row is s of them. So p becomes k·c·Φ((k − 1)·s − x), while the noise on keys
+    that both sides have hides k contributions.
+
     Attributes
     ----------
     probability : float
         p of one time, for one unit.
     noise_multiplier : float
         Always 0: it is no noise.
+    keys : int
+        c, of one row; 0 if it is not a threshold, or one of which this is not known.
+    room : float
+        x, how far the threshold is above the count of a key of one row, in deviations.
+    step : float
+        s, one row in deviations.
     """
 
     kind: ClassVar[str] = "failure"
     noise_multiplier: float = field(default=0.0, init=False)
     count: int = field(default=1, kw_only=True)
     probability: float = 0.0
+    keys: int = field(default=0, kw_only=True)
+    room: float = field(default=0.0, kw_only=True)
+    step: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self._plain("probability") < 1:
             raise InputError(f"probability must lie in [0, 1), not {self.probability!r}")
         self._require_count()
+        keys, room, step = (self._plain(name) for name in ("keys", "room", "step"))
+        if not (0 <= keys <= LARGEST_COUNT and keys == int(keys)):
+            raise InputError(f"keys must be an integer from 0, not {self.keys!r}")
+        object.__setattr__(self, "keys", int(keys))
+        if keys and not (0 < room < math.inf and 0 < step < math.inf):
+            raise InputError("a threshold has room and step, positive and finite")
+        if keys * _above(room) > self.probability * (1 + 1e-6) and keys:
+            raise InputError("a threshold with so little room fails with more probability")
 
     @property
     def sampled(self) -> bool:
@@ -605,12 +630,24 @@ class Failure(Event):
     def scaled(self, factor: float) -> Self:
         return self  # it has no noise
 
-    def several(self, rows: int) -> None:
-        """Each row may have an accident, and along a path its chance grows by Σ e^(jε)."""
+    def several(self, rows: int) -> Self | None:
+        """By the law of a threshold, if it is known; else along a path p grows by Σ e^(jε)."""
+        if not self.keys:
+            return None
+        room = self.room - (rows - 1) * self.step * (1 + 1e-15)
+        chance = rows * self.keys * _above(room) if room > 0 else 1.0
+        most = min(max(chance * (1 + 1e-12), self.probability), math.nextafter(1.0, 0.0))
+        return replace(self, probability=most, keys=0, room=0.0, step=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         numbers = {"count": self.count, "probability": self.probability}
-        return {"kind": self.kind, "parameters": numbers}
+        law = {"keys": self.keys, "room": self.room, "step": self.step} if self.keys else {}
+        return {"kind": self.kind, "parameters": {**numbers, **law}}
+
+
+def _above(deviations: float) -> float:
+    """Φ(−x), which Gaussian noise exceeds x deviations with."""
+    return math.erfc(deviations / math.sqrt(2)) / 2
 
 
 def _lists(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def render_html(
     *,
     results: Mapping[str, Any] | None = None,
     title: str | None = None,
+    curves: str | None = None,
 ) -> str:
     """The report as one HTML page that needs nothing but itself; all text is escaped.
 
@@ -43,6 +45,8 @@ def render_html(
         (``name`` and ``weight``) and ``files``.
     title : str, optional
         The heading of the page.
+    curves : str, optional
+        A picture of what each column adds to the score, as SVG: ``model.shape_curves().svg()``.
 
     Returns
     -------
@@ -75,6 +79,7 @@ def render_html(
         limits=LIMITS,
         segments=_segments(view),
         recompute=_recompute(view),
+        curves=None if curves is None else b64encode(curves.encode()).decode(),
     )
 
 

@@ -27,17 +27,6 @@ from tacit.privacy.relation import Relation
 from tacit.progress import Progress, silent
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = [
-    "RANGE",
-    "OrAuto",
-    "Trainer",
-    "is_auto",
-    "is_in_range",
-    "is_number",
-    "is_positive",
-    "is_whole",
-]
-
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 RANGE = "a positive number within 2**-60 and 2**60"
 
@@ -318,13 +307,15 @@ class Trainer(Params, ABC):
         """Whether weights can be kept in an order, at every step and at the end."""
         return False
 
-    def takes_moment(self, loss: Loss) -> bool:
+    def takes_moment(self, loss: Loss, outputs: int) -> bool:
         """Whether its steps follow a second moment of the rows, if a stage has released one.
 
         Parameters
         ----------
         loss : Loss
             What is minimised.
+        outputs : int
+            Scores of a row.
 
         Returns
         -------

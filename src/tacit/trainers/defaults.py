@@ -11,17 +11,6 @@ import numpy as np
 
 from tacit.losses import Loss
 
-__all__ = [
-    "INTERCEPT_FRACTION",
-    "PLAIN_STEPS",
-    "PublicFacts",
-    "constant_rate",
-    "noise_left",
-    "outlook",
-    "prospect",
-    "suggest",
-]
-
 INTERCEPT_FRACTION = 0.1  # size of the constant feature, in row bounds
 #: Of the descent that theorems are about, which bounds the mean of its iterates.
 PLAIN_STEPS = {"momentum": 0.0, "average": "uniform", "schedule": "constant"}

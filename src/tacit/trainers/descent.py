@@ -26,8 +26,6 @@ from tacit.trainers.precondition import Preconditioner
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["SHARED", "rehearsal", "train_together"]
-
 SHARED = ("steps", "batch_size", "clipping", "n_components")  # by settings trained together
 
 
@@ -82,7 +80,8 @@ def train_together(
         weights = monotone(weights, facts.monotone)
     begin, velocity = weights, np.zeros_like(weights)
     move = None
-    if facts.moment is not None and facts.loss is not None and first.takes_moment(facts.loss):
+    follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
+    if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.bound) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))

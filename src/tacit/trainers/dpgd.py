@@ -13,8 +13,6 @@ from tacit.trainers.base import is_positive, is_whole
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["DPGD"]
-
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
 
 
@@ -55,8 +53,8 @@ class DPGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPGD
 
-    def takes_moment(self, loss: Loss) -> bool:
-        return self.by_rule and isinstance(loss, Logistic)
+    def takes_moment(self, loss: Loss, outputs: int) -> bool:
+        return self.by_rule and isinstance(loss, Logistic) and outputs == 1
 
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)

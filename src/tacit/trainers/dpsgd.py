@@ -15,8 +15,6 @@ from tacit.trainers.base import OrAuto, is_positive
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["DPSGD"]
-
 
 @dataclass
 class DPSGD(GradientTrainer):

@@ -18,8 +18,6 @@ from tacit.trainers.defaults import PublicFacts
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
 
-__all__ = ["require_feasible", "require_startable"]
-
 ARRAYS = 12  # as large as the weights: these, their velocity and mean, sums, noise, gradients
 ROOM = 2.0**10  # between what is planned and the limits: what stages release moves rows a little
 LARGEST_SQUARABLE = 1e150  # whose square is a number

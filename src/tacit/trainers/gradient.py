@@ -34,8 +34,6 @@ from tacit.trainers.defaults import PublicFacts, noise_left, suggest
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
 
-__all__ = ["GradientTrainer", "require_descent"]
-
 LARGEST_STEPS = 10**7  # weeks on a table of any size
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
 WANDERING = (

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-__all__ = ["monotone"]
-
 
 def monotone(weights: np.ndarray, blocks: Sequence[tuple[int, int, int]]) -> np.ndarray:
     """The nearest weights that go the way they must.

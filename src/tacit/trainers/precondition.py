@@ -8,8 +8,6 @@ import numpy as np
 
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = ["Preconditioner"]
-
 WARM = 2  # steps at the full curvature of the loss, as it is where weights are zero
 SETTLED = 0.32  # of it behind them: scores have grown, and losses are flatter there
 

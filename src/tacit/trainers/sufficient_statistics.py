@@ -21,8 +21,6 @@ from tacit.progress import Progress, silent
 from tacit.trainers.base import OrAuto, Trainer, is_positive
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = ["Moments", "SufficientStatistics"]
-
 BLOCK = 1 << 22  # cells of a chunk
 MOST_COLUMNS = 5_000  # of a second moment in memory
 

@@ -13,8 +13,6 @@ from tacit.data.tables import UNTYPED, ColumnType
 from tacit.exceptions import FileError
 from tacit.files import new_file, write_bytes
 
-__all__ = ["draft"]
-
 
 def draft(
     table: PathLike, target: str | None = None, out: PathLike | None = None, *, force: bool = False

@@ -34,8 +34,6 @@ try:
 except ImportError:  # no compiler where this was installed
     native = None  # type: ignore[assignment]
 
-__all__ = ["FUSED", "CompactStore", "Fused", "level", "levels", "padded_width"]
-
 COLUMNS = 16  # rows are a multiple of so many numbers
 LINE = 64  # bytes that come from memory together
 NUMPY = "numpy"

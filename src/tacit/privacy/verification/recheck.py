@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_expit, ndtri_exp
+from scipy.special import log_expit, ndtr, ndtri_exp
 
 from tacit.exceptions import InputError
 from tacit.privacy.relation import Neighbors
@@ -166,9 +166,23 @@ def several(steps: Steps, rows: int) -> Steps | None:
             more = {"drift": drift, "failure": min(1.0, rows * given.get("failure", 0.0))}
             many = rows * int(given.get("rows", 1))
             made.append((kind, {**given, **more, "rows": many}))
+        elif kind == "failure" and given.get("keys"):
+            made.append((kind, {**given, "probability": _passing(given, rows)}))
         else:
             return None
     return made
+
+
+def _passing(given: Mapping[str, Any], rows: int) -> float:
+    """Probability that any key passes a threshold which only so many rows have.
+
+    Each of the rows brings ``keys``, every one of which may be theirs alone and have all of them.
+    """
+    away = float(given["room"]) - (rows - 1) * float(given["step"])
+    if not away > 0:
+        return 1 - UNIT
+    chance = rows * int(given["keys"]) * float(ndtr(-away))
+    return min(max(chance, float(given["probability"])), 1 - UNIT)
 
 
 def _worst(found: Sequence[Recheck]) -> Recheck:

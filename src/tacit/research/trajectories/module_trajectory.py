@@ -25,8 +25,6 @@ from tacit.research.trajectories.trajectory import (
 from tacit.trainers import GradientTrainer
 from tacit.trainers.defaults import PublicFacts
 
-__all__ = ["module_trajectory"]
-
 
 def module_trajectory(
     module: Any,

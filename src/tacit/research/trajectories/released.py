@@ -36,8 +36,6 @@ from tacit.trainers import DPGD, GradientTrainer
 from tacit.trainers.base import is_auto
 from tacit.trainers.gradient import require_descent
 
-__all__ = ["ReleasedTrajectory", "module_trajectory_privately", "trajectory_privately"]
-
 FAILURE = 0.05
 
 

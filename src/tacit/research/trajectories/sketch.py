@@ -28,8 +28,6 @@ from scipy.linalg import eigh, solve_triangular
 
 from tacit.exceptions import InputError
 
-__all__ = ["Directions", "Pass", "Sketch"]
-
 COLUMNS = 1 << 14  # of the rows that are worked on at a time
 FAINT = 1e-7  # of the largest singular value: less is not told from rounding
 

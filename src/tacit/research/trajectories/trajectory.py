@@ -39,8 +39,6 @@ from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 
-__all__ = ["Run", "Trajectory", "follow", "trajectory"]
-
 COMPONENTS = 100
 RETRAIN = (1, 10, 20, 100)
 HELD_OUT = 5  # one row in so many is not trained on
