@@ -18,6 +18,7 @@ from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledge
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
 from tacit.data.dask_rows import DaskSource
+from tacit.data.shaped import Layout, ShapedChunk
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
@@ -199,6 +200,29 @@ def test_scores_are_summed_where_rows_lie(client):
     assert np.array_equal(*sums)
     hits = [(X @ w).argmax(axis=1) == Y for w in weights]
     assert np.allclose(sums[0] / LOSS_UNIT, [2 * hit.sum() - 901 for hit in hits], atol=4)
+
+
+class Shaping:
+    """Every number of five becomes two neighbouring weights of six."""
+
+    layout = Layout((6,) * 5)
+
+    def apply(self, chunk):
+        place = np.clip(np.asarray(chunk) + 2.0, 0.0, 4.0) * 1.25
+        index = np.minimum(place.astype(int), 4)
+        return ShapedChunk.of(self.layout, index, place - index)
+
+
+def test_sums_over_shapes_on_a_cluster_are_those_here(client):
+    loss, weights = get_loss("softmax"), RNG.normal(size=(1, 31, 3))
+    how = {"intercept": 1.0, "shift": np.linspace(0.0, 0.4, 30)}
+    sums = []
+    for data in (X, blocks(rows=226)):
+        rows = as_rows(data).through(Shaping(), d=30, bound=5**0.5)
+        targets = Y if data is X else rows.source.alike(Y)
+        engine = (Engine if data is X else ClusterEngine)(rows, targets, loss, **how)
+        sums.append(engine.gradient_sum(weights, 0.5, batch=np.arange(3, 880, 2)).values)
+    assert np.array_equal(*sums)
 
 
 def test_a_search_of_numbers_on_a_cluster(client):
