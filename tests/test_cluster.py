@@ -419,7 +419,7 @@ def test_what_does_not_fit_is_refused(client):
     with pytest.raises(InputError, match="two dimensions"):
         fitted(rows[:, 0], Y)
     with pytest.raises(InputError, match="not numbers"):
-        fitted(dd.from_pandas(frame(), npartitions=2), Y)
+        fitted(dd.from_pandas(frame(), npartitions=2), Y, stages=[Normalize()])
     with pytest.raises(InputError, match="cannot be sent"):
         Cluster.current().parcel(threading.Lock())
     with pytest.raises(MissingBound):
