@@ -166,8 +166,8 @@ class Engine:
     Notes
     -----
     While an engine works whose products are not those of compiled loops, the BLAS library is
-    limited to one thread in this process, since the engine runs several products at once. Use the engine as a
-    context manager around a training loop to set this up only once.
+    limited to one thread in this process, since the engine runs several products at once. Use
+    the engine as a context manager around a training loop to set this up only once.
 
     Examples
     --------
