@@ -681,9 +681,9 @@ def shapes() -> list[str]:
     return [
         "Defaults of both, δ = 1e-5, on the same rows with the same public bounds and categories;",
         "ten seeds, each another split where no test rows are published (`bench_shapes.py` has the",
-        "protocol). *Ahead* is by more than two standard errors of the mean difference. Settings of",
-        "Tacit were chosen on these data sets, those of shapes on other splits of them: that is no",
-        "forecast for others.",
+        "protocol). *Ahead* is by more than two standard errors of the mean difference. Settings",
+        "of Tacit were chosen on these data sets, those of shapes on other splits of them: that is",
+        "no forecast for others.",
         "",
         *found.splitlines(),
     ]
