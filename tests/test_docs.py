@@ -83,6 +83,17 @@ def what_readers_have() -> dict[str, object]:
     return {"X": rows[:400], "y": y, "X_public": rows[400:]}
 
 
+def a_frame() -> dict[str, object]:
+    """The README speaks of a frame as it is."""
+    pandas = pytest.importorskip("pandas")
+    rng, n = np.random.default_rng(0), 3000
+    y = rng.integers(0, 2, n)
+    pay = np.where(rng.random(n) < 0.1, np.nan, rng.lognormal(8 + y, 1))
+    seen = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.integers(0, 900, n), "D")
+    job = rng.choice(["cook", "nurse"], n)
+    return {"X": pandas.DataFrame({"pay": pay, "seen": seen, "job": job}), "y": y}
+
+
 #: Output that a page shows, by its first words, and the command that prints it, if it is one.
 SHOWN = {
     "docs/noiseless-stages.md": [("Stage 2, SoftPCA", None)],
@@ -122,7 +133,8 @@ def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, c
     blocks = [match for match in FENCE.finditer(text) if match[1] == "python"]
     assert blocks
     monkeypatch.chdir(tmp_path)
-    scope = what_readers_have() if name in ("README.md", "docs/index.md") else {}
+    has = {"README.md": a_frame, "docs/index.md": what_readers_have}
+    scope = has[name]() if name in has else {}
     values: dict[int, Any] = {}
     scope["said"] = values.setdefault
     for block in blocks:

@@ -27,12 +27,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
@@ -51,6 +50,7 @@ from tacit.engine.storage import Workspace, checked_batch, checked_targets
 from tacit.engine.streaming import Streamed, make_store, reading
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
+from tacit.mechanisms.covariance import blas
 from tacit.mechanisms.release import BoundedSum
 from tacit.progress import Progress, silent
 
@@ -625,9 +625,3 @@ def _available_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
         return os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def blas() -> ThreadpoolController:
-    """The libraries of this process, looked up once because that is slow."""
-    return ThreadpoolController()

@@ -19,6 +19,7 @@ from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
+from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
 from tacit.linear_model.curves import ShapeCurves, shape_curves
@@ -284,8 +285,11 @@ class DPLinearModel(Composed, BaseEstimator):
         stages = self.stages if reset else self.stages_
         return rows_of(self, X, stages, reset=reset, **targets)
 
-    def _declared(self, X: Any) -> Schema | None:
-        """What is known of the columns of a table as it is; None of rows that are features."""
+    def _declared(self, X: Any) -> tuple[Any, Schema | None]:
+        """X, read once if it is a table as it is, and what is known of its columns.
+
+        None of rows that are features.
+        """
         told = {"schema": self.schema, "bounds": self.bounds, "categories": self.categories}
         given = [name for name, value in told.items() if value is not None]
         given += ["shapes"] if self.shapes is True else []
@@ -297,20 +301,22 @@ class DPLinearModel(Composed, BaseEstimator):
                     f"{given[0]}= is for stages='auto'; stages of your own begin with "
                     "Encode(schema), or with PrivateEncode(schema) where some of it is private"
                 )
-            return None
+            return X, None
         if not given and not has_columns(X):
-            return None
+            return X, None
         table = table_types(X)
+        here = isinstance(table, Table) and has_columns(X) and not is_dask(X)
+        read = table if here else X
         schema = declared_schema(table, **told)
         if given or any(kind.kind != "number" for kind in table.types.values()):
-            return schema
+            return read, schema
         # Numbers alone could be learned from as they are, where nothing can be found out of them.
         neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
-        size = len(X) if self.public_size is None else self.public_size
+        size = len(read) if self.public_size is None else self.public_size
         if enough_rows(schema, size, self._budget(), neighbors):
-            return schema
+            return read, schema
         logging.getLogger("tacit").warning(FEW_ROWS)
-        return None
+        return X, None
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""

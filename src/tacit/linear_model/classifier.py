@@ -174,8 +174,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        schema = self._declared(X) if reset else None
-        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
+        table, schema = self._declared(X) if reset else (X, None)
+        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
         if isinstance(given, str) and given == PRIVATE:
             scanned = isinstance(X, Scan) and y is None
             labels = X.targets().column(str(X.target)) if scanned else labels_of(y, rows)

@@ -169,8 +169,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self._loss_of(0)
         bounds = self.target_bounds if reset else self.target_bounds_
         scale = None if bounds is None else self._target_scale(bounds)
-        schema = self._declared(X) if reset else None
-        rows, y = self._rows(X, reset=reset, y=y, table=schema is not None)
+        table, schema = self._declared(X) if reset else (X, None)
+        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
         values = X.numbers() if isinstance(X, Scan) and y is None else y
         targets = labels_of(values, rows)
         if scale is None:

@@ -120,12 +120,13 @@ def noisy_second_moment(
 @contextmanager
 def _threads_for(d: int) -> Iterator[None]:
     """One thread of the BLAS for products so small that threads would wait for each other."""
-    with _blas().limit(limits=1, user_api="blas") if d <= SMALL else nullcontext():
+    with blas().limit(limits=1, user_api="blas") if d <= SMALL else nullcontext():
         yield
 
 
 @lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
+def blas() -> ThreadpoolController:
+    """The libraries of this process, looked up once because that is slow."""
     return ThreadpoolController()
 
 

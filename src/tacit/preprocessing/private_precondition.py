@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from tacit.data.rows import Chunk
-from tacit.mechanisms.covariance import noisy_second_moment
+from tacit.mechanisms.covariance import blas, noisy_second_moment
 from tacit.preprocessing.base import (
     Context,
     NoiselessStage,
@@ -129,7 +129,8 @@ class PrivatePrecondition(PrivateStage):
         )
         self.noise_ = self.moment_noise(token.noise_multiplier, context.size, rows.d)
         noise = self.noise_ * radius**2
-        values, vectors = eigh(total / context.size, overwrite_a=True, check_finite=False)
+        with blas().limit(limits=1, user_api="blas"):  # threads would wait for each other
+            values, vectors = eigh(total / context.size, overwrite_a=True, check_finite=False)
         clear = values > noise
         values = values[clear]
         values = (values + np.sqrt(values**2 - noise**2)) / 2
