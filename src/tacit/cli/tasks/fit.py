@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tacit.persistence import LIMIT, dumps
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
+CURVE = 200  # bytes of a picture of curves, for every weight in them
 CATEGORY = 100  # bytes of a category that is found, on the average
 
 
@@ -117,7 +119,10 @@ def fit(
             results["nonprivate_accuracy"] = nonprivate_accuracy(encode, rows, labels, *tests)
         certificate = estimator.certificate_
         shown = {**results, "files": list(outputs.FILES)} if results else None
-        page = render_html(certificate.to_dict(), results=shown).encode()
+        curves = None
+        with suppress(InputError):  # a model that is no sum of curves
+            curves = estimator.shape_curves().svg()
+        page = render_html(certificate.to_dict(), results=shown, curves=curves).encode()
         contents = (dumps(estimator), outputs.written(certificate), page)
         output.commit(dict(zip(outputs.FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
@@ -152,7 +157,7 @@ def _room(
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + tables + outputs.BASE,
+        outputs.REPORT: 2 * text + tables + CURVE * scores * wide + outputs.BASE,
     }
 
 
