@@ -54,6 +54,7 @@ RUNNABLE = [
     "docs/pipelines.md",
     "docs/public-data.md",
     "docs/reproduction.md",
+    "docs/shapes.md",
     "docs/baselines.md",
     "docs/excess-risk.md",
     "docs/trainers.md",
@@ -99,7 +100,7 @@ SHOWN = {
     "docs/tutorial.md": [
         ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
         (
-            "                        noise",
+            "                    noise",
             "tacit plan --schema people.yaml --rows 32561 --epsilon 1 --delta 1e-5",
         ),
     ],

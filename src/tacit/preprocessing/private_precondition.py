@@ -21,7 +21,6 @@ from tacit.preprocessing.base import (
     require_unmoved,
 )
 from tacit.privacy.events import Gaussian
-from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = ["PrivatePrecondition"]
 
@@ -76,6 +75,8 @@ class PrivatePrecondition(PrivateStage):
     ) -> tuple[tuple[Stage, ...], str]:
         if not takes_moment or any(isinstance(stage, NoiselessStage) for stage in before):
             return (), ""  # nobody would follow it; noise follows the weights where rows have moved
+        if any(getattr(stage, "layout", None) is not None for stage in before):
+            return (), ""  # steps over shapes take less time than the moment (docs/decisions/0051)
         d = columns
         for stage in before:
             d = stage.width(d)
@@ -97,13 +98,6 @@ class PrivatePrecondition(PrivateStage):
 
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return radius
-
-    def lipschitz(self, d: int | None = None) -> float:
-        return 1.0
-
-    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        require_unmoved(self, incoming)
-        return super().drift(incoming, n, d)
 
     def moment_noise(self, noise_multiplier: float | None, size: int, d: int) -> float:
         if noise_multiplier is None:
@@ -139,6 +133,7 @@ class PrivatePrecondition(PrivateStage):
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
+        self._require("values_")
         return chunk
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
