@@ -18,6 +18,7 @@ from tacit import Budget, DPLinearClassifier, DPLinearRegressor, DPSearch, Ledge
 from tacit.data import CategoryColumn, NumberColumn, Schema, as_rows
 from tacit.data.cluster import Cluster, Parcel
 from tacit.data.dask_rows import DaskSource
+from tacit.data.shaped import Layout, ShapedChunk
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
@@ -201,6 +202,29 @@ def test_scores_are_summed_where_rows_lie(client):
     assert np.allclose(sums[0] / LOSS_UNIT, [2 * hit.sum() - 901 for hit in hits], atol=4)
 
 
+class Shaping:
+    """Every number of five becomes two neighbouring weights of six."""
+
+    layout = Layout((6,) * 5)
+
+    def apply(self, chunk):
+        place = np.clip(np.asarray(chunk) + 2.0, 0.0, 4.0) * 1.25
+        index = np.minimum(place.astype(int), 4)
+        return ShapedChunk.of(self.layout, index, place - index)
+
+
+def test_sums_over_shapes_on_a_cluster_are_those_here(client):
+    loss, weights = get_loss("softmax"), RNG.normal(size=(1, 31, 3))
+    how = {"intercept": 1.0, "shift": np.linspace(0.0, 0.4, 30)}
+    sums = []
+    for data in (X, blocks(rows=226)):
+        rows = as_rows(data).through(Shaping(), d=30, bound=5**0.5)
+        targets = Y if data is X else rows.source.alike(Y)
+        engine = (Engine if data is X else ClusterEngine)(rows, targets, loss, **how)
+        sums.append(engine.gradient_sum(weights, 0.5, batch=np.arange(3, 880, 2)).values)
+    assert np.array_equal(*sums)
+
+
 def test_a_search_of_numbers_on_a_cluster(client):
     model = DPLinearRegressor(random_state=3, trainer=DPGD(steps=2), target_bounds=(-4.0, 4.0))
     rows, grid = blocks(), {"trainer__clip": [0.1, 1.0]}
@@ -255,7 +279,8 @@ def frame():
 
 def test_data_frames_whose_sizes_nobody_knows(client):
     table = frame()
-    schema = Schema({"age": NumberColumn(0, 100), "job": CategoryColumn(("cook", "smith"))})
+    ages = NumberColumn(0, 100, shape="hat")
+    schema = Schema({"age": ages, "job": CategoryColumn(("cook", "smith"))})
     stages = [Encode(schema), PrivateCenter()]
     spread = dd.from_pandas(table, npartitions=4)
     spread = spread[spread["age"] != 17.0]  # one partition has fewer rows than the others
@@ -266,7 +291,9 @@ def test_data_frames_whose_sizes_nobody_knows(client):
     model = fitted(numbers, spread["y"])
     same(fitted(here[["age"]].fillna(0.0), here["y"]), model)
     assert model.feature_names_in_.tolist() == ["age"]
-    same(model, fitted(numbers.to_dask_array(), spread["y"].to_dask_array()))  # unknown chunks
+    usual = {"stages": [Normalize(), PrivateCenter()]}  # for rows of numbers, in whatever they are
+    chunks = numbers.to_dask_array(), spread["y"].to_dask_array()  # of unknown sizes
+    same(fitted(numbers, spread["y"], **usual), fitted(*chunks, **usual))
 
 
 def test_what_is_private_of_a_data_frame_is_found_from_counts(client):
@@ -392,7 +419,7 @@ def test_what_does_not_fit_is_refused(client):
     with pytest.raises(InputError, match="two dimensions"):
         fitted(rows[:, 0], Y)
     with pytest.raises(InputError, match="not numbers"):
-        fitted(dd.from_pandas(frame(), npartitions=2), Y)
+        fitted(dd.from_pandas(frame(), npartitions=2), Y, stages=[Normalize()])
     with pytest.raises(InputError, match="cannot be sent"):
         Cluster.current().parcel(threading.Lock())
     with pytest.raises(MissingBound):

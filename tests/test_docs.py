@@ -54,6 +54,7 @@ RUNNABLE = [
     "docs/pipelines.md",
     "docs/public-data.md",
     "docs/reproduction.md",
+    "docs/shapes.md",
     "docs/baselines.md",
     "docs/excess-risk.md",
     "docs/trainers.md",

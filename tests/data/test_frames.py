@@ -282,6 +282,16 @@ def test_no_value_stops_what_is_found_through_noise(values):
     assert rows.shape[0] == table.n and np.isfinite(rows).all()
 
 
+def test_a_fit_remarks_on_columns_that_look_like_identifiers(caplog):
+    rows = {"row_id": np.arange(2000), "age": np.linspace(0, 1, 2000)}
+    model = DPLinearClassifier(epsilon=4, random_state=0)
+    model.fit(rows, rows["age"] > 0.5)
+    assert "'row_id': looks like an identifier by its name" in caplog.text
+    caplog.clear()
+    model.set_params(schema={"ignore": ["row_id"]}).fit(rows, rows["age"] > 0.5)
+    assert not caplog.text and "row_id" not in model.stages_[0].schema_.columns
+
+
 @pytest.mark.parametrize("stored", ["pandas", "lists", "scan"])
 def test_no_value_stops_a_fit(tmp_path, stored):
     pd, n = pytest.importorskip("pandas"), 2000

@@ -329,6 +329,7 @@ def test_a_schema_may_tell_of_the_target_alone():
         ({"categories": {"w": "a"}}, "column 'w': categories must be a list"),
         ({"schema": {"columns": {"nn": [0, 1]}}}, "lacks columns of the schema: 'nn'"),
         ({"schema": {"n": ["a", "b"]}, "bounds": {"n": (0, 1)}}, "says category, and other"),
+        ({"schema": {"n": [0, 1]}, "target": "n"}, "column 'n' is listed twice"),
         ({"schema": {"target": "n"}, "target": "w"}, "target 'w', but the schema's target is 'n'"),
     ],
 )

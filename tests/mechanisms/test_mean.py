@@ -156,7 +156,9 @@ def test_neighbours_lie_no_farther_apart_than_the_event_says(name, neighbors):
         )
         assert square <= unit**2 * (1 + 1e-9)
         worst = max(worst, square / unit**2)
-    assert worst > 0.4
+    # Under replace_one a row can be at one end of a column in either table, not at both: bounds by
+    # middle, radius and ends reach 0.47 there.
+    assert worst > (0.4 if (name, neighbors) == ("bounds", "replace_one") else 0.5)
 
 
 # The error

@@ -6,6 +6,7 @@ import copy
 import io
 import math
 import re
+from base64 import b64encode
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -306,6 +307,13 @@ def test_accuracy_is_drawn_tabled_and_disclaimed() -> None:
     assert "The certificate does not cover these figures." in shown.text
     assert "with no protection at all" in shown.text
     assert "This model, with privacy: 84.6%" in shown.by_id["scores-text"]
+
+
+def test_a_picture_of_the_curves_is_part_of_the_page() -> None:
+    drawn = '<svg xmlns="http://www.w3.org/2000/svg"></svg>'
+    shown = render_html(certificate(), curves=drawn)
+    assert b64encode(drawn.encode()).decode() in shown and "adds to the score" in shown
+    assert "adds to the score" not in render_html(certificate())
 
 
 def test_each_result_may_be_missing_or_alone() -> None:

@@ -32,6 +32,9 @@ from tacit.trainers.gradient import GradientTrainer
 
 QUICK = range(100)  # of which about half are plans
 
+#: A sum that no row is in.
+NOTHING = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
+
 
 def cases(seeds):
     for seed in seeds:
@@ -262,8 +265,7 @@ def test_a_normaliser_from_the_private_number_of_rows_is_found(monkeypatch):
 def test_a_statistic_without_noise_is_found(monkeypatch):
     def exact(self, rows, context=None):
         self.mean_ = np.asarray(rows.collect()).mean(axis=0)
-        nothing = BoundedSum(np.zeros(1, dtype=np.int64), 2.0**-30, 1.0, 1.0)
-        context.release("center").gaussian(nothing)  # paid for, and not used
+        context.release("center").gaussian(NOTHING)  # paid for, and not used
         return self
 
     monkeypatch.setattr(PrivateCenter, "fit", exact)
@@ -370,7 +372,7 @@ def test_votes_in_several_columns_counted_as_one_are_stopped_or_found(monkeypatc
 
 def test_categories_that_occur_are_found_without_noise(monkeypatch):
     def exact(chunks, keys, columns, token, *, size, probability, most):
-        token._budget.take(1.0)  # paid for, and not drawn
+        token.gaussian(NOTHING)  # paid for, and not used
         (chunk,) = chunks
         return [tuple(sorted(column)) for column in keys(chunk)]
 

@@ -156,6 +156,12 @@ def test_one_class_in_the_data_is_refused_unless_the_schema_lists_more(tmp_path)
     assert list(fitted.estimator.classes_) == ["no", "yes"]
 
 
+def test_a_column_that_the_schema_does_not_name_is_taken_by_its_type(tmp_path):
+    more = table(extra=np.arange(600.0))
+    found = fit_table(more, QUICK, schema=Schema.from_dict(CLASSES), out=tmp_path / "m")
+    assert "extra" in found.estimator.feature_names_in_
+
+
 def test_missing_cells_follow_the_schema(tmp_path):
     gaps = {"age": [None if i % 2 else 40 for i in range(600)]}
     for policy in ("middle", "low", "high", "indicator"):

@@ -517,7 +517,7 @@ def test_progress_reports_rows_read():
 
 def test_the_context_restores_the_number_of_blas_threads():
     rows, targets, loss, weights = problem()
-    engine = Engine(as_rows(rows, bound=1.0), targets, loss, threads=2)
+    engine = Engine(as_rows(rows, bound=1.0), targets, loss, threads=2, arithmetic="fast")
 
     def blas_threads():
         controller = engine_module.blas().select(user_api="blas")

@@ -161,9 +161,7 @@ def _evidence(
             total += part @ pull / release.deviation**2 / math.sqrt(value.shape[1])
         elif release.kind == "weights":
             total += held @ release.value[:, -1] / release.deviation
-    if isinstance(
-        plan.trainer, SufficientStatistics
-    ):  # the squares of rows with their targets, which are 1
+    if isinstance(plan.trainer, SufficientStatistics):  # squares of rows and targets, which are 1
         release = next(sums)
         aim = np.full((len(held), 1), float(plan.trainer.weight) * plan.facts.bound)
         joined = np.hstack([held, aim])

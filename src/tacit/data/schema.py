@@ -453,11 +453,8 @@ def declared_schema(
     (120.0, True)
     """
     types = types_of(table)
-    found, told = _declared({} if schema is None else schema, types)
-    if target is not None and found.target not in (None, target):
-        raise SchemaError(f"target {target!r}, but the schema's target is {found.target!r}")
-    target = found.target or target
-    unused = {*found.ignore, target}
+    found, told = _declared({} if schema is None else schema, types, target)
+    unused = {*found.ignore, found.target}
     declared = {name: column for name, column in told.items() if name not in unused}
     every = None if bounds is None or isinstance(bounds, Mapping) else _pair("bounds", bounds)
     for name, pair in _by_column("bounds", {} if every else bounds, types):
@@ -486,7 +483,7 @@ def declared_schema(
             columns[name] = default_column(stored.kind, **facts)
         if stored.kind != "private":
             typed.append(name)
-    return replace(found, columns=columns, target=target, typed=tuple(typed))
+    return replace(found, columns=columns, typed=tuple(typed))
 
 
 def types_of(table: Any) -> Mapping[str, ColumnType]:
@@ -500,19 +497,24 @@ def types_of(table: Any) -> Mapping[str, ColumnType]:
 
 
 def _declared(
-    schema: Schema | Mapping[str, Any] | PathLike, types: Mapping[str, Any]
+    schema: Schema | Mapping[str, Any] | PathLike, types: Mapping[str, Any], target: str | None
 ) -> tuple[Schema, Mapping[str, Column]]:
     """A schema as it is meant for a table, and the columns that it describes, perhaps none."""
+    nothing = {"*": PRIVATE}
     if isinstance(schema, Schema):
-        whole = schema
+        whole, columns = schema, True
     else:
         with _at("schema" if isinstance(schema, Mapping) else os.fspath(schema)):
             data = schema if isinstance(schema, Mapping) else read_yaml(schema)
             data = _nested(data)
-            nothing = {"*": PRIVATE}
+            columns = bool(data.get("columns"))
             whole = Schema.from_dict({**data, "columns": data.get("columns") or nothing})
-            if not data.get("columns"):
-                return replace(whole, ignore=whole.expanded([*types, "*"]).ignore), {}
+    if target is not None:
+        if whole.target not in (None, target):
+            raise SchemaError(f"target {target!r}, but the schema's target is {whole.target!r}")
+        whole = replace(whole, target=target)
+    if not columns:
+        return replace(whole, ignore=whole.expanded([*types, "*"]).ignore), {}
     whole = whole.expanded(types)
     gone = [name for name in whole.columns if name not in types]
     if gone:

@@ -24,6 +24,7 @@ from scipy.linalg import eigh
 from tacit import __version__
 from tacit.data.rows import as_rows
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
+from tacit.diagnostics.base import plain
 from tacit.exceptions import MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -90,21 +91,9 @@ class PrivateInspection:
             Attributes by name.
         """
         claim = self.certificate
-        return {
-            "releasable": self.releasable,
-            "epsilon": claim.epsilon,
-            "delta": claim.delta,
-            "neighbors": claim.neighbors,
-            "n": self.n,
-            "d": self.d,
-            "eigenvalues": self.eigenvalues.tolist(),
-            "edge": self.edge,
-            "above_noise": self.above_noise,
-            "mean_norm": self.mean_norm,
-            "rms_distance": self.rms_distance,
-            "advice": self.advice.to_dict(),
-            "certificate": claim.to_dict(),
-        }
+        budget = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
+        facts: dict[str, Any] = plain(vars(self))
+        return {"releasable": self.releasable, **budget, **facts}
 
 
 def inspect_privately(

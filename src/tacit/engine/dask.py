@@ -66,7 +66,7 @@ class ClusterEngine(EngineElsewhere):
         if arithmetic == "rounded" and rows.n > ROUNDED_ROWS:
             raise InputError(
                 f"after a noiseless stage at most {ROUNDED_ROWS:,} rows can be summed; there are "
-                f"more"
+                "more"
             )
         self._cluster, self._sizes = source.cluster, source.sizes
         self._starts = np.array(source.offsets)

@@ -165,9 +165,9 @@ class Engine:
 
     Notes
     -----
-    While an engine works, the BLAS library is limited to one thread in this
-    process, since the engine runs several products at once. Use the engine as a
-    context manager around a training loop to set this up only once.
+    While an engine works whose products are not those of compiled loops, the BLAS library is
+    limited to one thread in this process, since the engine runs several products at once. Use
+    the engine as a context manager around a training loop to set this up only once.
 
     Examples
     --------
@@ -281,7 +281,8 @@ class Engine:
     def __enter__(self) -> Self:
         stack = ExitStack()
         if not self._entered:
-            stack.enter_context(blas().limit(limits=1, user_api="blas"))
+            if not self.store.compiled:  # compiled loops do without, and looking it up is slow
+                stack.enter_context(blas().limit(limits=1, user_api="blas"))
             if self.threads > 1:
                 self._pool = stack.enter_context(ThreadPoolExecutor(self.threads - 1))
         self._entered.append(stack)

@@ -375,8 +375,7 @@ def _advice(plan: str, account: str) -> str:
     if plan == "replace_one":
         return (
             "A plan with a noiseless stage is analysed for 'replace_one' only: leave such stages "
-            "out, "
-            "or keep an account for 'replace_one' from the start"
+            "out, or keep an account for 'replace_one' from the start"
         )
     return f"Pass neighbors={account!r}"
 

@@ -308,6 +308,8 @@ class DPLinearModel(Composed, BaseEstimator):
         here = isinstance(table, Table) and has_columns(X) and not is_dask(X)
         read = table if here else X
         schema = declared_schema(table, **told)
+        for remark in schema.remarks():
+            logging.getLogger("tacit").warning(remark)
         if given or any(kind.kind != "number" for kind in table.types.values()):
             return read, schema
         # Numbers alone could be learned from as they are, where nothing can be found out of them.

@@ -15,6 +15,7 @@ from tacit.data.rows import Rows
 from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Squared, get_loss
+from tacit.plan.propagate import FAILING
 from tacit.preprocessing import (
     Encode,
     Normalize,
@@ -139,7 +140,8 @@ def enough_rows(schema: Schema, size: int, budget: Budget, neighbors: Relation) 
     if not isinstance(stage, PrivateEncode):
         return True
     with suppress(InputError):
-        stage.require_rows(size, len(schema.columns), 1 / (stage.share * mu), budget.delta / 20)
+        chance = FAILING * budget.delta
+        stage.require_rows(size, len(schema.columns), 1 / (stage.share * mu), chance)
         return True
     return False
 

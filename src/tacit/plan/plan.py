@@ -16,7 +16,7 @@ from tacit.engine.arithmetic import Arithmetic
 from tacit.exceptions import BudgetError, InputError, of_public_facts
 from tacit.losses import Loss
 from tacit.mechanisms.lattice import require_precision
-from tacit.plan.propagate import expand_stages, propagate_bounds, resolve_settings
+from tacit.plan.propagate import FAILING, expand_stages, propagate_bounds, resolve_settings
 from tacit.plan.run import CalibratedPlan
 from tacit.plan.targets import TargetFinder
 from tacit.plan.validate import validate_monotone, validate_plan
@@ -37,7 +37,6 @@ from tacit.trainers.base import Trainer
 from tacit.trainers.defaults import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
-FAILING = 0.01  # of δ, for accidents of all stages together: more would leave little for k rows
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units
 
 

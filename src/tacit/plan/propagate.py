@@ -14,6 +14,9 @@ from tacit.losses import Loss
 from tacit.preprocessing.base import NoiselessStage, Stage
 from tacit.privacy.sensitivity.drift import Drift
 
+# Of δ, for accidents of all stages together; more would leave little for those with k rows.
+FAILING = 0.01
+
 
 def expand_stages(
     stages: Sequence[Stage],

@@ -333,9 +333,12 @@ class CalibratedPlan:
             With the same events; the same object, if nothing is chosen again.
         """
         facts, asked = self.facts, self.plan.trainer
-        plan, wider = self, prepared.rows.d != facts.features
+        plan, d = self, self.columns
+        for stage in prepared.fitted:
+            d = stage.width(d)
+        wider = d != facts.features
         if wider:  # categories that a stage has found: what is counted does not depend on them
-            facts = replace(facts, features=prepared.rows.d)
+            facts = replace(facts, features=d)
             plan = replace(self, facts=facts)
         if not asked.follows or self.moves is not None or facts.task != "classification":
             return plan

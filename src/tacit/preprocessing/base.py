@@ -955,10 +955,8 @@ def require_unmoved(stage: Stage, incoming: Drift | None) -> None:
     if incoming is not None and incoming.l1:
         raise InputError(
             f"{stage.name} counts how many rows lie beyond an edge. All rows that a noiseless "
-            f"stage "
-            "has moved, however little, may cross it together, so it cannot follow a noiseless "
-            "stage; "
-            "put it in front of that"
+            "stage has moved, however little, may cross it together, so it cannot follow a "
+            "noiseless stage; put it in front of that"
         )
 
 

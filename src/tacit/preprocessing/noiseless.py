@@ -183,8 +183,7 @@ class NoiselessPCA(NoiselessStage):
         if components(self, d - 1) >= d:
             raise InputError(
                 f"NoiselessPCA(n_components={self.n_components}): rows have {d} columns, and "
-                f"keeping "
-                "all of them is no projection; pass fewer, or leave the stage out"
+                "keeping all of them is no projection; pass fewer, or leave the stage out"
             )
         return d
 
@@ -197,9 +196,8 @@ class NoiselessPCA(NoiselessStage):
         if gap > most:
             raise InputError(
                 f"NoiselessPCA(gap={gap:g}): rows of norm {incoming.bound:g} cannot have an "
-                f"eigengap "
-                f"above {most:.4g} behind {k} components; pass a smaller gap, or "
-                "use SoftPCA(strength), which needs none"
+                f"eigengap above {most:.4g} behind {k} components; pass a smaller gap, or use "
+                "SoftPCA(strength), which needs none"
             )
         return rules.pca(incoming, n, gap, centered=self.centered)
 

@@ -182,7 +182,7 @@ class NoiselessImpute(NoiselessStage):
         if self.regresses and len(given) >= d:
             raise InputError(
                 f"NoiselessImpute(strategy={self.strategy!r}) needs complete columns to predict "
-                f"from"
+                "from"
             )
         return np.array(given, dtype=int)
 
@@ -215,8 +215,8 @@ class NoiselessImpute(NoiselessStage):
             if strength < SINGULAR * incoming.bound**2:
                 raise InputError(
                     f"NoiselessImpute(strength={strength:g}): rows of norm {incoming.bound:g} "
-                    f"drown so "
-                    "small a penalty in rounding; pass a larger one, or a smaller ClipNorm(radius)"
+                    "drown so small a penalty in rounding; pass a larger one, or a smaller "
+                    "ClipNorm(radius)"
                 )
             return rules.impute_ridge(incoming, n, strength, gaps)
         if self.strategy == "regression":

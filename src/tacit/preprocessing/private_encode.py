@@ -235,7 +235,24 @@ class PrivateEncode(PrivateStage):
     def expand(
         self, before: Sequence[Stage], *, size: int, mu: float, **more: Any
     ) -> tuple[tuple[Stage, ...], str]:
-        """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public."""
+        """Itself, with share and narrowing chosen by public facts; `Encode`, if all is public.
+
+        Parameters
+        ----------
+        before : sequence of Stage
+            Stages in front, which there are none of.
+        size : int
+            Public number of rows.
+        mu : float
+            Gaussian budget of the plan.
+        **more
+            Other public facts, by which nothing is chosen here.
+
+        Returns
+        -------
+        tuple of a tuple of Stage, and str
+            The stage, and nothing to say.
+        """
         if hasattr(self, "schema_"):
             return (self,), ""
         stage, own = self, self.noise_multiplier

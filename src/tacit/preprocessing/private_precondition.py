@@ -21,7 +21,6 @@ from tacit.preprocessing.base import (
     require_unmoved,
 )
 from tacit.privacy.events import Gaussian
-from tacit.privacy.sensitivity.drift import Drift
 
 __all__ = ["PrivatePrecondition"]
 
@@ -98,13 +97,6 @@ class PrivatePrecondition(PrivateStage):
     def typical(self, radius: float | None, d: int | None = None) -> float | None:
         return radius
 
-    def lipschitz(self, d: int | None = None) -> float:
-        return 1.0
-
-    def drift(self, incoming: Drift, n: int, d: int | None = None) -> Drift:
-        require_unmoved(self, incoming)
-        return super().drift(incoming, n, d)
-
     def moment_noise(self, noise_multiplier: float | None, size: int, d: int) -> float:
         if noise_multiplier is None:
             return float(self._require("noise_"))
@@ -139,6 +131,7 @@ class PrivatePrecondition(PrivateStage):
         return self
 
     def apply(self, chunk: Chunk) -> Chunk:
+        self._require("values_")
         return chunk
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

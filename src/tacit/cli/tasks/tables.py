@@ -109,6 +109,13 @@ def public_features(public: Table | PathLike | None, schema: Schema | None) -> A
 
 def unit_rows(table: Table, schema: Schema) -> Rows:
     """Rows as recipes have them: encoded, and scaled to norm one."""
+    schema = schema.expanded(table.column_names)
+    hidden = [name for name, column in schema.columns.items() if column.private]
+    if hidden:
+        raise SchemaError(
+            f"what the schema says of column {hidden[0]!r} is private, and nothing finds it here; "
+            "add its bounds, [low, high], or its categories, [one, another]"
+        )
     features = features_of(table, schema)
     encode = Encode(schema).fit(features)
     return Normalize().through(encode.through(as_rows(features)))

@@ -49,9 +49,8 @@ Cost = Callable[[float], float]
 
 def _cost(events: Sequence[Event], neighbors: Neighbors, grid: float) -> tuple[Cost, float]:
     """ε as a function of δ, never below the truth; and what δ must spare for a grid."""
-    if accountants.accountant_for(events) in ("gaussian-dp", "rdp") or accountants.closed_form(
-        events
-    ):
+    kind = accountants.accountant_for(events)
+    if kind in ("gaussian-dp", "rdp") or accountants.closed_form(events):
         return (lambda delta: accountants.epsilon(events, delta, neighbors)), 0.0
     loss = accountants.loss_distribution(events, neighbors, grid)
     many = float(getattr(loss, "weight", 1.0))  # of a search, whose δ is so many times that

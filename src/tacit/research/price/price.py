@@ -191,6 +191,7 @@ STAGES: dict[str, Callable[..., _Stage]] = {
     "quantize": _quantize,
     "dedup": _dedup,
 }
+_NUMBERS = ("n", "clip", "constant", "epsilon", "base_epsilon", "delta", "inflation")
 _REFUSED = {
     "pca-dim": (
         "coordinates in a basis of eigenvectors have no price: signs of eigenvectors, or bases of "
@@ -261,13 +262,7 @@ class Price:
         return {
             "stage": self.stage,
             "parameters": dict(self.parameters),
-            "n": self.n,
-            "clip": self.clip,
-            "constant": self.constant,
-            "epsilon": self.epsilon,
-            "base_epsilon": self.base_epsilon,
-            "delta": self.delta,
-            "inflation": self.inflation,
+            **{name: getattr(self, name) for name in _NUMBERS},
             "overall": self.overall,
             "base": None if self.base is None else dict(self.base),
             "labels": labels,

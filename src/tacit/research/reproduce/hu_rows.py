@@ -21,12 +21,7 @@ from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.trainers import DPGD, DPSGD
 
 DELTA, RANK = 1e-5, 50
-BATCH, EPOCHS, RATE, CLIP = (
-    100,
-    10,
-    1e-2,
-    10.0,
-)  # appendix F.1, but for the batch, which is not said
+BATCH, EPOCHS, RATE, CLIP = 100, 10, 1e-2, 10.0  # appendix F.1 but for the batch, not printed
 TRAVEL = (0.3, 1.0, 3.0, 10.0, 30.0)  # rate × clip × steps: how far weights may go
 
 
