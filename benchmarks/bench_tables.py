@@ -1,7 +1,7 @@
 """Tables as they come: nothing declared beside a careful schema, bounds too wide, and the time.
 
     python benchmarks/bench_tables.py accuracy --results FILE [--data adult ...] [--epsilon 1]
-    python benchmarks/bench_tables.py field --results FILE --seeds 30 --epsilon 0.1 0.5 1
+    python benchmarks/bench_tables.py field --results FILE --before FILE [--seeds 30]
     python benchmarks/bench_tables.py time
     python benchmarks/bench_tables.py held-out
 
@@ -20,11 +20,12 @@ The protocol, which was written before the first figure:
   are paired, with the standard error of their mean. Asked for at ε = 1: as it is, at most 0.01
   below careful; bounds too wide, at most 0.005. ε = 0.5 and 4 are there to be seen.
   Added once these figures were known: *no identifiers*, without the numbers of stays and patients,
-  because the former say when a stay was and so how long there was time to come back; and ε = 0.1.
+  which say when a stay was, and so how much time there was to come back; and ε = 0.1.
 * *field* runs the data sets of ``bench_field.py`` with Tacit's defaults, as that benchmark prepares
   them, with seeds 0 to 29, once with this version and once with the one before tables: paired
   differences, of which none may be below -0.2 points. Data sets whose default plan is what it was
-  are not measured: a seeded fit has the same coefficients, bit by bit, in both versions.
+  are not measured: a seeded fit has the same coefficients, bit by bit, in both versions. Results
+  of the version before (commit 9aac118) are those of this script run with that version's ``src``.
 * *time* is processor time of one thread, fits interleaved, the least of rounds: as it is, straight
   (the careful schema with ``shapes=False``), and the plan without any of it (``Encode``,
   ``Normalize``, ``PrivateCenter``), all on one frame. Asked for: at most 3 times straight.
@@ -279,6 +280,27 @@ def field(options: argparse.Namespace) -> None:
                         **found,
                     },
                 )
+    print("\n".join(fields(read(options.results), read(options.before))))
+
+
+def fields(after: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
+    from bench_field import SETS
+
+    yield "| data | ε | score | before | now | difference | runs |"
+    yield "| --- " * 7 + "|"
+    now, then = ({(x["data"], x["epsilon"], x["seed"]): x for x in xs} for xs in (after, before))
+    for name, epsilon in dict.fromkeys(key[:2] for key in now if key in then):
+        keys = [key for key in now if key[:2] == (name, epsilon) and key in then]
+        first, last = (np.array([xs[key]["score"] for key in keys]) for xs in (then, now))
+        same = all(now[key]["coefficients"] == then[key]["coefficients"] for key in keys)
+        error = (last - first).std(ddof=1) / np.sqrt(len(keys)) if len(keys) > 1 else np.nan
+        change = f"{(last - first).mean():+.2f} ± {error:.2f}"
+        yield (
+            f"| {SETS[name][0]} | {epsilon:g} | {now[keys[0]]['by']} | "
+            + ("| | none: the same bits" if same else f"{first.mean():.2f} | {last.mean():.2f} | ")
+            + ("" if same else change)
+            + f" | {len(keys)} |"
+        )
 
 
 def seconds(options: argparse.Namespace) -> None:
@@ -418,21 +440,31 @@ def held_outs(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"| {name} | {size} | {score} | {' | '.join(cells)} | {base:.4f} | {len(runs)} |"
 
 
-PARTS = {"accuracy": accuracy, "field": field, "time": seconds, "held-out": held_out}
+TABLES = ["adult", "bank", "diabetes130"]
+#: What runs, on which data and budgets unless told otherwise.
+PARTS: dict[str, tuple[Callable[[argparse.Namespace], None], list[str], list[float]]] = {
+    "accuracy": (accuracy, TABLES, list(EPSILONS)),
+    "field": (field, ["adult", "bank", "cod_rna"], [0.1, 0.5, 1.0]),
+    "time": (seconds, [*TABLES, "census_kdd"], [1.0]),
+    "held-out": (held_out, [], [1.0]),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--results", type=Path, default=Path("tables.jsonl"))
-    parser.add_argument("--data", nargs="+", default=["adult", "bank", "diabetes130"])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
-    parser.add_argument("--seeds", type=int, default=10, help="of the field")
+    parser.add_argument("--before", type=Path, default=Path("before.jsonl"), help="of the field")
+    parser.add_argument("--data", nargs="+", help="by default, those that have something to show")
+    parser.add_argument("--epsilon", nargs="+", type=float)
+    parser.add_argument("--seeds", type=int, default=30, help="of the field")
     parser.add_argument("--rounds", type=int, default=5, help="of timing")
     options = parser.parse_args()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        PARTS[options.part](options)
+        part, data, epsilons = PARTS[options.part]
+        options.data, options.epsilon = options.data or data, options.epsilon or epsilons
+        part(options)
 
 
 if __name__ == "__main__":
