@@ -321,3 +321,12 @@ def test_no_value_stops_a_fit(tmp_path, stored):
     model.fit(table, None if stored == "scan" else y)
     if stored != "scan":
         assert np.isfinite(model.predict_proba(table)).all()
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "string[python]"])
+def test_text_of_pandas_is_read_as_the_same_cells_in_a_list(dtype):
+    pd = pytest.importorskip("pandas")
+    cells = ["nurse", None, " cook", "?", "cook", "", "1", "1.0", "nan"]
+    table = as_table(pd.DataFrame({"job": pd.Series(cells, dtype=dtype)}))
+    assert table.texts("job").tolist() == as_table({"job": cells}).texts("job").tolist()
+    assert table.types["job"].kind == "category"
