@@ -54,8 +54,6 @@ from tacit.preprocessing.column_maps import (
     Splines,
 )
 
-__all__ = ["ENCODERS", "check_columns", "read_columns"]
-
 ENCODERS = (OneHotEncoder, OrdinalEncoder)
 FREE_SCALERS = (MinMaxScaler, MaxAbsScaler)
 #: Steps whose counterpart looks at the block through noise, or at no row at all.

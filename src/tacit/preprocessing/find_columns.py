@@ -24,8 +24,6 @@ from tacit.preprocessing.private_encode import (
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
 
-__all__ = ["PrivateByColumns"]
-
 
 @dataclass
 class PrivateByColumns(PrivateStage):

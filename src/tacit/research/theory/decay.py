@@ -31,15 +31,6 @@ from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 from tacit.trainers.defaults import PLAIN_STEPS
 
-__all__ = [
-    "Schedule",
-    "best_k",
-    "power_law",
-    "power_law_risk",
-    "risk",
-    "schedule",
-]
-
 ASSUMES = (
     "loss convex, gradients of norm at most G₀",
     "mean gradient restricted Lipschitz with the given coefficients",

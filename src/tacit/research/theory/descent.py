@@ -24,8 +24,6 @@ from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 from tacit.trainers.defaults import PLAIN_STEPS, constant_rate
 
-__all__ = ["Schedule", "clipped_risk", "population_risk", "risk", "schedule"]
-
 CONVEX = "loss convex in the score"
 FROM_ZERO = "descent from zero on all rows, mean of the iterates, rate as in `descent.schedule`"
 NOISE = (
