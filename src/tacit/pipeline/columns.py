@@ -45,14 +45,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.base import PrivateStage
 from tacit.preprocessing.by_columns import Branch
-from tacit.preprocessing.column_maps import (
-    ColumnMap,
-    Fill,
-    Load,
-    Numbers,
-    RowFunction,
-    Splines,
-)
+from tacit.preprocessing.column_maps import ColumnMap, Fill, Load, Numbers, RowFunction, Splines
 
 ENCODERS = (OneHotEncoder, OrdinalEncoder)
 FREE_SCALERS = (MinMaxScaler, MaxAbsScaler)
