@@ -969,3 +969,12 @@ def test_sparse_rows_that_nobody_may_see_are_only_scaled():
     words = sp.csr_array((np.abs(X) > 1.0).astype(float))
     clf = DPLinearClassifier(trainer=LocalDPGD(steps=3), random_state=0).fit(words, TWO)
     assert [stage.name for stage in clf.plan_.plan.stages] == ["Normalize"]
+
+
+def test_a_private_number_of_rows_chooses_nothing(caplog):
+    """Not even whether rows are enough for what columns do not say."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    with pytest.raises(MissingBound, match="public_size="):
+        DPLinearClassifier(neighbors="add_or_remove_one").fit(frame, TWO)
+    assert not caplog.records

@@ -314,7 +314,7 @@ class DPLinearModel(Composed, BaseEstimator):
             return read, schema
         # Numbers alone could be learned from as they are, where nothing can be found out of them.
         neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
-        size = len(read) if self.public_size is None else self.public_size
+        size = self._size(neighbors, len(read))
         if enough_rows(schema, size, self._budget(), neighbors):
             return read, schema
         logging.getLogger("tacit").warning(FEW_ROWS)
