@@ -36,7 +36,8 @@ def exported():
         module = importlib.import_module(name)
         things = [getattr(module, name) for name in getattr(module, "__all__", ())]
         for inner in [thing for thing in things if isinstance(thing, ModuleType)]:
-            things += [getattr(inner, name) for name in inner.__all__]
+            public = [thing for name, thing in vars(inner).items() if not name.startswith("_")]
+            things += [t for t in public if getattr(t, "__module__", "") == inner.__name__]
         for thing in things:
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 found[f"{thing.__module__}.{thing.__qualname__}"] = thing

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import binom, norm
 
 from tacit.audit import bounds
+from tacit.audit.bounds import Errors
 from tacit.audit.canaries import best_guesses
 from tacit.exceptions import InputError
 from tacit.privacy.accounting.accountants import epsilon, gaussian_epsilon, gaussian_mu
@@ -71,8 +72,11 @@ def test_errors_counted_together_have_a_mean_within_the_limit_as_often_as_they_s
     """Exactly, over all counts, for rates as different as they come."""
     for n in (1, 3, 25, 160):
         high = np.array(
-            [bounds.rates(k, n, 0, n, confidence, together=True)[0] for k in range(n + 1)]
-            + [bounds.rates(n, n, k, n, confidence, together=True)[0] for k in range(1, n + 1)]
+            [bounds.rates(Errors(k, n, 0, n), confidence, together=True)[0] for k in range(n + 1)]
+            + [
+                bounds.rates(Errors(n, n, k, n), confidence, together=True)[0]
+                for k in range(1, n + 1)
+            ]
         )
         for one in (0.0, 0.01, 0.2, 0.5):
             for other in (0.0, 0.05, 0.3, 0.45, 0.9, 1.0):
@@ -93,17 +97,19 @@ def test_whatever_lies_beyond_the_limit_falls_short_by_one():
 def test_counting_together_is_tighter_where_errors_are_alike_and_refused_where_it_is_not_valid():
     alike = {"delta": DELTA, "confidence": 0.9975}
     for lower in (bounds.lower, bounds.gaussian_lower):
-        assert lower(90, 320, 80, 320, **alike, together=True) > lower(90, 320, 80, 320, **alike)
-        assert lower(160, 320, 160, 320, **alike, together=True) == 0.0
+        assert lower(Errors(90, 320, 80, 320), **alike, together=True) > lower(
+            Errors(90, 320, 80, 320), **alike
+        )
+        assert lower(Errors(160, 320, 160, 320), **alike, together=True) == 0.0
     with pytest.raises(InputError, match="320 and of 300 runs"):
-        bounds.gaussian_lower(9, 320, 9, 300, **alike, together=True)
+        bounds.gaussian_lower(Errors(9, 320, 9, 300), **alike, together=True)
     with pytest.raises(InputError, match="confidence"):
-        bounds.lower(9, 320, 9, 320, delta=DELTA, confidence=0.7, together=True)
+        bounds.lower(Errors(9, 320, 9, 320), delta=DELTA, confidence=0.7, together=True)
 
 
 @lru_cache(maxsize=4096)
 def gaussian(taken, missed, n, sure):
-    return bounds.gaussian_lower(taken, n, missed, n, delta=DELTA, confidence=sure)
+    return bounds.gaussian_lower(Errors(taken, n, missed, n), delta=DELTA, confidence=sure)
 
 
 @pytest.mark.parametrize("claimed", [1.0, 4.0])
@@ -116,7 +122,7 @@ def test_bounds_on_a_gaussian_mechanism_are_below_its_epsilon_as_often_as_they_s
     )
     assert (found <= claimed).mean() >= sure
     anything = [
-        bounds.lower(a, n, b, n, delta=DELTA)
+        bounds.lower(Errors(a, n, b, n), delta=DELTA)
         for a, b in zip(taken[:200], missed[:200], strict=True)
     ]
     assert max(anything) <= claimed
@@ -125,18 +131,18 @@ def test_bounds_on_a_gaussian_mechanism_are_below_its_epsilon_as_often_as_they_s
 def test_the_gaussian_bound_comes_close_and_the_general_one_does_not():
     mu, n = gaussian_mu(1.0, DELTA), 1_000_000
     errors = round(n * ndtr(-mu / 2))
-    close = bounds.gaussian_lower(errors, n, errors, n, delta=DELTA)
+    close = bounds.gaussian_lower(Errors(errors, n, errors, n), delta=DELTA)
     assert 0.95 < close < 1.0
-    assert bounds.lower(errors, n, errors, n, delta=DELTA) < 0.3
+    assert bounds.lower(Errors(errors, n, errors, n), delta=DELTA) < 0.3
 
 
 @pytest.mark.parametrize("count", [(3, 400, 200, 400), (90, 300, 80, 300), (150, 300, 150, 300)])
 def test_an_account_of_gaussians_is_a_gaussian_one(count):
     options = {"delta": DELTA, "confidence": 0.9}
     found = bounds.accounted_lower(
-        *count, events=[Gaussian(3.0, 2)], neighbors="replace_one", **options
+        Errors(*count), events=[Gaussian(3.0, 2)], neighbors="replace_one", **options
     )
-    assert found == bounds.gaussian_lower(*count, **options)
+    assert found == bounds.gaussian_lower(Errors(*count), **options)
 
 
 @pytest.mark.slow
@@ -150,10 +156,7 @@ def test_an_account_of_sampled_steps_is_not_refuted_by_its_own_rates_and_is_by_b
         missed = (1 - q + out) * norm.cdf(threshold, scale=z)
         missed += (q - out) * norm.cdf(threshold, loc=1.0, scale=z)
         return bounds.accounted_lower(
-            round(n * taken),
-            n,
-            round(n * missed),
-            n,
+            Errors(round(n * taken), n, round(n * missed), n),
             events=events,
             neighbors="replace_special",
             delta=DELTA,
@@ -164,7 +167,7 @@ def test_an_account_of_sampled_steps_is_not_refuted_by_its_own_rates_and_is_by_b
         assert found(threshold, out=q / 2) < 0.7 * true  # drawn less often: more private
         assert found(threshold, out=-0.5) > true  # drawn more often
     coin = bounds.accounted_lower(
-        2000, n, 2000, n, events=events, neighbors="replace_special", delta=DELTA
+        Errors(2000, n, 2000, n), events=events, neighbors="replace_special", delta=DELTA
     )
     assert coin == 0.0
 

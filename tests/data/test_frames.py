@@ -229,6 +229,11 @@ def test_no_value_of_a_text_file_changes_what_becomes_of_another(tmp_path_factor
             np.testing.assert_array_equal(found, np.concatenate(one))
 
 
+def test_a_word_beside_it_does_not_change_the_sign_of_zero():
+    alone, beside = as_table({"x": [-0.0]}), as_table({"x": [-0.0, "word"]})
+    assert np.signbit(alone.values("x")[0]) == np.signbit(beside.values("x")[0])
+
+
 def test_numbers_dates_and_words_of_a_text():
     cells = ["1", " 01 ", "1.50", "true", "2020-01-02", "2020", "cook", "?", "1577923200"]
     table = as_table({"x": cells})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,11 +17,7 @@ from scipy.stats import beta, binom
 
 from tacit.diagnostics.base import require_fraction
 from tacit.exceptions import InputError
-from tacit.privacy.accounting.accountants import (
-    COARSE_GRID,
-    gaussian_epsilon,
-    loss_distribution,
-)
+from tacit.privacy.accounting.accountants import COARSE_GRID, gaussian_epsilon, loss_distribution
 from tacit.privacy.events import Event
 from tacit.privacy.relation import Neighbors
 
@@ -59,15 +56,24 @@ def mu_of_rates(false_positive: float, false_negative: float) -> float:
     return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
 
 
-def rates(
-    false_positives: int,
-    negatives: int,
-    false_negatives: int,
-    positives: int,
-    confidence: float,
-    *,
-    together: bool,
-) -> tuple[float, float]:
+class Errors(NamedTuple):
+    """How often the tables were mistaken for each other.
+
+    Attributes
+    ----------
+    false_positives, negatives : int
+        How often the second table was taken for the first, of how many runs.
+    false_negatives, positives : int
+        How often the first was taken for the second, of how many.
+    """
+
+    false_positives: int
+    negatives: int
+    false_negatives: int
+    positives: int
+
+
+def rates(errors: Errors, confidence: float, *, together: bool) -> tuple[float, float]:
     """Both error rates at most, with that confidence; or ``together``, their mean, twice.
 
     Where a claim is symmetric, as all here are, it allows two rates only if it allows their mean
@@ -78,6 +84,7 @@ def rates(
     a half, that is, and a higher one refutes nothing.
     """
     if together:
+        taken, negatives, missed, positives = errors
         if negatives != positives:
             raise InputError(
                 f"errors of {negatives} and of {positives} runs cannot be counted together"
@@ -86,33 +93,21 @@ def rates(
             raise InputError(
                 f"counted together, errors need a confidence of at least {LEAST_CONFIDENCE}"
             )
-        both = highest_rate(false_positives + false_negatives, negatives + positives, confidence)
+        both = highest_rate(taken + missed, negatives + positives, confidence)
         return both, both
     each = (1 + confidence) / 2
-    return (
-        highest_rate(false_positives, negatives, each),
-        highest_rate(false_negatives, positives, each),
-    )
+    return highest_rate(*errors[:2], each), highest_rate(*errors[2:], each)
 
 
 def lower(
-    false_positives: int,
-    negatives: int,
-    false_negatives: int,
-    positives: int,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    together: bool = False,
+    errors: Errors, *, delta: float, confidence: float = 0.95, together: bool = False
 ) -> float:
     """A lower bound on ε at ``delta``, for any mechanism.
 
     Parameters
     ----------
-    false_positives, negatives : int
-        How often the second table was taken for the first, of how many.
-    false_negatives, positives : int
-        How often the first was taken for the second, of how many.
+    errors : Errors
+        What was counted.
     delta : float
         δ of the claim.
     confidence : float
@@ -123,23 +118,15 @@ def lower(
 
     Examples
     --------
-    >>> round(lower(10, 1000, 700, 1000, delta=1e-5), 2)
+    >>> round(lower(Errors(10, 1000, 700, 1000), delta=1e-5), 2)
     2.7
     """
-    count = (false_positives, negatives, false_negatives, positives)
-    found = rates(*count, confidence, together=together)
+    found = rates(errors, confidence, together=together)
     return epsilon_of_rates(*found, delta)
 
 
 def gaussian_lower(
-    false_positives: int,
-    negatives: int,
-    false_negatives: int,
-    positives: int,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    together: bool = False,
+    errors: Errors, *, delta: float, confidence: float = 0.95, together: bool = False
 ) -> float:
     """The same for a mechanism whose account is Gaussian DP (Nasr et al. 2023, section 4).
 
@@ -148,22 +135,18 @@ def gaussian_lower(
 
     Examples
     --------
-    >>> round(gaussian_lower(300, 1000, 300, 1000, delta=1e-5), 2)
+    >>> round(gaussian_lower(Errors(300, 1000, 300, 1000), delta=1e-5), 2)
     3.79
-    >>> round(gaussian_lower(300, 1000, 300, 1000, delta=1e-5, together=True), 2)
+    >>> round(gaussian_lower(Errors(300, 1000, 300, 1000), delta=1e-5, together=True), 2)
     4.13
     """
-    count = (false_positives, negatives, false_negatives, positives)
-    found = rates(*count, confidence, together=together)
+    found = rates(errors, confidence, together=together)
     mu = mu_of_rates(*found) * (1 - 1e-12)
     return 0.0 if mu == 0 else gaussian_epsilon(mu, delta) * (1 - 1e-9)  # rounded down
 
 
 def accounted_lower(
-    false_positives: int,
-    negatives: int,
-    false_negatives: int,
-    positives: int,
+    errors: Errors,
     *,
     events: Sequence[Event],
     neighbors: Neighbors,
@@ -178,10 +161,9 @@ def accounted_lower(
     returned is the ε of the least s refuted. For Gaussian events this is `gaussian_lower`.
     """
     listed = tuple(events)
-    count = (false_positives, negatives, false_negatives, positives)
     if all(event.gaussian for event in listed):
-        return gaussian_lower(*count, delta=delta, confidence=confidence, together=together)
-    found = rates(*count, confidence, together=together)
+        return gaussian_lower(errors, delta=delta, confidence=confidence, together=together)
+    found = rates(errors, confidence, together=together)
 
     def refuted(power: int) -> bool:
         curve = _account(listed, neighbors, delta, power)[1]

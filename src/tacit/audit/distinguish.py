@@ -326,14 +326,14 @@ def distinguish(
     column, threshold, together = _choose(chosen, held, confidence)
     missed = int((held[0][:, column] <= threshold).sum())
     taken = int((held[1][:, column] > threshold).sum())
-    count = (taken, len(held[1]), missed, len(held[0]))
+    count = bounds.Errors(taken, len(held[1]), missed, len(held[0]))
     claim = subject.plan.plan
     events = [event for _, event in subject.plan.spent]
     how: dict[str, Any] = {"delta": claim.budget.delta, "confidence": confidence}
     how["together"] = together
-    lower = bounds.accounted_lower(*count, events=events, neighbors=claim.neighbors, **how)
+    lower = bounds.accounted_lower(count, events=events, neighbors=claim.neighbors, **how)
     test = "linear contrast" if subject.observe == "model" else TESTS[column]
-    return Found(lower, bounds.lower(*count, **how), *count, test, together)
+    return Found(lower, bounds.lower(count, **how), *count, test, together)
 
 
 def _choose(
@@ -354,9 +354,9 @@ def _choose(
             # Half an error more: a rate of zero in a few runs is luck.
             missed = (float((first <= value).sum()) + 0.5) / (len(first) + 1)
             taken = (float((second > value).sum()) + 0.5) / (len(second) + 1)
-            count = (math.ceil(taken * n), n, math.ceil(missed * m), m)
+            count = bounds.Errors(math.ceil(taken * n), n, math.ceil(missed * m), m)
             for together in ways:
-                mu = bounds.mu_of_rates(*bounds.rates(*count, confidence, together=together))
+                mu = bounds.mu_of_rates(*bounds.rates(count, confidence, together=together))
                 found.append((mu, j, float(value), together))
     best = max(found)
     _, column, threshold, how = best if best[0] > 1.25 * found[0][0] + 0.1 else found[0]

@@ -64,7 +64,7 @@ from tacit.privacy.accounting.accountants import (
 from tacit.privacy.accounting.calibrate import MARGIN
 from tacit.privacy.accounting.renyi import pure_step
 from tacit.privacy.accounting.repeated import weight
-from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import check_guarantee
 from tacit.privacy.events import (
     EVENTS,
     LARGEST_COUNT,
@@ -108,12 +108,7 @@ class Limits:
     unit: Unit = ROW
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InputError(f"unit must be a Unit of privacy, not {self.unit!r:.80}")
-        budget = Budget(self.epsilon, self.delta)
-        object.__setattr__(self, "epsilon", budget.epsilon)
-        object.__setattr__(self, "delta", budget.delta)
-        sensitivity(self.neighbors)
+        check_guarantee(self)
 
     def to_dict(self) -> dict[str, Any]:
         """As an entry states it; accounts of rows do not say so, as they never did.

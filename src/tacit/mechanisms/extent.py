@@ -13,14 +13,7 @@ import numpy as np
 
 from tacit.mechanisms.additive import row_norms
 from tacit.mechanisms.passes import Chunk, Passes, Source
-from tacit.mechanisms.quantile import (
-    Floats,
-    Method,
-    Targets,
-    event,
-    margin,
-    search,
-)
+from tacit.mechanisms.quantile import Floats, Method, Targets, event, margin, search
 from tacit.mechanisms.release import Token
 
 OCTAVES = 10, 4  # the grid of radii: 2^10 cells, 2^4 of them an octave, so 64 octaves

@@ -29,15 +29,7 @@ from tacit.mechanisms.noise import Key, Stream
 from tacit.mechanisms.selection import exponential_choice, pick
 from tacit.mechanisms.threshold import key_threshold, noisy_above
 from tacit.mechanisms.trials import draw_setting, draw_trials
-from tacit.privacy.events import (
-    Event,
-    Failure,
-    Gaussian,
-    Iterated,
-    Parallel,
-    Repeated,
-    Selection,
-)
+from tacit.privacy.events import Event, Failure, Gaussian, Iterated, Parallel, Repeated, Selection
 from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product

@@ -19,22 +19,11 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.model_selection.calibrated import SCORE_SHARE, CalibratedSearch, trial_events
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing.base import NoiselessStage
-from tacit.privacy.accounting.accountants import (
-    PLD_SLACK,
-    closed_form,
-    epsilon,
-    gaussian_epsilon,
-)
+from tacit.privacy.accounting.accountants import PLD_SLACK, closed_form, epsilon, gaussian_epsilon
 from tacit.privacy.accounting.calibrate import MARGIN, calibrate
 from tacit.privacy.accounting.repeated import rate_for, weight
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import (
-    MOST_ALTERNATIVES,
-    Event,
-    Gaussian,
-    Repeated,
-    sensitivity,
-)
+from tacit.privacy.events import MOST_ALTERNATIVES, Event, Gaussian, Repeated, sensitivity
 
 MOST_SETTINGS = 10_000
 MOST_DRAWS = 10**15  # set aside in δ, where they are less than 1e-38 at ε = 1

@@ -45,16 +45,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.base import PrivateStage
 from tacit.preprocessing.by_columns import Branch
-from tacit.preprocessing.column_maps import (
-    ColumnMap,
-    Fill,
-    Load,
-    Numbers,
-    RowFunction,
-    Splines,
-)
-
-__all__ = ["ENCODERS", "check_columns", "read_columns"]
+from tacit.preprocessing.column_maps import ColumnMap, Fill, Load, Numbers, RowFunction, Splines
 
 ENCODERS = (OneHotEncoder, OrdinalEncoder)
 FREE_SCALERS = (MinMaxScaler, MaxAbsScaler)

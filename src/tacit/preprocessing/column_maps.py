@@ -19,25 +19,6 @@ import numpy as np
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, of_rows
 
-__all__ = [
-    "FUNCTIONS",
-    "Bins",
-    "Codes",
-    "ColumnMap",
-    "Fill",
-    "Levels",
-    "Load",
-    "Numbers",
-    "Products",
-    "RowFunction",
-    "Span",
-    "Splines",
-    "Ufunc",
-    "centred",
-    "from_dict",
-    "to_dict",
-]
-
 #: Functions of one number, and which interval becomes which: those that only grow.
 GROWING: tuple[str, ...] = ("arcsinh", "arctan", "cbrt", "ceil", "exp", "expm1", "floor", "log")
 GROWING += ("log10", "log1p", "log2", "rint", "sqrt", "tanh")

@@ -16,15 +16,9 @@ from tacit.exceptions import InputError
 from tacit.preprocessing.base import Context, PrivateStage, require_unmoved
 from tacit.preprocessing.by_columns import Branch, ByColumns, table_of
 from tacit.preprocessing.column_maps import Levels, Numbers
-from tacit.preprocessing.private_encode import (
-    EXPECTED_CATEGORIES,
-    MOST_CATEGORIES,
-    PrivateEncode,
-)
+from tacit.preprocessing.private_encode import EXPECTED_CATEGORIES, MOST_CATEGORIES, PrivateEncode
 from tacit.privacy.events import Event
 from tacit.privacy.sensitivity.drift import Drift
-
-__all__ = ["PrivateByColumns"]
 
 
 @dataclass

@@ -22,8 +22,6 @@ from tacit.preprocessing.base import (
 )
 from tacit.privacy.events import Gaussian
 
-__all__ = ["PrivatePrecondition"]
-
 # Bits of eigenvalues and eigenvectors that are left out: in the last few, one BLAS differs from
 # another, and steps would.
 DROPPED = 26

@@ -239,12 +239,7 @@ class Certificate:
     sampler_delta: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InputError(f"unit must be a Unit of privacy, not {self.unit!r:.80}")
-        budget = Budget(self.epsilon, self.delta)
-        object.__setattr__(self, "epsilon", budget.epsilon)
-        object.__setattr__(self, "delta", budget.delta)
-        sensitivity(self.neighbors)
+        check_guarantee(self)
         if not isinstance(self.releasable, bool):
             raise InputError(f"releasable must be true or false, not {self.releasable!r:.80}")
         if not 0 <= self.numerical_delta <= 1:
@@ -642,6 +637,16 @@ def counts_groups(events: Sequence[Event]) -> bool:
     known = [event.gaussian or (isinstance(event, Failure) and event.keys > 0) for event in events]
     kinds = {event.kind for event, is_known in zip(events, known, strict=True) if not is_known}
     return not kinds & {"failure", "parallel"}
+
+
+def check_guarantee(claim: Any) -> None:
+    """Refuse a claim without a unit, a budget or a relation; its ε and δ become plain floats."""
+    if not isinstance(claim.unit, Unit):
+        raise InputError(f"unit must be a Unit of privacy, not {claim.unit!r:.80}")
+    budget = Budget(claim.epsilon, claim.delta)
+    object.__setattr__(claim, "epsilon", budget.epsilon)
+    object.__setattr__(claim, "delta", budget.delta)
+    sensitivity(claim.neighbors)
 
 
 def _number(data: Mapping[str, Any], name: str) -> float:

@@ -9,8 +9,6 @@ from tacit.preprocessing import Normalize, PublicPCA, PublicPrecondition, Public
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS, LocalDPGD
 from tacit.trainers import GradientTrainer
 
-__all__: list[str] = []
-
 
 def _local(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], GradientTrainer]:
     """Every row scaled and randomised by its owner (Song et al. 2021, section 3): local privacy."""

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -24,11 +24,19 @@ from tacit.params import Params
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.relation import Relation
-from tacit.progress import Progress, silent
+from tacit.progress import Progress
 from tacit.trainers.defaults import PublicFacts
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 RANGE = "a positive number within 2**-60 and 2**60"
+
+
+class Training(TypedDict, total=False):
+    """What `Trainer.train` may be told beside its facts: all of it public, none of it needed."""
+
+    progress: Progress
+    moves: GradientSensitivity | None
+    init: np.ndarray | None
 
 
 @dataclass
@@ -349,14 +357,7 @@ class Trainer(Params, ABC):
     # --- training ---------------------------------------------------------------------------------
 
     def train(
-        self,
-        engine: Any,
-        run: Releases,
-        facts: PublicFacts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        init: np.ndarray | None = None,
+        self, engine: Any, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
         """Weights after a run from ``init``, or from zero.
 
@@ -368,19 +369,15 @@ class Trainer(Params, ABC):
             What may be drawn.
         facts : PublicFacts
             What is known before any row is read.
-        progress : callable
-            Told how far it is.
-        moves : GradientSensitivity, optional
-            What drift does to sums; None without noiseless stages.
-        init : ndarray of shape (d, K), optional
-            Public weights.
+        **how : Training
+            ``progress`` is told how far it is; ``moves`` says what drift does to sums, and is None
+            without noiseless stages; ``init`` are public weights, an ndarray of shape (d, K).
 
         Returns
         -------
         ndarray of shape (d, K)
             Covered by its events, and so free to be released.
         """
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "init": init}
         weights: np.ndarray = self.train_group([], engine, [run], facts, **how)[0]
         return weights
 

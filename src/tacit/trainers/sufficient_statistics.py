@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +17,8 @@ from tacit.losses import Loss, Squared
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
-from tacit.progress import Progress, silent
-from tacit.trainers.base import OrAuto, Trainer, is_positive
+from tacit.progress import silent
+from tacit.trainers.base import OrAuto, Trainer, Training, is_positive
 from tacit.trainers.defaults import PublicFacts
 
 BLOCK = 1 << 22  # cells of a chunk
@@ -178,21 +178,16 @@ class SufficientStatistics(Trainer):
         ]
 
     def train(
-        self,
-        engine: Any,
-        run: Releases,
-        facts: PublicFacts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        init: np.ndarray | None = None,
+        self, engine: Any, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
-        if not isinstance(engine, Moments) or moves is not None or init is not None:
+        if not isinstance(engine, Moments) or any(
+            how.get(name) is not None for name in ("moves", "init")
+        ):
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
         clip, weight = float(self.clip), float(self.weight) * facts.bound
         token = run.token(self.name).at("moment")
         moment = engine.noisy(clip, weight, facts.size, token)
-        progress("training", 1, 1)
+        how.get("progress", silent)("training", 1, 1)
         d = engine.d  # the rest is computed from released numbers
         values, vectors = np.linalg.eigh(moment[:d, :d])
         noise = self.deviation(token.noise_multiplier, 0.0, None)

@@ -49,11 +49,10 @@ def toy(work):
             Check("<b>ours</b>", False, "no", paper=False),
         ],
         figures=[Figure("curve <x>", "k", {"one": ([1, 2], [3.0, math.inf])})],
-        notes=["a note"],
     )
 
 
-TOY = Claim("toy", "paper 9, Table 9", "A toy", "That 2 > 1.", toy)
+TOY = Claim("toy", "paper 9, Table 9", "A toy", "That 2 > 1.", toy, notes=("a note",))
 
 
 @pytest.fixture

@@ -62,6 +62,21 @@ class Measured:
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         return cls(float(found.mean()), spread, len(found), digits)
 
+    def error_beside(self, other: Measured) -> float:
+        """Standard error of the difference to another mean.
+
+        Parameters
+        ----------
+        other : Measured
+            Of other runs.
+
+        Returns
+        -------
+        float
+            Not negative.
+        """
+        return float((self.spread**2 / self.runs + other.spread**2 / other.runs) ** 0.5)
+
     def __str__(self) -> str:
         shown = f"{self.mean:.{self.digits}f}"
         return f"{shown} ± {self.spread:.{self.digits}f}" if self.runs > 1 else shown
@@ -148,8 +163,6 @@ class Finding:
         What the claim comes down to.
     figures : sequence of Figure
         Pictures.
-    notes : sequence of str
-        What readers should know.
     runs : int or None
         Runs with different noise.
     """
@@ -157,7 +170,6 @@ class Finding:
     tables: Sequence[Table]
     checks: Sequence[Check]
     figures: Sequence[Figure] = ()
-    notes: Sequence[str] = ()
     runs: int | None = None  # where not as many as asked for
 
     @property
@@ -207,6 +219,8 @@ class Claim:
         Python packages of an extra that it cannot do without.
     differs : str
         Where our data, features or formulas are not the paper's.
+    notes : tuple of str
+        What readers should know.
     """
 
     name: str
@@ -217,6 +231,7 @@ class Claim:
     data: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     differs: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def _plain(value: Any) -> Any:

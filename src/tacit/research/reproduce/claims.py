@@ -47,7 +47,8 @@ TESTS: dict[str, Callable[[Work], Finding]] = {
 def _claim(name: str, facts: dict[str, Any], shared: dict[str, str]) -> Claim:
     needs: dict[str, Any] = {key: tuple(facts.pop(key, ())) for key in ("data", "modules")}
     differs = facts.pop("differs", "").format(**shared)
-    return Claim(name, test=TESTS[name], differs=differs, **needs, **facts)
+    notes = tuple(note.format(**shared) for note in facts.pop("notes", ()))
+    return Claim(name, test=TESTS[name], differs=differs, notes=notes, **needs, **facts)
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))

@@ -134,12 +134,6 @@ def group(work: Work) -> Finding:
             _figure("Mean imputation: overall ε", "rows with gaps", missing, of_gaps),
             _figure("PCA for rank reduction: overall ε", "rows", counts, of_pca),
         ],
-        notes=[
-            "Measured: two tables that differ in one row are preprocessed, and the distance of a "
-            "function of sensitivity 1 is put into the exact divergence of its noise: a lower "
-            "bound on what the mechanism loses. Corrected bounds for quantization count the rows "
-            "of a ball of four times the radius, here two clusters and the row between them."
-        ],
     )
 
 
@@ -306,12 +300,6 @@ def overall(work: Work) -> Finding:
             ),
         ],
         figures=[_gaps_figure()],
-        notes=[
-            "SGD-iter has no usable number: its row needs the rows that move to be consecutive and "
-            "to move equally far. Dimension reduction, min-max scaling and SGD rows have no "
-            "corrected value; Tacit refuses them. All of it is conditional on the tables of a "
-            "collection that nobody tests, unless a private test comes first.",
-        ],
     )
 
 

@@ -77,11 +77,6 @@ def medians(work: Work) -> Finding:
                 log=True,
             )
         ],
-        notes=[
-            "Rows say nothing behind the tenth column, as in the paper. The answer keeps as many "
-            "columns, by weight, as stand out of the noise; columns of one weight stay together. "
-            "Where later columns do say something they are kept, and each adds its noise."
-        ],
     )
 
 

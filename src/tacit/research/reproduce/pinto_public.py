@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 
 from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
-from tacit.research.reproduce.pinto_dimension import FACTORS, SEARCH_NOTE, best
-from tacit.research.reproduce.pinto_fits import ours, private, xi
+from tacit.research.reproduce.pinto_dimension import FACTORS, best_of_each
+from tacit.research.reproduce.pinto_fits import ours, xi
+from tacit.research.reproduce.pinto_sets import NAMES
 from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
 
 COMPONENTS = 40
-NAMES = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "fashion_mnist": "Fashion-MNIST pixels",
-    "mnist": "MNIST pixels",
-    "chest_xray": "chest X-rays",
-}
 COUNTS: dict[float, int] = {0.2: 100, 1: 500, 5: 2_500, 10: 5_000}  # of 50,000 training rows
 PRIVATE = {10: 4_500, 50: 22_500}  # of 45,000 private rows
 #: For every set, where public rows come from and how many: its own, then others.
@@ -45,9 +39,8 @@ def public_rows(work: Work) -> Finding:
     epsilon, runs = (0.7 if work.quick else 0.1), list(range(work.seeds))
     how: dict[str, Any] = {"epsilon": epsilon, "seeds": runs, "factors": FACTORS, **few}
     how |= {"method": "pillar", "k": COMPONENTS, "center": True}
-    cells = list(product(sets, counts))
-    grids = work.map(private, [{**how, "data": d, "count": counts[part]} for d, part in cells])
-    found = {cell: best(grid) for cell, grid in zip(cells, grids, strict=True)}
+    cells = product(sets, counts)
+    found = best_of_each(work, {(d, p): {**how, "data": d, "count": counts[p]} for d, p in cells})
     rows: list[Sequence[Cell]] = [
         (
             f"{part:g}%",
@@ -84,8 +77,7 @@ def public_rows(work: Work) -> Finding:
         table, more = _fewer(work, list(range(min(work.seeds, 3))))
         tables.append(table)
         checks += more
-    note = SEARCH_NOTE + f" The paper's {COMPONENTS} components are taken as they are."
-    return Finding(tables, checks, figures, [note])
+    return Finding(tables, checks, figures)
 
 
 def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
@@ -93,11 +85,13 @@ def _fewer(work: Work, runs: list[int]) -> tuple[Table, list[Check]]:
     how: dict[str, Any] = {"data": "cifar100", "seeds": runs, "factors": FACTORS}
     ways: dict[str, dict[str, Any]] = {"DP-SGD": {"method": "dpsgd"}}
     ways["PILLAR"] = {"method": "pillar", "k": COMPONENTS, "center": True}
-    cells = list(product(PRIVATE, (0.1, 0.7), ways))
-    settings = [{**how, "private": PRIVATE[p], "epsilon": e, **ways[w]} for p, e, w in cells]
-    found = {
-        cell: best(grid) for cell, grid in zip(cells, work.map(private, settings), strict=True)
+    settings = {
+        (part, epsilon, way): {**how, "private": n, "epsilon": epsilon, **given}
+        for part, n in PRIVATE.items()
+        for epsilon in (0.1, 0.7)
+        for way, given in ways.items()
     }
+    found = best_of_each(work, settings)
     rows: list[Sequence[Cell]] = []
     gains = []
     for part, epsilon in product(PRIVATE, (0.1, 0.7)):
@@ -126,11 +120,8 @@ def shift(work: Work) -> Finding:
     rows: list[Sequence[Cell]] = []
     for data, some in sources.items():
         given = [{"data": data, "source": source, "count": n} for source, n in some]
-        grids = work.map(private, [{**how, **each} for each in given] + [{**plain, "data": data}])
-        found |= {
-            (data, source): best(grid) for (source, _), grid in zip(some, grids, strict=False)
-        }
-        found[data, "none"] = best(grids[-1])
+        tried = {(data, str(each["source"])): {**how, **each} for each in given}
+        found |= best_of_each(work, {**tried, (data, "none"): {**plain, "data": data}})
         own = {"epsilon": epsilon, "seeds": runs, **few}
         defaults = [] if work.quick else work.map(ours, [{**own, **each} for each in given])
         for i, (source, _) in enumerate(some):
@@ -166,12 +157,12 @@ def shift(work: Work) -> Finding:
     ]
     columns = ("rows", "paper: SL", "paper: BYOL", "PILLAR, k = 40", "recipe, not searched")
     table = Table(columns, rows, f"Test accuracy at ε = {epsilon:g}")
-    return Finding([table], checks, notes=[SEARCH_NOTE], runs=len(runs))
+    return Finding([table], checks, runs=len(runs))
 
 
 def separable(work: Work) -> Finding:
     """Figure 3."""
-    sets = ("cifar10", "fashion_mnist") if work.quick else tuple(NAMES)[:-1]
+    sets = ("cifar10", "fashion_mnist") if work.quick else tuple(NAMES)[:4]
     few: dict[str, Any] = {"private": 4_000} if work.quick else {}
     pairs = PAIRS[: 2 if work.quick else None]
     cells = list(product(sets, RIDGES, pairs))

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from tacit.datasets import (
-    load_chest_xray,
-    load_cifar10,
-    load_cifar100,
-    load_fashion_mnist,
-    load_mnist,
-    load_w8a,
-)
+from tacit import datasets
 
-READERS: dict[str, Callable[[], tuple[np.ndarray, ...]]] = {
-    "chest_xray": load_chest_xray,
-    "cifar10": load_cifar10,
-    "cifar100": load_cifar100,
-    "fashion_mnist": load_fashion_mnist,
-    "mnist": load_mnist,
+#: As tables and figures call them.
+NAMES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "fashion_mnist": "Fashion-MNIST pixels",
+    "mnist": "MNIST pixels",
+    "chest_xray": "chest X-rays",
+    "w8a": "w8a (area under the curve)",
 }
-
-
 MOST_TEST_ROWS = 5_000  # rows to test with, where private ones are few
 
 
@@ -89,9 +81,10 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=1)
 def read_split(name: str) -> tuple[np.ndarray, ...]:
     """``X_train, y_train, X_test, y_test`` with labels from 0."""
+    found: tuple[np.ndarray, ...] = getattr(datasets, f"load_{name}")()
     if name != "w8a":
-        return READERS[name]()[:4]
-    X, y = load_w8a()
+        return found[:4]
+    X, y = datasets.load_w8a()
     X, y = X.toarray().astype(np.float32), (y > 0).astype(int)
     order = np.random.default_rng(1).permutation(len(X))  # there are no test rows
     return X[order[10_000:]], y[order[10_000:]], X[order[:10_000]], y[order[:10_000]]

@@ -22,7 +22,7 @@ from tacit.research.reproduce.work import Work
 
 CACHE, PAGE, MARKDOWN = "cache", "reproduction.html", "REPRODUCTION.md"
 SEEDS, QUICK_SEEDS = 5, 2
-NOTHING: dict[str, Any] = {"tables": [], "checks": [], "figures": [], "notes": []}
+NOTHING: dict[str, Any] = {"tables": [], "checks": [], "figures": []}
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Outcome:
             "seconds": round(self.seconds, 1),
             "missing": self.missing,
             **(self.finding.as_dict() if self.finding else {"verdict": self.verdict, **NOTHING}),
+            "notes": list(claim.notes if self.finding else ()),
         }
 
 

@@ -135,11 +135,6 @@ def dimension(work: Work) -> Finding:
             ),
         ],
         figures=[Figure("Cod-RNA with columns of zeros", "columns", curves, log=True)],
-        notes=[
-            "Noise in columns that every row leaves at zero never reaches a prediction: with "
-            "Gaussian noise, independent from column to column, nothing changes at all. Gamma "
-            "noise has one length for all columns, which grows with their number."
-        ],
         runs=seeds,
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tacit.datasets import load_cifar100, load_fashion_mnist, load_mnist
 from tacit.diagnostics import concentration
 from tacit.linear_model import DPLinearClassifier
 from tacit.losses import get_loss
@@ -17,6 +16,7 @@ from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import Normalize, PrivateCenter, Stage
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.research.reproduce.pinto_sets import read_split
 from tacit.research.reproduce.together import fit_together, scores_of
 from tacit.trainers import DPSGD
 
@@ -24,13 +24,10 @@ DELTA = 1e-5
 METHODS = {"DPSGD": 0.0, "DPSGD-F": 0.05}  # ε_F of the mean: at 0.02 or 0.05 the paper was best
 
 
-_LOADERS = {"mnist": load_mnist, "fashion_mnist": load_fashion_mnist, "cifar100": load_cifar100}
-
-
 @lru_cache(maxsize=1)
 def images(name: str, rows: int | None) -> tuple[np.ndarray, ...]:
     """``X_train, y_train, X_test, y_test``, the first rows of both if not all are wanted."""
-    X, y, X_test, y_test = _LOADERS[name]()
+    X, y, X_test, y_test = read_split(name)
     return X[:rows], y[:rows], X_test[:rows], y_test[:rows]
 
 

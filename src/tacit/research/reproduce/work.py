@@ -15,7 +15,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +24,7 @@ from tacit.exceptions import FileError
 from tacit.files import parse_json, read_text, write_bytes
 from tacit.progress import Progress, silent
 
+K = TypeVar("K")
 _HELD: list[threadpool_limits] = []  # in a worker: limits last as long as somebody holds them
 
 
@@ -94,6 +95,25 @@ class Work:
             Each with a ``seed``.
         """
         return [{**setting, "seed": seed} for setting in settings for seed in range(self.seeds)]
+
+    def each(
+        self, experiment: Callable[..., Any], settings: Mapping[K, Mapping[str, Any]]
+    ) -> dict[K, Any]:
+        """Results of `map` under the keys of their settings.
+
+        Parameters
+        ----------
+        experiment : callable
+            What is done.
+        settings : mapping of mappings
+            What it is called with, by whatever names a setting.
+
+        Returns
+        -------
+        dict
+            Results by the same keys.
+        """
+        return dict(zip(settings, self.map(experiment, list(settings.values())), strict=True))
 
     def map(
         self, experiment: Callable[..., Any], settings: Sequence[Mapping[str, Any]]

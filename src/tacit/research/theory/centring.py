@@ -17,8 +17,6 @@ from tacit.privacy.relation import Neighbors
 from tacit.research.theory import descent
 from tacit.research.theory.risk import Risk
 
-__all__ = ["centred_risk", "lower_bound", "uncentred_risk"]
-
 MARGIN = "margin loss φ(y·score), convex, of slope at most G, with an intercept"
 
 

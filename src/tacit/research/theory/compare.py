@@ -14,15 +14,7 @@ from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Neighbors
-from tacit.research.theory import (
-    centring,
-    decay,
-    descent,
-    flatness,
-    halfspaces,
-    lower,
-    projection,
-)
+from tacit.research.theory import centring, decay, descent, flatness, halfspaces, lower, projection
 from tacit.research.theory.risk import Risk
 
 MOST_DIMENSIONS = 10**8  # of a decay that is added up term by term

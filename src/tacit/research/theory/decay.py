@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,17 +26,8 @@ from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.relation import Neighbors
+from tacit.research.theory.descent import Schedule
 from tacit.research.theory.risk import Risk, noise_of
-from tacit.trainers.defaults import PLAIN_STEPS
-
-__all__ = [
-    "Schedule",
-    "best_k",
-    "power_law",
-    "power_law_risk",
-    "risk",
-    "schedule",
-]
 
 ASSUMES = (
     "loss convex, gradients of norm at most G₀",
@@ -46,42 +35,6 @@ ASSUMES = (
     "descent with a pull towards its start, mean of the iterates (`decay.schedule`)",
     "ε at most 10, δ at most 1/2",
 )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """What Li et al. 2022, Theorem 3.3 or 3.5, prescribes; its constants are taken to be one.
-
-    Attributes
-    ----------
-    steps : int
-        T = n² + d·log²(d), of one sampled row each; full batches need no more.
-    learning_rate : float
-        η.
-    anchor : float
-        α, strength of the pull towards the start: `anchor` of a trainer.
-    k : int
-        Directions that the bound is least for.
-    clip : float
-        G₀: with the theorem's assumption, nothing is clipped.
-    """
-
-    steps: int
-    learning_rate: float
-    anchor: float
-    k: int
-    clip: float
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of `tacit.trainers.DPGD`, or of `DPSGD` beside a ``batch_size``."""
-        return {
-            "steps": self.steps,
-            "learning_rate": self.learning_rate,
-            "anchor": self.anchor,
-            "clip": self.clip,
-            **PLAIN_STEPS,
-        }
 
 
 def power_law(d: int, decay: float, first: float = 1.0) -> np.ndarray:
@@ -275,7 +228,9 @@ def schedule(
 ) -> Schedule:
     """Steps, rate and anchor of Li et al. 2022, Theorem 3.3 (or 3.5), for the best k.
 
-    Noise is that of full batches by exact Gaussian DP, where the theorems have Θ(·).
+    T = n² + d·log²(d) steps of one sampled row each; full batches need no more. Constants are
+    taken to be one, and noise is that of full batches by exact Gaussian DP, where the theorems
+    have Θ(·).
 
     Parameters
     ----------
@@ -317,7 +272,7 @@ def schedule(
     spread = k * noise + gradient + (steps / n if population else 0.0)
     rate = distance / (values[0] * math.sqrt(steps * spread))
     anchor = math.sqrt(_tails(values)[k - 1]) / distance
-    return Schedule(steps, rate, anchor, k, float(values[0]))
+    return Schedule(steps, rate, float(values[0]), n * math.sqrt(noise), anchor, k)
 
 
 def _for_every_k(values: np.ndarray, n: int, epsilon: float, delta: float) -> np.ndarray:

@@ -24,8 +24,6 @@ from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 from tacit.trainers.defaults import PLAIN_STEPS, constant_rate
 
-__all__ = ["Schedule", "clipped_risk", "population_risk", "risk", "schedule"]
-
 CONVEX = "loss convex in the score"
 FROM_ZERO = "descent from zero on all rows, mean of the iterates, rate as in `descent.schedule`"
 NOISE = (
@@ -48,22 +46,25 @@ class Schedule:
         L: with the theorem's assumption, nothing is clipped.
     noise_multiplier : float
         Of each step's sum, in clips.
+    anchor : float or None
+        α, strength of the pull towards the start: `anchor` of a trainer; None without one.
+    k : int or None
+        Directions that the bound is least for, where it depends on their number.
     """
 
     steps: int
     learning_rate: float
     clip: float
     noise_multiplier: float
+    anchor: float | None = None
+    k: int | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments of `tacit.trainers.DPGD`."""
-        return {
-            "steps": self.steps,
-            "learning_rate": self.learning_rate,
-            "clip": self.clip,
-            **PLAIN_STEPS,
-        }
+        """Keyword arguments of `tacit.trainers.DPGD`, or of `DPSGD` beside a ``batch_size``."""
+        pull = {} if self.anchor is None else {"anchor": self.anchor}
+        given = {"steps": self.steps, "learning_rate": self.learning_rate, "clip": self.clip}
+        return {**given, **pull, **PLAIN_STEPS}
 
 
 def schedule(

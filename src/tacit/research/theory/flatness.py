@@ -24,8 +24,6 @@ from tacit.privacy.relation import Neighbors
 from tacit.research.theory.descent import Schedule
 from tacit.research.theory.risk import Risk, noise_of
 
-__all__ = ["risk", "schedule", "within"]
-
 
 def schedule(
     n: int,

@@ -31,17 +31,6 @@ from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.research.theory.risk import Risk
 
-__all__ = [
-    "Mixture",
-    "Sizes",
-    "error_rates",
-    "mixture_risk",
-    "projected_margin",
-    "risk",
-    "sample_sizes",
-    "sizes",
-]
-
 UNIT = "rows of unit norm, separable with the given margin"
 LOGS = "constants and logarithms left out"
 

@@ -22,8 +22,6 @@ from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk
 
-__all__ = ["population_risk", "risk"]
-
 INSTANCE = "the hardest data set: absolute loss, rows that are unit vectors or zero, labels 0 or 1"
 REPLACED = "private for one row replaced, or blanked out at half the ε"
 

@@ -30,8 +30,6 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
 
-__all__ = ["chance_of_failure", "risk"]
-
 
 def risk(
     n: int,

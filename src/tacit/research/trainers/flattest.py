@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from tacit.engine.engine import Engine, LatticeSum
-from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Selection
-from tacit.progress import Progress, silent
 from tacit.research.theory import flatness
-from tacit.trainers.base import RANGE, OrAuto, is_in_range
+from tacit.trainers.base import RANGE, OrAuto, Training, is_in_range
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
@@ -95,14 +93,7 @@ class FlattestDPGD(GradientTrainer):
         )
 
     def train(
-        self,
-        engine: Engine,
-        run: Releases,
-        facts: PublicFacts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        init: np.ndarray | None = None,
+        self, engine: Engine, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
         found: list[np.ndarray] = []
         lengths: list[float] = []
@@ -111,8 +102,8 @@ class FlattestDPGD(GradientTrainer):
             found.append(weights[0])
             lengths.append(norm_of(total))
 
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
-        last = train_together(engine, [self], [run.token(self.name)], facts, **how)
+        how["init"] = None
+        last = train_together(engine, [self], [run.token(self.name)], facts, visit=visit, **how)
         per_class = self.clipping == "per-class"
         total = engine.gradient_sum(last, float(self.clip), per_class=per_class)
         visit(last, total)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from tacit.engine.engine import Engine, LatticeSum
-from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.losses import Loss, Softmax
 from tacit.losses.base import MarginLoss
 from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
-from tacit.progress import Progress, silent
-from tacit.trainers.base import is_auto, is_positive
+from tacit.trainers.base import Training, is_auto, is_positive
 from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.gradient import GradientTrainer
@@ -182,14 +180,7 @@ class IteratedSGD(GradientTrainer):
         )
 
     def train(
-        self,
-        engine: Engine,
-        run: Releases,
-        facts: PublicFacts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        init: np.ndarray | None = None,
+        self, engine: Engine, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
         token = run.token(self.name)
         stop = token.at("stop").stop()
@@ -199,10 +190,11 @@ class IteratedSGD(GradientTrainer):
             seen.append(weights[0])
 
         # To the end, whenever it stops: so the time that it takes says nothing.
-        how: dict[str, Any] = {"progress": progress, "moves": moves, "visit": visit}
-        last = train_together(engine, [self], [token], facts, **how)
+        how["init"] = None
+        last = train_together(engine, [self], [token], facts, visit=visit, **how)
         # What noise leaves in the weights, about: steps hardly draw them back.
-        step = float(self.learning_rate) * self.deviation(token.noise_multiplier, 0.0, moves)
+        deviation = self.deviation(token.noise_multiplier, 0.0, how.get("moves"))
+        step = float(self.learning_rate) * deviation
         noise = math.sqrt(stop) * step / self.normaliser(facts)
         return token.iterate([*seen, last[0]][stop], noise)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 import numpy as np
 
 from tacit.engine.engine import LOSS_UNIT, Engine
-from tacit.engine.sensitivity import GradientSensitivity
 from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
-from tacit.trainers.base import RANGE, OrAuto, is_auto, is_in_range, is_whole
+from tacit.trainers.base import RANGE, OrAuto, Training, is_auto, is_in_range, is_whole
 from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpsgd import DPSGD
@@ -103,25 +102,17 @@ class NoisySGD(DPSGD):
         )
 
     def train(
-        self,
-        engine: Engine,
-        run: Releases,
-        facts: PublicFacts,
-        *,
-        progress: Progress = silent,
-        moves: GradientSensitivity | None = None,
-        init: np.ndarray | None = None,
+        self, engine: Engine, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
         runs, steps, token = int(self.runs), int(self.steps), run.token(self.name)
-        how: dict[str, Any] = {"moves": moves}
+        how["init"] = None
         if self.sampling_probability(facts) == 1:  # the same batches for all: all rows
-            how |= {"progress": progress}
             found = train_together(engine, [self] * runs, [token] * runs, facts, **how)
         else:
-            parts = []
+            parts, progress = [], how.get("progress", silent)
             for turn in range(runs):
-                how |= {"progress": _later(progress, turn * steps, runs * steps), "run": turn}
-                parts += [*train_together(engine, [self], [token], facts, **how)]
+                how["progress"] = _later(progress, turn * steps, runs * steps)
+                parts += [*train_together(engine, [self], [token], facts, run=turn, **how)]
             found = np.stack(parts)
         utilities = -engine.loss_sum(found, float(self.ceiling))
         choice = run.token(f"{self.name} choice").at("choice")
