@@ -831,3 +831,32 @@ def test_stages_can_be_tuned_and_a_search_is_in_the_ledger(here):
 def test_grids_that_make_no_sense_are_refused_before_a_row_is_read(here, words, says):
     assert says in refused(*fitting(*words))
     assert not (here / "model").exists()
+
+
+def test_a_table_as_it_is_needs_no_schema(here):
+    rng, n = np.random.default_rng(0), 3000
+    age, dose = rng.integers(18, 90, n), rng.normal(5, 2, n)
+    columns = {
+        "age": age.tolist(),
+        "dose": [f"{value:.2f}".replace(".", ",") for value in dose],
+        "seen": [f"{2000 + year}-05-17" for year in rng.integers(0, 20, n)],
+        "ward": rng.choice(["east", "west"], n).tolist(),
+        "ill": np.where(age + rng.normal(scale=8, size=n) > 55, "yes", "no").tolist(),
+    }
+    with open("raw.csv", "w", newline="") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    budget = ["--epsilon", 4, "--delta", 1e-5, "--quiet"]
+    found = parsed("fit", "raw.csv", "--target", "ill", *budget, "--test", "raw.csv", "--out", "m")
+    assert found["test_accuracy"] > 0.85
+    assert parsed("verify", "m")["holds"]
+    claim = Certificate.load("m/certificate.json")
+    found = claim.plan["stages"][0]["parameters"]["found"]["columns"]
+    kinds = {name: column["kind"] for name, column in found.items()}
+    assert kinds == {"age": "number", "dose": "number", "seen": "date", "ward": "category"}
+    number = ["--target", "dose", "--target-bounds", "private"]
+    found = parsed("fit", "raw.csv", *number, *budget, "--test", "raw.csv", "--out", "n")
+    assert found["test_rmse"] < 3
+    number[-1] = "x"
+    assert "no limits" in refused("fit", "raw.csv", *number, *budget, "--out", "o")

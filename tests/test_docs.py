@@ -100,7 +100,7 @@ SHOWN = {
     "docs/tutorial.md": [
         ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
         (
-            "                        noise",
+            "                    noise",
             "tacit plan --schema people.yaml --rows 32561 --epsilon 1 --delta 1e-5",
         ),
     ],

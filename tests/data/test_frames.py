@@ -229,6 +229,11 @@ def test_no_value_of_a_text_file_changes_what_becomes_of_another(tmp_path_factor
             np.testing.assert_array_equal(found, np.concatenate(one))
 
 
+def test_a_word_beside_it_does_not_change_the_sign_of_zero():
+    alone, beside = as_table({"x": [-0.0]}), as_table({"x": [-0.0, "word"]})
+    assert np.signbit(alone.values("x")[0]) == np.signbit(beside.values("x")[0])
+
+
 def test_numbers_dates_and_words_of_a_text():
     cells = ["1", " 01 ", "1.50", "true", "2020-01-02", "2020", "cook", "?", "1577923200"]
     table = as_table({"x": cells})
@@ -316,3 +321,12 @@ def test_no_value_stops_a_fit(tmp_path, stored):
     model.fit(table, None if stored == "scan" else y)
     if stored != "scan":
         assert np.isfinite(model.predict_proba(table)).all()
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "string[python]"])
+def test_text_of_pandas_is_read_as_the_same_cells_in_a_list(dtype):
+    pd = pytest.importorskip("pandas")
+    cells = ["nurse", None, " cook", "?", "cook", "", "1", "1.0", "nan"]
+    table = as_table(pd.DataFrame({"job": pd.Series(cells, dtype=dtype)}))
+    assert table.texts("job").tolist() == as_table({"job": cells}).texts("job").tolist()
+    assert table.types["job"].kind == "category"

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit import DPLinearClassifier, DPSearch, Ledger, load, save
+from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch, Ledger, load, save
 from tacit.data import scan
 from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn, UnknownColumn
 from tacit.data.columns import default_column as of
@@ -287,6 +287,39 @@ def test_labels_keep_their_type(kind):
     calibrated = plan(PrivateClasses(), "softmax").calibrate(size=N, columns=1, classes=2)
     classes = calibrated.run(rows, y.astype(kind), key=Key.from_seed(0)).target.classes
     assert classes.tolist() == [0, 1] and isinstance(classes.tolist()[0], kind)
+
+
+ODD_LABELS = ["w", 0.5, 2**63, 10**5000, 1j, (1, 2), True]
+
+
+@pytest.mark.parametrize("odd", ODD_LABELS, ids=lambda odd: type(odd).__name__)
+def test_one_label_of_another_kind_says_nothing_of_the_others(odd):
+    X, y = labelled()
+    model = DPLinearClassifier(epsilon=8.0, classes="private", trainer=DPGD(steps=1))
+    classes = model.fit(X, [odd, *y.tolist()[1:]]).classes_
+    assert classes.tolist() == [0, 1] and classes.dtype == np.int64
+    assert model.fit(X, [odd, *y.astype(str).tolist()[1:]]).classes_.tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize("odd", [1, "w", ""])
+def test_a_word_among_the_labels_of_a_file_says_nothing_of_the_others(tmp_path, odd):
+    X, y = labelled()
+    path = tmp_path / "t.csv"
+    lines = [f"{x},{label}" for x, label in zip(X["born"][1:], y[1:], strict=True)]
+    path.write_text("\n".join(["born,y", f"1970,{odd}", *lines]) + "\n")
+    model = DPLinearClassifier(epsilon=8.0, classes="private", trainer=DPGD(steps=1))
+    classes = model.fit(scan(path, target="y")).classes_
+    assert classes.tolist() == [0, 1] and classes.dtype == np.int64
+
+
+def test_a_target_that_is_no_number_is_refused_before_anything_is_spent_and_not_quoted():
+    X, y = labelled()
+    values = y.astype(object)
+    for odd in ("secret", 10**400, (1,)):
+        values[0] = odd
+        with pytest.raises(InputError) as refused:
+            DPLinearRegressor(epsilon=8.0).fit(X, values)
+        assert refused.value.depends_on_rows and "secret" not in str(refused.value)
 
 
 def test_more_labels_than_expected_have_scores_of_their_own():

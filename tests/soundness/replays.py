@@ -482,7 +482,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
                 theirs = chosen[chosen > 0] - 1
             watching = Watching(recorder.tape, theirs)
             outcomes.append(Outcome(watching, run(case, side, watching)))
-        wrong += _judged(case, recorder.tape, outcomes, with_odd)
+        wrong += judged(case, recorder.tape, outcomes, with_odd)
     return [f"{case}: {text}" for text in wrong]
 
 
@@ -490,9 +490,10 @@ def _samples(case: Case) -> bool:
     return any(isinstance(event, PoissonGaussian) for _, event in case.plan.spent)
 
 
-def _judged(
-    case: Case, tape: Sequence[Release], outcomes: Sequence[Outcome], with_odd: bool
+def judged(
+    case: Any, tape: Sequence[Release], outcomes: Sequence[Outcome], with_odd: bool = True
 ) -> list[str]:
+    """What is wrong with two outcomes of what is on the tape, of a case's plan."""
     one, other = outcomes
     wrong = [
         f"{key} differs: {one.left.get(key)!r:.200} and {other.left.get(key)!r:.200}"

@@ -12,6 +12,8 @@ from tacit.cli.settings import Settings, with_settings
 
 SCHEMA = """Public facts about the columns: see tacit schema. What it does not say is found in the
 rows, through noise that is paid for, and so is all of it without a schema."""
+LIMITS = """The target is a number with these public limits, such as 0,100; or private: limits are
+found through noise."""
 SEEDED = """WARNING: with --seed the noise can be foretold.
 This result is NOT PRIVATE and NOT FOR RELEASE; its certificate says so."""
 SCORES = {
@@ -32,11 +34,13 @@ def fit(
     out: options.Out,
     schema: Annotated[Path | None, flag(SCHEMA)] = None,
     target: options.Target = None,
+    target_bounds: Annotated[str | None, flag(LIMITS)] = None,
     public: options.Public = None,
     public_size: options.PublicSize = None,
     test: Annotated[Path | None, flag("Rows to test on; they are not protected.")] = None,
     ledger: options.LedgerPlace = None,
     dataset: options.Dataset = None,
+    decimal: options.Decimal = None,
     memory: Annotated[float | None, flag("GB that rows may take; more is read again.")] = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
@@ -66,6 +70,7 @@ def fit(
         --tune clip=0.01,0.1,1 --tune learning_rate=1,10
     """
     files = given(schema=schema, test=test, public=public, out=out, target=target)
+    files |= given(target_bounds=target_bounds, decimal=decimal)
     more = given(ledger=account(ledger, dataset), public_size=public_size)
     more |= {} if memory is None else {"memory": memory * 1e9}
     report(seed, quiet, as_json, table, settings, force=force, **files, **more)

@@ -28,5 +28,8 @@ Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
 ]
 PublicSize = Annotated[int | None, flag("Public stand-in for a private number of rows.")]
+Decimal = Annotated[
+    str | None, flag("What separates decimals in a text file: , if its fields have ; between them.")
+]
 LedgerPlace = Annotated[str | None, flag(LEDGER, "--ledger")]
 Dataset = Annotated[str | None, flag(DATASET, "--dataset")]

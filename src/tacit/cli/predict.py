@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tacit.cli.console import Json, argument, dump, flag, say
-from tacit.cli.options import Force
+from tacit.cli.options import Decimal, Force
 
 
 def predict(
@@ -16,6 +16,7 @@ def predict(
     out: Annotated[Path, flag("File for the predictions: .csv or .parquet.")],
     proba: Annotated[bool, flag("Also the probability of every class.", "--proba")] = False,
     extractor: Annotated[str | None, flag("The network of a model of features, if a file.")] = None,
+    decimal: Decimal = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -27,7 +28,9 @@ def predict(
     """
     from tacit.cli.tasks.predict import predict as write_predictions
 
-    rows = write_predictions(model, table, out, proba=proba, force=force, extractor=extractor)
+    rows = write_predictions(
+        model, table, out, proba=proba, force=force, extractor=extractor, decimal=decimal
+    )
     if as_json:
         dump({"rows": rows, "out": str(out)})
     else:

@@ -101,6 +101,9 @@ def _of_pandas(name: str, series: Any) -> tuple[Stored, ColumnType]:
     if kind == "b":
         missing = series.isna().to_numpy()
         return truths(series.to_numpy(dtype=bool, na_value=False), missing), ColumnType("boolean")
+    if kind == "O" and hasattr(stored, "storage"):  # text of pandas: a word is read once
+        codes, words = series.factorize()
+        return _of_words(codes, words.tolist()), CATEGORY
     if kind in "OUST":
         return stored_objects(series.to_numpy(dtype=object).tolist()), CATEGORY
     return stored_array(name, np.asarray(series))

@@ -591,7 +591,7 @@ def stored_objects(cells: list[Any]) -> Stored:
     """A column of any values: of numbers, if it can be; of words otherwise."""
     if all(map(_is_number, cells)):
         numbers = [np.nan if is_absent(cell) else as_float(cell) for cell in cells]
-        return np.array(numbers, dtype=np.float64)
+        return np.array(numbers, dtype=np.float64) + 0.0  # -0 is 0, as its text is
     return text_column(cells)
 
 

@@ -10,6 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from tacit.data.arrays import is_array
+from tacit.data.cells import as_number
 from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of
 from tacit.data.scans import Scan
@@ -178,7 +180,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
         if isinstance(given, str) and given == PRIVATE:
             scanned = isinstance(X, Scan) and y is None
-            labels = X.targets().column(str(X.target)) if scanned else labels_of(y, rows)
+            labels = _scanned_labels(X) if scanned else labels_of(_each(y), rows)
             return Problem(rows, labels, None, (), schema, PrivateClasses())
         if isinstance(X, Scan) and y is None:
             classes, index, assumption = self._scanned_classes(X, given)
@@ -310,6 +312,20 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         if isinstance(loss, Softmax) and scores.shape[1] == 1:
             loss = get_loss("logistic")  # of two classes, softmax leaves one difference
         return loss.probabilities(scores)
+
+
+def _each(y: Any) -> Any:
+    """Labels without a type as objects: NumPy would choose one for all of them, by their values."""
+    return y if hasattr(y, "dtype") or is_array(y) else np.asarray(y, dtype=object)
+
+
+def _scanned_labels(X: Scan) -> np.ndarray:
+    """Labels in a file, each read by itself: how the column is stored may depend on any of them."""
+    words = X.targets().texts(str(X.target)).tolist()
+    numbers = {word: as_number(word) for word in set(words) if word is not None}
+    labels = np.empty(len(words), dtype=object)
+    labels[:] = [numbers.get(word) if numbers.get(word) is not None else word for word in words]
+    return labels
 
 
 def _require_two(classes: np.ndarray, given: Any) -> str:

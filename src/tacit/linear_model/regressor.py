@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from tacit.data.checks import as_floats
 from tacit.data.labels import labels_of, scaled
 from tacit.data.rows import Rows
 from tacit.data.scans import Scan
@@ -175,7 +176,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         targets = labels_of(values, rows)
         if scale is None:
             self._require_finder(rows)
-            return Problem(rows, targets, None, (), schema, PrivateTargetBounds())
+            numbers = as_floats(targets, "the target")
+            return Problem(rows, numbers, None, (), schema, PrivateTargetBounds())
         targets = scaled(targets, *scale)
         said = ("the limits of the target were given in advance",)
         return Problem(rows, targets, None, said, schema)

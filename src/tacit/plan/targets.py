@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.data.cells import as_float, plain
 from tacit.exceptions import InputError, of_rows
 from tacit.losses import Loss
 from tacit.mechanisms.bounds import bounds_draws, bounds_rows, bounds_spare, noisy_bounds
@@ -24,6 +28,7 @@ from tacit.privacy.events import Event, Failure, Gaussian
 LEAST_SHARE, LARGEST_SHARE = 0.05, 0.3  # of μ
 FEW = 0.005  # of the rows, that may be of a label that is not seen, or beyond a bound
 BLOCK = 1 << 18
+NUMBER, WORD = "#'"  # marks of labels whose type says nothing
 LARGEST = 1e100  # of a target: coefficients are multiplied by it
 
 
@@ -189,22 +194,19 @@ class PrivateClasses(TargetFinder):
             probability=token.failure,
             most=self.most,
         )
-        if len(found) < 2:
+        classes, order = np.unique(_typed(found, labels.dtype), return_inverse=True)
+        if len(classes) < 2:
             raise of_rows(
                 InputError(
-                    f"{len(found)} labels were found through noise, and two are needed: list them "
-                    "as classes=[...], or raise epsilon. The budget of finding them is spent"
+                    f"{len(classes)} labels were found through noise, and two are needed: list "
+                    "them as classes=[...], or raise epsilon. The budget of finding them is spent"
                 )
             )
-        kept = np.array(found)
-        place = {word: i for i, word in enumerate(found)}
+        place = dict(zip(found, order.tolist(), strict=True))
         index = np.array([place.get(word, -1) for word in words])[codes.reshape(-1)]
-        classes = _typed(kept, labels.dtype)
-        order = np.argsort(classes, kind="stable")
-        index = np.where(index >= 0, np.argsort(order)[index], -1)
-        outputs = loss.outputs(len(found))
+        outputs = loss.outputs(len(classes))
         encoded = loss.targets(np.maximum(index, 0), outputs)
-        return FoundTarget(encoded, outputs, gone=index < 0, classes=classes[order])
+        return FoundTarget(encoded, outputs, gone=index < 0, classes=classes)
 
     def assumption(self) -> str:
         return (
@@ -267,20 +269,31 @@ class PrivateTargetBounds(TargetFinder):
 
 
 def _texts(labels: np.ndarray) -> np.ndarray:
-    """Labels as text; empty where one is missing."""
+    """Labels as text, each by itself; empty where one is missing."""
     if labels.dtype.kind in "biu":
         return labels.astype(str)
     if labels.dtype.kind == "f":
         return np.array(["" if math.isnan(x) else repr(x) for x in labels.tolist()], dtype=str)
-    return np.array(["" if _is_gone(x) else str(x) for x in labels.tolist()], dtype=str)
+    return np.array([_text(label) for label in labels.tolist()], dtype=str)
 
 
-def _is_gone(label: Any) -> bool:
-    return label is None or str(label) in ("", "nan", "NaT", "<NA>")
+def _text(label: Any) -> str:
+    """A label of any kind, with a mark in front that says whether it is a number."""
+    number = isinstance(label, Real | np.bool_)
+    with suppress(Exception):  # whatever an object does when it is looked at
+        text = str(plain(as_float(label))) if number else str(label)
+        if label is not None and text not in ("", "nan", "NaT", "<NA>"):
+            return f"{NUMBER if number else WORD}{text}"
+    return ""
 
 
-def _typed(texts: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Labels of the type that they had."""
+def _typed(found: Sequence[str], dtype: np.dtype[Any]) -> np.ndarray:
+    """Labels of the type that they had; where that says nothing, of one that fits all found."""
     if dtype.kind == "b":
-        return texts == "True"
-    return texts.astype(dtype) if dtype.kind in "iuf" else texts
+        return np.array(found, dtype=str) == "True"
+    if dtype.kind in "iuf":
+        return np.array(found, dtype=str).astype(dtype)
+    texts = [text[1:] for text in found]
+    if not all(text.startswith(NUMBER) for text in found):
+        return np.array(texts, dtype=str)
+    return np.array([plain(float(text)) for text in texts])

@@ -73,6 +73,8 @@ class PrivatePrecondition(PrivateStage):
     ) -> tuple[tuple[Stage, ...], str]:
         if not takes_moment or any(isinstance(stage, NoiselessStage) for stage in before):
             return (), ""  # nobody would follow it; noise follows the weights where rows have moved
+        if any(getattr(stage, "layout", None) is not None for stage in before):
+            return (), ""  # steps over shapes take less time than the moment (docs/decisions/0051)
         d = columns
         for stage in before:
             d = stage.width(d)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tacit.persistence import LIMIT, dumps
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
+CURVE = 200  # bytes of a picture of curves, for every weight in them
 CATEGORY = 100  # bytes of a category that is found, on the average
 
 
@@ -55,18 +57,20 @@ def fit(
     schema: Schema | PathLike | None = None,
     out: PathLike,
     target: str | None = None,
-    target_bounds: Any = None,
+    target_bounds: str | None = None,
     test: Table | PathLike | None = None,
     public: Table | PathLike | None = None,
     baseline: bool = False,
     force: bool = False,
     memory: float | None = None,
+    decimal: str | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to a table and write model, certificate and report into ``out``.
 
     A folder of Parquet files, or a large file, is not read into memory but scanned on every pass;
-    ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise.
+    ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise;
+    ``target_bounds``, such as ``0,100`` or ``private``, say that the target is a number.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
     that are public anyway. ``options`` go to the estimator as they are.
     """
@@ -74,8 +78,8 @@ def fit(
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     tables.require_other_file(table, public)
     with outputs.output_in(out, outputs.FILES, force, options) as output:
-        train = tables.open_table(table, memory)
-        schema = tables.schema_of(train, schema, target, target_bounds)
+        train = tables.open_table(table, memory, decimal)
+        schema, number = tables.schema_of(train, schema, target, target_bounds)
         seen = tables.public_features(public, schema)
         listed, words = settings.candidates(seen)
         parts = listed[0]
@@ -86,17 +90,19 @@ def fit(
             if baseline:
                 raise InputError("a baseline needs all rows in memory, and these are too many")
         else:
-            labels = tables.labels_of(train, schema, schema.classes)
-        given, tests = None if test is None else tables.read(test), None
+            labels = tables.labels_of(train, schema, schema.classes, number=number)
+        given, tests = None if test is None else tables.read(test, decimal), None
         if given is not None:
             known: Any = schema.classes
-            if not known and schema.target_bounds is None:
+            if not known and not number:
                 known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
-            tests = rows_to_test_on(given, schema, known, parts["stages"])
+            tests = rows_to_test_on(given, schema, known, parts["stages"], number=number)
         many = schema.classes or (range(MANY_CLASSES) if labels is None else np.unique(labels))
-        scores = 1 if schema.target_bounds else len(many)
+        scores = 1 if number else len(many)
         output.set_aside(_room(schema, scores, listed, seen, given))
-        estimator = public_facts(schema).estimator(settings, parts, **options)
+        facts = public_facts(schema)
+        facts = replace(facts, classes=0) if number else facts
+        estimator = facts.estimator(settings, parts, **options)
         best: dict[str, Any] = {}
         try:
             if settings.tune:
@@ -113,7 +119,10 @@ def fit(
             results["nonprivate_accuracy"] = nonprivate_accuracy(encode, rows, labels, *tests)
         certificate = estimator.certificate_
         shown = {**results, "files": list(outputs.FILES)} if results else None
-        page = render_html(certificate.to_dict(), results=shown).encode()
+        curves = None
+        with suppress(InputError):  # a model that is no sum of curves
+            curves = estimator.shape_curves().svg()
+        page = render_html(certificate.to_dict(), results=shown, curves=curves).encode()
         contents = (dumps(estimator), outputs.written(certificate), page)
         output.commit(dict(zip(outputs.FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
@@ -148,7 +157,7 @@ def _room(
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + tables + outputs.BASE,
+        outputs.REPORT: 2 * text + tables + CURVE * scores * wide + outputs.BASE,
     }
 
 

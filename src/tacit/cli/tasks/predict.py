@@ -20,13 +20,14 @@ def predict(
     proba: bool = False,
     force: bool = False,
     extractor: PathLike | None = None,
+    decimal: str | None = None,
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
     path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
     estimator = load(_model_in(path) if path.is_dir() else path, extractor=extractor)
     if not any(stage.takes_tables for stage in estimator.stages_):
         raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
-    rows = open_table(table)
+    rows = open_table(table, decimal=decimal)
     columns = {"prediction": estimator.predict(rows)}
     if proba:
         if not hasattr(estimator, "predict_proba"):

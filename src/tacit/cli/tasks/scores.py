@@ -17,10 +17,15 @@ from tacit.preprocessing import Encode, FillGaps, NoiselessImpute, Stage
 
 
 def rows_to_test_on(
-    test: Table, schema: Schema, classes: Sequence[Any] | None, stages: Sequence[Stage]
+    test: Table,
+    schema: Schema,
+    classes: Sequence[Any] | None,
+    stages: Sequence[Stage],
+    *,
+    number: bool = False,
 ) -> tuple[Table, np.ndarray]:
     """Rows and labels to test on; what is wrong with them shows before budget is spent."""
-    rows, truth = features_of(test, schema), labels_of(test, schema, classes)
+    rows, truth = features_of(test, schema), labels_of(test, schema, classes, number=number)
     if schema.private:  # every value has its place, once it is known which there are
         return rows, truth
     for _, chunk in Encode(schema).fit(rows).transform(as_rows(rows)).chunks():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.cli.tasks.outputs import PathLike
+from tacit.data.cells import as_number
 from tacit.data.readers import read_table
 from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan, scan
@@ -76,16 +77,25 @@ def with_target(schema: Schema, target: str | None) -> Schema:
 
 
 def schema_of(
-    table: Table | Scan,
-    schema: Schema | PathLike | None,
-    target: str | None,
-    target_bounds: Any = None,
-) -> Schema:
-    """What is public of a table and its target; what is not declared is private, and is found."""
-    known = declared_schema(table, schema=schema, target=target)
-    if target_bounds is not None:
-        known = replace(known, target_bounds=target_bounds)
-    return with_target(known, target)
+    table: Table | Scan, schema: Schema | PathLike | None, target: str | None, limits: str | None
+) -> tuple[Schema, bool]:
+    """What is public of a table and its target, and whether that is a number.
+
+    What is not declared is private, and is found. ``limits`` are those of the target in words:
+    ``0,100``, or ``private``.
+    """
+    known = with_target(declared_schema(table, schema=schema, target=target), target)
+    if limits is None:
+        return known, known.target_bounds is not None
+    if known.classes or known.target_bounds:
+        raise SchemaError("the schema says what the target is; leave out its limits here")
+    if limits.strip() == "private":
+        return known, True
+    low, _, high = limits.partition(",")
+    ends = as_number(low.strip()), as_number(high.strip())
+    if ends[0] is None or ends[1] is None:
+        raise InputError(f"{limits!r:.80} are no limits of a target: write 0,100 or private")
+    return replace(known, target_bounds=(ends[0], ends[1])), True
 
 
 def features_of(table: Any, schema: Schema) -> Any:
@@ -130,7 +140,9 @@ def require_target(names: Sequence[str] | None, schema: Schema) -> str:
     return name
 
 
-def labels_of(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np.ndarray:
+def labels_of(
+    table: Table, schema: Schema, classes: Sequence[Any] | None, *, number: bool = False
+) -> np.ndarray:
     """The target column; messages name the column, never a value, a row or a count."""
     name = require_target(table.column_names, schema)
 
@@ -139,10 +151,10 @@ def labels_of(table: Table, schema: Schema, classes: Sequence[Any] | None) -> np
 
     if (table.match(name, ()) == ABSENT).any():
         raise refusal("has a missing value; leave such rows out")
-    if schema.target_bounds is not None:
+    if schema.target_bounds is not None or number:
         numbers = table.values(name)
         if np.isnan(numbers).any():
-            raise refusal("has target_bounds, but holds text")
+            raise refusal("is to be a number, but holds text")
         return numbers
     if classes:
         codes = table.match(name, classes)
