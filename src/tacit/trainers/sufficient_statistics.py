@@ -180,9 +180,8 @@ class SufficientStatistics(Trainer):
     def train(
         self, engine: Any, run: Releases, facts: PublicFacts, **how: Unpack[Training]
     ) -> np.ndarray:
-        if not isinstance(engine, Moments) or any(
-            how.get(name) is not None for name in ("moves", "init")
-        ):
+        moved, started = (how.get(name) is not None for name in ("moves", "init"))
+        if not isinstance(engine, Moments) or moved or started:
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
         clip, weight = float(self.clip), float(self.weight) * facts.bound
         token = run.token(self.name).at("moment")

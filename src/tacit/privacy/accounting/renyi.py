@@ -57,9 +57,8 @@ def two_points(pure: float, order: float) -> float:
 
 def divergence(events: Sequence[Event], neighbors: Neighbors) -> Callable[[float], float]:
     """Rényi divergence of all events together, as a function of the order."""
-    from tacit.privacy.accounting.accountants import (
-        total_mu,  # which asks this module where it has to
-    )
+    # Which asks this module where it has to.
+    from tacit.privacy.accounting.accountants import total_mu
 
     steps = [(event.count, pure_step(event, neighbors)) for event in events if type(event) is Gamma]
     others = [event for event in events if type(event) is not Gamma]

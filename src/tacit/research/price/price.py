@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,9 @@ class _Stage:
 _TESTED = "Holds if {} on both tables, which takes a private test."
 
 
-def _strength(strength: float) -> float:
-    return number("strength", strength)
+def _by_strength(rule: Callable[[Drift, int, float], Drift]) -> Callable[..., _Stage]:
+    """Stages that hold for all tables, as strong as a number says."""
+    return lambda n, strength: _Stage(rule(Drift(1.0), n, number("strength", strength)), n)
 
 
 def _crowd(crowd: int, n: int) -> int:
@@ -112,10 +114,6 @@ def _pca(n: int, gap: float, centered: bool = False) -> _Stage:
     )
 
 
-def _soft_pca(n: int, strength: float) -> _Stage:
-    return _Stage(rules.soft_pca(Drift(1.0), n, _strength(strength)), n)
-
-
 def _scale(n: int, deviation: float | None = None, strength: float | None = None) -> _Stage:
     if (deviation is None) == (strength is None):
         raise InputError(
@@ -123,7 +121,7 @@ def _scale(n: int, deviation: float | None = None, strength: float | None = None
             "deviation, and strength, a number added to every variance"
         )
     if strength is not None:
-        return _Stage(rules.scale_centered(Drift(1.0), n, _strength(strength), 1.0), n)
+        return _by_strength(partial(rules.scale_centered, radius=1.0))(n, strength)
     assert deviation is not None
     claim = scale_claim(n, deviation)
     return _Stage(
@@ -145,14 +143,6 @@ def _mean_imputation(n: int, missing: int) -> _Stage:
         claim=claim,
         column={"name": "mean", "missing": missing},
     )
-
-
-def _shrunk_mean(n: int, strength: float) -> _Stage:
-    return _Stage(rules.impute_shrunk_mean(Drift(1.0), n, _strength(strength)), n)
-
-
-def _ridge(n: int, strength: float) -> _Stage:
-    return _Stage(rules.impute_ridge(Drift(1.0), n, _strength(strength)), n)
 
 
 def _quantize(n: int, radius: float, crowd: int) -> _Stage:
@@ -183,11 +173,11 @@ def _dedup(n: int, crowd: int) -> _Stage:
 #: Every stage that has a price.
 STAGES: dict[str, Callable[..., _Stage]] = {
     "pca": _pca,
-    "soft-pca": _soft_pca,
+    "soft-pca": _by_strength(rules.soft_pca),
     "scale": _scale,
     "mean-imputation": _mean_imputation,
-    "shrunk-mean": _shrunk_mean,
-    "ridge": _ridge,
+    "shrunk-mean": _by_strength(rules.impute_shrunk_mean),
+    "ridge": _by_strength(rules.impute_ridge),
     "quantize": _quantize,
     "dedup": _dedup,
 }

@@ -189,6 +189,10 @@ def _pairs(one: list[Measured], other: list[Measured], epsilons: tuple[float, ..
 # --- Table 4 ----------------------------------------------------------------------------------
 
 
+def _clipped(clip: float | None) -> str:
+    return "not clipped" if clip is None else f"clipped to {clip:g}·R"
+
+
 def clipping(work: Work) -> Finding:
     """Table 4 and appendix F.2."""
     size, epsilons = _size(work), (1.0, 5.0) if work.quick else EPSILONS
@@ -204,8 +208,7 @@ def clipping(work: Work) -> Finding:
             found = _runs(work, {**setting, "epsilon": left[0]})[1]
             strict = None if work.quick else _runs(work, {**setting, "epsilon": left[1]})[1]
             right[clip].append(found)
-            label = "not clipped" if clip is None else f"clipped to {clip:g}·R"
-            label = f"ε = {epsilon:g}, {label}"
+            label = f"ε = {epsilon:g}, {_clipped(clip)}"
             rows.append((label, printed, found, f"{left[0]:.3g}", strict, f"{left[1]:.3g}"))
     dear = {"method": "pca", "epsilon": epsilons[-1], "inflation": _inflation(known)}
     paid = _runs(work, {**size, **dear})[1]
@@ -274,10 +277,7 @@ def clipping(work: Work) -> Finding:
                 "Accuracy by the paper's settings",
                 "overall ε",
                 {
-                    "not clipped" if clip is None else f"clipped to {clip:g}·R": (
-                        list(epsilons),
-                        [at.mean for at in many],
-                    )
+                    _clipped(clip): (list(epsilons), [at.mean for at in many])
                     for clip, many in right.items()
                 },
             )

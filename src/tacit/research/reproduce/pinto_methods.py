@@ -50,10 +50,9 @@ def methods(work: Work) -> Finding:
         for data in sets
         for (method, epsilon), scores in compare(work, data, epsilons).items()
     }
-    checks = list(_checks(found, sets, epsilons))
     return Finding(
         tables=[_table(found, data, epsilons) for data in sets],
-        checks=checks,
+        checks=list(_checks(found, sets, epsilons)),
         figures=[_figure(found, data, epsilons) for data in sets if data in PAPER],
         runs=min(work.seeds, 3),
     )

@@ -81,10 +81,9 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=1)
 def read_split(name: str) -> tuple[np.ndarray, ...]:
     """``X_train, y_train, X_test, y_test`` with labels from 0."""
-    found: tuple[np.ndarray, ...] = getattr(datasets, f"load_{name}")()
-    if name != "w8a":
-        return found[:4]
-    X, y = datasets.load_w8a()
+    X, y, *test = getattr(datasets, f"load_{name}")()
+    if test:
+        return X, y, *test[:2]
     X, y = X.toarray().astype(np.float32), (y > 0).astype(int)
     order = np.random.default_rng(1).permutation(len(X))  # there are no test rows
     return X[order[10_000:]], y[order[10_000:]], X[order[:10_000]], y[order[:10_000]]

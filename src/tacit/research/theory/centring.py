@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from tacit.diagnostics.base import require_positive
 from tacit.privacy.budget import Budget
@@ -68,15 +69,9 @@ def uncentred_risk(
     """
     require_positive(bound=bound, zero=True)
     require_positive(norm=norm, lipschitz=lipschitz)
-    found = descent.risk(
-        n,
-        rank,
-        epsilon=epsilon,
-        delta=delta,
-        norm=norm,
-        lipschitz=lipschitz * math.hypot(bound, 1.0),
-        neighbors=neighbors,
-    )
+    steep = lipschitz * math.hypot(bound, 1.0)
+    given: dict[str, Any] = {"norm": norm, "lipschitz": steep, "neighbors": neighbors}
+    found = descent.risk(n, rank, epsilon=epsilon, delta=delta, **given)
     log = math.log(1 / delta)
     return replace(
         found,

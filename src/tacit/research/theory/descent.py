@@ -213,16 +213,8 @@ def clipped_risk(
     >>> round(clipped_risk(10_000, 50, epsilon=1.0, delta=1e-6, clip=0.5).value, 5)
     0.00149
     """
-    found = risk(
-        n,
-        rank,
-        epsilon=epsilon,
-        delta=delta,
-        norm=norm,
-        lipschitz=clip,
-        neighbors=neighbors,
-        steps=steps,
-    )
+    given: dict[str, Any] = {"norm": norm, "neighbors": neighbors, "steps": steps}
+    found = risk(n, rank, epsilon=epsilon, delta=delta, lipschitz=clip, **given)
     return replace(
         found,
         source="Song et al. 2021, Corollary 5.2",

@@ -156,19 +156,11 @@ def risk(
     0.0897
     """
     require_fraction(failure=failure)
-    plan = schedule(
-        n,
-        rank,
-        epsilon=epsilon,
-        delta=delta,
-        smoothness=smoothness,
-        start=start,
-        lipschitz=lipschitz,
-        neighbors=neighbors,
-    )
     require_positive(steps=steps)
-    count = plan.steps if steps is None else int(steps)
     unit = noise_of(n, epsilon / 2, delta, neighbors)
+    about = {"smoothness": smoothness, "start": start, "lipschitz": lipschitz}
+    balanced = within(1 / (n * unit), n, rank, **about).steps
+    count = balanced if steps is None else int(steps)
     tail = math.log(2 / failure)
     directions = rank + 2 * math.sqrt(rank * tail / count) + 2 * tail / count
     noise = count * (lipschitz * unit) ** 2 * directions

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from tacit.diagnostics.base import require_fraction, require_positive
 from tacit.exceptions import InputError
@@ -33,6 +34,8 @@ from tacit.research.theory.risk import Risk
 
 UNIT = "rows of unit norm, separable with the given margin"
 LOGS = "constants and logarithms left out"
+#: Of an error rate over fresh rows.
+ORDER = partial(Risk, kind="population", constant="up to a constant", unit="error rate")
 
 
 def projected_margin(
@@ -140,12 +143,9 @@ def risk(
     zeta = projected_margin(margin, xi, gap=gap, public=public, shift=shift, failure=failure)
     printed = 0.9 * (1 - xi) - (14 * shift / gap if shift and gap is not None else 0.0)
     root = math.sqrt(k)
-    return Risk(
+    return ORDER(
         root / (n * epsilon * zeta) + k / n if zeta > 0 else math.inf,
-        kind="population",
-        constant="up to a constant",
         source=f"Pinto et al. 2024, Theorem {'4 (and 2)' if shift else '1'}",
-        unit="error rate",
         assumes=(
             UNIT,
             "first components of rows like the private ones, which keep all but ξ of w*",
@@ -354,12 +354,9 @@ def mixture_risk(
     moved = 4 * math.sqrt(mixture.d) + 2 * math.sqrt(math.log(2 * n / delta))
     moved *= mixture.spread + mixture.stretch
     claimed = (1 - moved) * (1 - 0.1 * (1 - moved))
-    return Risk(
+    return ORDER(
         value,
-        kind="population",
-        constant="up to a constant",
         source="Pinto et al. 2024, Corollary 2",
-        unit="error rate",
         assumes=("two Gaussians of Example 1, rows divided by their radius", "k = 1", LOGS),
         failure=failure,
         printed=(1 + moved) * math.sqrt(2) / (n * epsilon * claimed) if moved < 1 else math.inf,
@@ -435,12 +432,9 @@ def error_rates(
     }
     printed = {"public components": root * scale / (margin * (1 - xi))}
     return {
-        name: Risk(
+        name: ORDER(
             value,
-            kind="population",
-            constant="up to a constant",
             source="Pinto et al. 2024, Table V",
-            unit="error rate",
             assumes=(UNIT, *more, LOGS),
             printed=printed.get(name),
             correction=correction,

@@ -66,9 +66,8 @@ def risk(
     >>> round(risk(10_000, 50, epsilon=0.02, delta=1e-8).value, 5)
     0.00119
     """
-    Budget(epsilon, delta)
-    epsilon, delta = _replaced(epsilon, delta, neighbors)
     require_positive(n=n, rank=rank, norm=norm, lipschitz=lipschitz)
+    epsilon, delta = _replaced(Budget(epsilon, delta), neighbors)
     if epsilon > 1 / 21:
         raise InputError(f"epsilon={epsilon:g}, a row replaced, is beyond the corollary: 1/21")
     _small(delta, min(epsilon / 1000, rank / (1e4 * n)))
@@ -124,9 +123,8 @@ def population_risk(
     >>> round(population_risk(10_000, 50, epsilon=1.0, delta=1e-7).value, 7)
     2.91e-05
     """
-    Budget(epsilon, delta)
-    epsilon, delta = _replaced(epsilon, delta, neighbors)
     require_positive(n=n, rank=rank, norm=norm, lipschitz=lipschitz)
+    epsilon, delta = _replaced(Budget(epsilon, delta), neighbors)
     grown = math.expm1(min(epsilon, 700.0))
     active = min(1.0, rank / (10 * grown * n))
     _small(delta, active * grown / 1000)
@@ -142,11 +140,11 @@ def population_risk(
     )
 
 
-def _replaced(epsilon: float, delta: float, neighbors: Neighbors) -> tuple[float, float]:
+def _replaced(given: Budget, neighbors: Neighbors) -> tuple[float, float]:
     """What privacy for this relation comes to where a row is replaced by another."""
     if sensitivity(neighbors) == 2:
-        return epsilon, delta
-    return 2 * epsilon, (1 + math.exp(min(epsilon, 700.0))) * delta
+        return given.epsilon, given.delta
+    return 2 * given.epsilon, (1 + math.exp(min(given.epsilon, 700.0))) * given.delta
 
 
 def _scale(rank: int, norm: float | None, lipschitz: float) -> float:
