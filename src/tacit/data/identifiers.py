@@ -52,7 +52,7 @@ def _is_likely(name: str) -> bool:
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if name.lower().startswith("unnamed:") or words == ["name"]:
         return True  # a row index that pandas wrote
-    if last in ("name", "number", "no", "nr"):
+    if last in ("name", "number", "no", "nbr", "nr"):
         return _OWNERS.fullmatch(before) is not None
     is_code = last in ("id", "key") and _CODES.fullmatch(before)
     return _LAST.fullmatch(last) is not None and not is_code
