@@ -978,3 +978,12 @@ def test_a_private_number_of_rows_chooses_nothing(caplog):
     with pytest.raises(MissingBound, match="public_size="):
         DPLinearClassifier(neighbors="add_or_remove_one").fit(frame, TWO)
     assert not caplog.records
+
+
+def test_many_columns_of_numbers_are_features():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 257))
+    wide = pandas.DataFrame(rows, columns=[f"c{i}" for i in range(257)])
+    made = [classifier(random_state=0).fit(X, np.arange(300) % 2) for X in (wide, rows)]
+    np.testing.assert_array_equal(made[0].coef_, made[1].coef_)

@@ -219,13 +219,14 @@ def in_memory(name):
 
 def model(name):
     how = {"random_state": 0}
+    rows = how | {"stages": [Normalize(), PrivateCenter()]}  # of numbers, wherever they are
     return {
-        "auto": lambda: DPLinearClassifier(trainer=DPGD(steps=5), **how),
+        "auto": lambda: DPLinearClassifier(trainer=DPGD(steps=5), **rows),
         "samples": lambda: DPLinearClassifier(
             0.3, trainer=DPSGD(steps=20, batch_size=1200), stages=[ClipNorm(2.0)], **how
         ),
         "strict": lambda: DPLinearClassifier(
-            trainer=DPGD(steps=2), arithmetic="strict", classes=[0, 1], **how
+            trainer=DPGD(steps=2), arithmetic="strict", classes=[0, 1], **rows
         ),
         "plain": lambda: DPLinearClassifier(
             trainer=DPGD(steps=3), stages=[Normalize(), SoftPCA(0.1)], **how
@@ -233,7 +234,7 @@ def model(name):
         "private": lambda: DPLinearClassifier(
             trainer=DPGD(steps=3), stages=[Normalize(), PrivatePCA(2), PrivateCenter()], **how
         ),
-        "numbers": lambda: DPLinearRegressor(trainer=DPGD(steps=3), target_bounds=(0, 1), **how),
+        "numbers": lambda: DPLinearRegressor(trainer=DPGD(steps=3), target_bounds=(0, 1), **rows),
     }[name]()
 
 
@@ -365,7 +366,8 @@ def changing(path):
 @pytest.mark.parametrize("make", [bad_value, bad_row_group, changing])
 def test_a_run_that_fails_in_the_middle_is_spent_and_leaves_no_model(make, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db").create("rows", epsilon=3.0, delta=1e-4)
-    made = DPLinearClassifier(1.0, 1e-5, trainer=DPGD(steps=5), ledger=ledger)
+    stages = [Normalize(), PrivateCenter()]
+    made = DPLinearClassifier(1.0, 1e-5, stages=stages, trainer=DPGD(steps=5), ledger=ledger)
     data = make(tmp_path / "t.parquet")
     data, restore = data if isinstance(data, tuple) else (data, None)
     threads = threading.active_count()

@@ -172,7 +172,7 @@ def test_sparse_rows_stay_the_same_model():
 
 def test_missing_bounds_are_errors():
     rows, targets = rows_and_targets(20)
-    with pytest.raises(MissingBound, match="target_bounds"):
+    with pytest.raises(InputError, match="target_bounds"):
         DPLinearRegressor(trainer=SufficientStatistics()).fit(rows, targets)
     with pytest.raises(MissingBound, match="bounded norm"):
         DPLinearRegressor(target_bounds=(-1, 1), stages=[], trainer=SufficientStatistics()).fit(

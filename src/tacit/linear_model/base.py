@@ -48,6 +48,7 @@ from tacit.progress import Progress, progress_bar, silent
 from tacit.trainers import Trainer
 from tacit.trainers.base import is_auto
 
+MOST_COLUMNS = 256  # of numbers, and nothing else: more are pixels, or features of a network
 FEW_ROWS = (
     "Rows are too few to find bounds of the columns through noise, so columns are learned from as "
     "they are, and one of large numbers outweighs all others: declare what is public, for instance "
@@ -312,6 +313,8 @@ class DPLinearModel(Composed, BaseEstimator):
             logging.getLogger("tacit").warning(remark)
         if given or any(kind.kind != "number" for kind in table.types.values()):
             return read, schema
+        if len(schema.columns) > MOST_COLUMNS:
+            return X, None
         # Numbers alone could be learned from as they are, where nothing can be found out of them.
         neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
         size = self._size(neighbors, len(read))

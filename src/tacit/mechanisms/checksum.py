@@ -175,8 +175,10 @@ def check_places(rows: Any) -> None:
     if getattr(rows, "distributed", False):  # every worker checks its own
         rows.source.everywhere(rows, check_places)
         return
-    as_stored = not rows.maps and hasattr(rows.source, "column_names")  # a table: nothing maps it
-    if rows.n < 2 or as_stored:
+    if rows.n < 2:
+        return
+    _, first = next(iter(rows.chunks()))
+    if hasattr(first, "column_names"):  # a table as it is stored: nothing maps its rows yet
         return
     key = Key.fresh()
     columns = key.stream("check").words(rows.d) | np.uint64(1)  # odd: no single cell is lost
