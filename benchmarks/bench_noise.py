@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 SIGMAS = {"0.75": 0.75, "20": 20.0, "1000.3": 1000.3, "2^30": 2.0**30, "2^40": 2.0**40}
 SIZES = {7_850: 150, 1_000_000: 4, 10_000_000: 1}  # and how often in a round

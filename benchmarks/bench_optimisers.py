@@ -27,11 +27,11 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEqualize, Root
 from tacit.privacy import Gaussian
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers.defaults import PublicFacts, suggest
+from tacit.trainers.settings import PublicFacts, suggest
 
 DELTA, BUDGETS = 1e-5, (0.1, 1.0, 4.0)
 SHARE, MOMENT_SHARE = 0.1, 0.3  # parts of mu for a mean or scales, and for a second moment

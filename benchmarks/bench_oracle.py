@@ -50,7 +50,7 @@ from tacit.datasets import (
 )
 from tacit.exceptions import FileError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan
 from tacit.plan.fit import apply_stages
 from tacit.preprocessing import Encode

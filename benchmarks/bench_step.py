@@ -25,10 +25,10 @@ from tacit.data.rows import as_rows
 from tacit.data.shaped import Layout, ShapedChunk
 from tacit.engine.engine import Engine
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 BATCHES = 12  # 150 MB in all: more than any cache
 PAUSE = 0.05  # seconds until the BLAS library's own threads stop spinning

@@ -26,10 +26,10 @@ from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.trainers import DPSGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 Run = Callable[[], object]
 THREADS = {"each": 1}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tacit.engine.selftest import tested
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 # The generator tests itself before the first key, the engine before the first sum. Tests that put
 # something else in their place come later.

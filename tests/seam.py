@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws, Releases, Token
 from tacit.preprocessing.base import Context, Stage
 from tacit.privacy.events import Event, Gaussian
 from tacit.trainers import GradientTrainer
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 
 def token(

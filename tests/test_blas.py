@@ -30,7 +30,7 @@ import threadpoolctl
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.data import scan
 from tacit.data.rows import as_rows
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import (
     Encode,
     Normalize,

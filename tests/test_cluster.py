@@ -23,7 +23,7 @@ from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError, MachineError, MissingBound, TacitError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws
 from tacit.model_selection.calibrated import right_or_wrong
 from tacit.plan import Plan
@@ -47,7 +47,7 @@ from tacit.preprocessing import (
 )
 from tacit.research.trainers import NoisySGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

@@ -22,7 +22,7 @@ from tacit.data.rows import as_rows
 from tacit.datasets import load_adult
 from tacit.exceptions import BudgetError, InputError, MissingBound, SchemaError
 from tacit.losses import Hinge, Huber, Logistic, Tempered, clipped
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import (
     Bound,
     ClipNorm,

@@ -15,7 +15,7 @@ from tacit.data.tables import as_table
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.plan import CalibratedPlan, Plan
 from tacit.plan.fit import apply_stages

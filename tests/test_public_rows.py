@@ -16,7 +16,7 @@ from tacit.data.rows import shares_memory
 from tacit.data.schema import Schema
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,

@@ -12,7 +12,7 @@ import pytest
 import tacit
 from tacit import DPLinearClassifier, recipe
 from tacit.mechanisms import release, selection
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import (
     ClipNorm,
@@ -31,10 +31,10 @@ from tacit.trainers import DPGD
 
 SOURCE = Path(tacit.__file__).parent
 
-# Who may use a source of randomness other than `tacit.mechanisms.noise`, and what for. Nothing
-# here is added to anything that is released.
+# Who may use a source of randomness other than `tacit.mechanisms.random_streams`, and what for.
+# Nothing here is added to anything that is released.
 SOURCES = {
-    "mechanisms/noise.py": "the key of a fit, from the operating system",
+    "mechanisms/random_streams.py": "the key of a fit, from the operating system",
     "data/cells.py": "a type that values may have; none is made",
     "files.py": "names of temporary files",
     "ledger/ledger.py": "names of entries",

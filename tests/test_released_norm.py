@@ -9,12 +9,12 @@ import pytest
 
 from tacit import DPLinearClassifier, DPLinearRegressor, DPSearch
 from tacit.data.rows import as_rows
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.persistence import load, save
 from tacit.preprocessing import Normalize, PrivateCenter, SoftPCA
 from tacit.research.trainers import LocalDPGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import RULE_CONSTANTS
+from tacit.trainers.settings import RULE_CONSTANTS
 
 RNG = np.random.default_rng(0)
 N, D = 5000, 6

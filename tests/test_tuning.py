@@ -16,7 +16,7 @@ from tacit import Certificate, DPLinearClassifier, DPLinearRegressor, DPSearch, 
 from tacit.engine.engine import LOSS_UNIT
 from tacit.exceptions import BudgetError, InputError, MissingBound, ReleaseError
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.model_selection.calibrated import SCORE_SHARE, nearness, right_or_wrong
 from tacit.model_selection.search import Search, Trials

@@ -10,7 +10,7 @@ import pytest
 from tacit import DPLinearClassifier, recipe
 from tacit.data.rows import as_rows
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.plan.fit import apply_stages
 from tacit.preprocessing import PrivateCenter, PrivateClip

@@ -7,7 +7,7 @@ import os
 import pytest
 from tests.audit import bugs
 
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 if "TACIT_BUG" in os.environ:
     Key.fresh()  # the generator tests itself before a bug is planted

@@ -21,7 +21,7 @@ from tacit.cli import audit as cli_audit
 from tacit.data.rows import as_rows
 from tacit.exceptions import FileError, InputError, TacitError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws
 from tacit.plan import Plan
 from tacit.plan.recipes import RECIPES

@@ -16,7 +16,7 @@ from tacit.audit.recorder import Recorder, Replayer
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.plan.recipes import RECIPES
 from tacit.preprocessing import (

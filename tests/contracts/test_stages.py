@@ -24,7 +24,7 @@ from tacit.data.rows import Rows, as_rows
 from tacit.exceptions import InputError
 from tacit.features.onnx_files import open_onnx
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,

@@ -17,7 +17,7 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, PrivateCenter, PublicPrecondition
 from tacit.privacy import Budget, Event
@@ -34,7 +34,7 @@ from tacit.research.trainers import (
     NoisySGD,
 )
 from tacit.trainers import DPGD, DPSGD, GradientTrainer, SufficientStatistics, Trainer
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 EVERY_TRAINER = [DPGD, DPRAFT, DPSGD, GEP, AdaDPS, NoisySGD]
 EVERY_TRAINER += [FlattestDPGD, GammaSGD, IteratedSGD, LocalDPGD]

@@ -17,7 +17,7 @@ from tacit.data import Schema, as_table, declared_schema, read_table, scan
 from tacit.data.columns import CategoryColumn, DateColumn, NumberColumn
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import Context, Encode, PrivateEncode
 
 DAY = datetime(2020, 1, 2, tzinfo=UTC).timestamp()

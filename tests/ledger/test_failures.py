@@ -19,7 +19,7 @@ from tacit.exceptions import LedgerError
 from tacit.ledger.address import Address
 from tacit.ledger.ledger import BOOKS
 from tacit.ledger.store import Store
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan
 from tacit.privacy import Gaussian
 from tacit.trainers import DPGD

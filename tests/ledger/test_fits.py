@@ -32,7 +32,7 @@ from tacit.engine.storage import DenseStore
 from tacit.exceptions import BudgetError, InputError, LedgerError, MachineError, PrivateTestError
 from tacit.ledger import Reservation
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, NoiselessPCA, PrivateCenter, SoftPCA
 from tacit.privacy import Certificate, Gaussian

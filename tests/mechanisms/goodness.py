@@ -19,7 +19,7 @@ import mpmath as mp
 import numpy as np
 from scipy import stats
 
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 
 SIGMAS = (0.75, 20.0, 1000.3, 2.0**30)
 ALARM = 1e-8

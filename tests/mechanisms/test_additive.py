@@ -26,7 +26,7 @@ from tacit.mechanisms.additive import (
     scale_rows,
 )
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 
 LIMIT = 2 ** (2 * BITS)  # of the squared integer norm
 BOUNDS = [1.0, 1 / 3, 0.1, math.pi, 1e-3, 1e6, 2.0**-40, 1e100]

@@ -15,7 +15,7 @@ from tacit.mechanisms import covariance
 from tacit.mechanisms.additive import lattice_rows
 from tacit.mechanisms.covariance import BITS, TOGETHER, noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 from tacit.privacy.sensitivity.drift import Drift
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tacit.exceptions import InputError
 from tacit.mechanisms import discrete_gaussian as dg
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 
 # Every kind of table: M = 1 far below, at and just below 32; M = 2; larger, not a power of two,
 # exact powers (σ/M = 16), and the ends of the range.

@@ -17,7 +17,7 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import BITS, lattice_sum, noisy_sum
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 SIGMA = 10.3
 TRIALS = 200

@@ -9,7 +9,7 @@ from scipy import stats
 from tests.mechanisms import goodness
 from tests.mechanisms.goodness import ALARM, SIGMAS, Counts, count, exact, tail
 
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)

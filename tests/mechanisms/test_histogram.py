@@ -13,7 +13,7 @@ from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms import histogram
 from tacit.mechanisms.histogram import KeyCounts, key_failure, key_rows, noisy_keys
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, Releases
 from tacit.mechanisms.threshold import key_threshold
 from tacit.privacy.accounting.accountants import gaussian_delta

@@ -17,8 +17,8 @@ from tacit.mechanisms.bounds import noisy_bounds
 from tacit.mechanisms.extent import noisy_radius
 from tacit.mechanisms.lattice import accounted_sigma
 from tacit.mechanisms.mean import BITS, hadamard, instance_optimal_mean, locating_draws
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import VOTE
+from tacit.mechanisms.random_streams import Stream
 from tacit.privacy.events import NEIGHBORS, Gaussian
 
 

@@ -14,7 +14,6 @@ from tests.seam import run_for, token
 from tacit.exceptions import InputError
 from tacit.mechanisms import quantile
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Stream
 from tacit.mechanisms.quantile import (
     BETA,
     VOTE,
@@ -27,6 +26,7 @@ from tacit.mechanisms.quantile import (
     noisy_search,
     search,
 )
+from tacit.mechanisms.random_streams import Stream
 from tacit.mechanisms.release import BoundedSum
 from tacit.mechanisms.selection import masses
 from tacit.privacy import Gaussian, Selection

@@ -12,7 +12,7 @@ from tests.seam import Quiet
 from tacit.audit.recorder import Recorder, Replayer
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.lattice import accounted_sigma, sigma_for
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws, PublicRandomness, Releases, Token
 from tacit.privacy.events import (
     Event,

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import numerical_delta
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.selection import MOST_WEIGHT, exponential_choice, masses, pick
 from tacit.privacy.events import NEIGHBORS
 

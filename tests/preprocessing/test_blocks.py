@@ -10,7 +10,7 @@ from tests.seam import Quiet
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.preprocessing import (
     ClipNorm,

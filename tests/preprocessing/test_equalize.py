@@ -15,7 +15,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import Normalize, PrivateCenter, PrivateEqualize
 from tacit.preprocessing import private_equalize as module
 from tacit.privacy import Gaussian

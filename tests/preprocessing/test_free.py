@@ -15,7 +15,7 @@ from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import Bound, ClipNorm, Normalize, RandomProjection, Root
 
 MAX, TINY = sys.float_info.max, 5e-324

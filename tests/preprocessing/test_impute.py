@@ -13,7 +13,7 @@ from tests.seam import paid
 from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import ClipNorm, Context, FillGaps, NoiselessImpute
 from tacit.preprocessing.noiseless_impute import STRATEGIES, steady_changes
 from tacit.privacy.sensitivity.drift import Drift

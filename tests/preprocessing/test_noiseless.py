@@ -11,7 +11,7 @@ from tests.seam import paid
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import NoiselessPCA, NoiselessScale, PrivateScale, SoftPCA
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift

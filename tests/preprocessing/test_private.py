@@ -13,7 +13,7 @@ from tests.seam import paid
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound, TacitError
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import ClipNorm, PrivateCenter
 from tacit.privacy import Gaussian
 

@@ -17,7 +17,7 @@ from tacit.data.schema import Schema
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import Context, Encode, Normalize, PrivateCenter, PrivateEncode

@@ -14,7 +14,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.mean import locating_rows
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.preprocessing import (
     Bound,

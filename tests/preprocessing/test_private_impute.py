@@ -15,7 +15,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import ClipNorm, PrivateCenter, PrivateImpute
 from tacit.preprocessing.private_impute import lifted_rows
 from tacit.privacy import Gaussian

@@ -14,7 +14,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, MissingBound
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import Normalize, PrivatePCA, SoftPCA
 from tacit.privacy import Gaussian
 from tacit.privacy.sensitivity.drift import Drift

@@ -10,14 +10,14 @@ from tacit import DPLinearClassifier
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, PrivatePrecondition, SoftPCA
 from tacit.privacy import Budget
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import CLEAR, HIDDEN, PublicFacts
 from tacit.trainers.precondition import SETTLED, WARM, Preconditioner
+from tacit.trainers.settings import CLEAR, HIDDEN, PublicFacts
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4000, 6)) * 0.5 ** np.arange(6)

@@ -14,7 +14,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import BITS, lattice_sum
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import PrivateScale
 from tacit.preprocessing.private_scale import exact_moments, lifted_rows, released_moments
 from tacit.privacy import Gaussian

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, logser, nbinom, norm, poisson
 
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.trials import chances, cumulated_weights, draw_setting, draw_trials
 from tacit.privacy import (
     Budget,

@@ -162,7 +162,7 @@ def test_the_power_of_a_trajectory_is_the_planted_one(decay, monkeypatch):
 
     module = sys.modules["tacit.research.trajectories.trajectory"]
     from tacit.engine.engine import LatticeSum
-    from tacit.trainers.defaults import PublicFacts
+    from tacit.trainers.settings import PublicFacts
 
     matrix = falling(r=100, p=400, decay=decay)
 

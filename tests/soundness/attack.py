@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from tests.seam import paid
 
 from tacit.data.rows import Rows, as_rows
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import (
     ClipNorm,
     NoiselessImpute,

@@ -19,7 +19,7 @@ import numpy as np
 from tacit.data.rows import as_rows
 from tacit.exceptions import BudgetError, InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (
     ClipNorm,

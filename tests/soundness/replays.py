@@ -38,7 +38,7 @@ from tacit.data.tables import Table
 from tacit.engine.engine import one_thread
 from tacit.exceptions import BudgetError, InputError, PrivateTestError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Plan
 from tacit.plan.targets import PrivateClasses, PrivateTargetBounds
 from tacit.preprocessing import (

@@ -15,7 +15,7 @@ from tests.soundness import attack
 from tacit.data.rows import as_rows
 from tacit.exceptions import BudgetError, InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.threshold import noisy_above
 from tacit.preprocessing import NoiselessImpute, NoiselessPCA, NoiselessScale
 from tacit.privacy.accounting.accountants import gaussian_delta

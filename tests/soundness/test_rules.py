@@ -19,7 +19,7 @@ from tests.soundness import attack
 from tacit.data.rows import as_rows
 from tacit.mechanisms.additive import BITS, lattice_drift, lattice_sum
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.plan.propagate import propagate_bounds
 from tacit.preprocessing import (
     ClipNorm,

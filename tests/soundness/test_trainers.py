@@ -19,11 +19,11 @@ from tacit.engine.sensitivity import GradientSensitivity, data_lipschitz
 from tacit.exceptions import InputError
 from tacit.losses import Logistic, clipped, get_loss
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.privacy.sensitivity.sampling import bernstein, flat
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 # How fast a clipped gradient changes with its row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.trainers.defaults import LARGEST_INTERCEPT_FRACTION, RULE_CONSTANTS, PublicFacts, suggest
+from tacit.trainers.settings import LARGEST_INTERCEPT_FRACTION, RULE_CONSTANTS, PublicFacts, suggest
 
 TWO_CLASSES = RULE_CONSTANTS["two classes"]
 

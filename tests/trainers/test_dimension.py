@@ -19,11 +19,11 @@ from sklearn.datasets import load_svmlight_file
 from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPSGD
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 BATCH, STEPS, RATES = 250, 200, (2.0, 5.0, 10.0)
 NOISE = {DPSGD: 0.63, GammaSGD: 0.57}

@@ -18,15 +18,15 @@ from tacit.engine.quantization import Scale, Weights
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma, inclusion_threshold
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.trainers import DPGD, DPSGD
 from tacit.trainers.averaging import AVERAGES
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import SCHEDULES
+from tacit.trainers.settings import PublicFacts
 
 EVERY_TRAINER = [DPGD, DPSGD]
 EVERY_LOSS = sorted(LOSSES)

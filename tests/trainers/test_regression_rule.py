@@ -9,7 +9,7 @@ import pytest
 
 from tacit import DPLinearRegressor
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 FACTS = PublicFacts(10_000, 20, 1, 1.0, 0.1, task="regression")
 

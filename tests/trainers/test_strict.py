@@ -22,7 +22,7 @@ from tacit.exceptions import InputError, MachineError
 from tacit.losses import LOSSES, Softmax, get_loss
 from tacit.mechanisms import covariance
 from tacit.mechanisms.covariance import noisy_second_moment
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.preprocessing import (
     ClipNorm,
     Normalize,
@@ -34,7 +34,7 @@ from tacit.preprocessing import (
 from tacit.preprocessing import projection as linear
 from tacit.preprocessing.projection import ProductCheck
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 N, D, K = 300, 12, 4
 

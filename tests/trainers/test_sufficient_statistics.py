@@ -16,7 +16,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, MissingBound
 from tacit.losses import get_loss
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.plan import Plan
 from tacit.plan.defaults import AutoRegression, few_columns
@@ -24,7 +24,7 @@ from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.privacy.events import NEIGHBORS
 from tacit.trainers import DPGD, SufficientStatistics
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 from tacit.trainers.sufficient_statistics import Moments
 
 SQUARED = get_loss("squared")

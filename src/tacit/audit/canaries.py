@@ -21,7 +21,7 @@ from tacit.audit.neighbouring_tables import radius, raw, targets
 from tacit.audit.recorder import Recorder, Release
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError, PrivateTestError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Fit
 from tacit.plan.fit import apply_stages
 from tacit.preprocessing import PrivateEqualize

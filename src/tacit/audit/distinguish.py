@@ -25,7 +25,7 @@ from tacit.audit.recorder import Recorder, Release, Replayer
 from tacit.data.rows import as_rows
 from tacit.engine.engine import one_thread
 from tacit.exceptions import InputError, PrivateTestError, TacitError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws
 from tacit.plan import CalibratedPlan, Fit
 from tacit.plan.fit import Prepared

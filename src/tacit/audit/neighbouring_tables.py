@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.data.rows import as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import (

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan import CalibratedPlan
 from tacit.privacy.ptr import TEST

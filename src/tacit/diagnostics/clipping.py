@@ -13,8 +13,8 @@ from tacit.diagnostics.rehearsal import MOST_VALUES, rehearse
 from tacit.exceptions import InputError
 from tacit.losses import Loss
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import PublicFacts
 
 POINTS = 24  # of the run that are kept
 

@@ -31,7 +31,7 @@ from tacit.ledger.required import require_ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.lattice import require_precision
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.preprocessing.base import block_rows
 from tacit.privacy import sentences

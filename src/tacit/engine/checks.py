@@ -31,7 +31,7 @@ from tacit.engine.schedule import LANES, Block
 from tacit.engine.streaming import Store
 from tacit.exceptions import InputError
 from tacit.mechanisms.checksum import Probe, Residues, combine, fault, integers, require_equal
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 AGAIN = 4  # one block in so many is computed a second time
 MOST_ROWS = 1 << 24  # sums over fewer of them cannot wrap around 2^64

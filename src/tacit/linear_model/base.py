@@ -25,7 +25,7 @@ from tacit.ledger import Ledger
 from tacit.linear_model.curves import ShapeCurves, shape_curves
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
 from tacit.plan.defaults import (

@@ -1,6 +1,6 @@
 """How noise is drawn, and private statistics by themselves."""
 
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.selection import exponential_choice
 from tacit.mechanisms.statistics import (
     private_bounds,

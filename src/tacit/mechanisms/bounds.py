@@ -151,7 +151,7 @@ def noisy_bounds(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Gaussian
     >>> rows = np.stack([np.linspace(0, 1e6, 5000), np.linspace(1955, 1990, 5000)], axis=1)
@@ -232,7 +232,7 @@ def noisy_histogram(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Gaussian
     >>> token = Releases(Key.from_seed(0), [("cells", Gaussian(1.0))]).token("cells").at("example")

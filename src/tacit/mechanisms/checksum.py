@@ -38,7 +38,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from tacit.exceptions import MachineError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 
 PRIME = (1 << 31) - 1
 LIMB = 20  # bits of either half of a number of ρ

@@ -82,7 +82,7 @@ def noisy_second_moment(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Gaussian
     >>> rows = np.array([[0.6, 0.8], [1.0, 0.0]])

@@ -66,7 +66,7 @@ def noisy_radius(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Gaussian
     >>> rows = np.repeat([[3.0, 4.0], [300.0, 400.0]], [990, 10], axis=0)

@@ -174,7 +174,7 @@ def noisy_keys(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Failure, Gaussian
     >>> counted = [("Keys", Gaussian(2.0)), ("Keys", Failure(1e-6))]

@@ -160,7 +160,7 @@ def numerical_delta(draws: int, epsilon: float) -> float:
     (ε, δ₀(ε)), so the release has (ε + 4mκ, e^(2mκ)·δ₀(ε)). Back at ε this is at most
     δ₀ + (e^(2mκ) - 1) + e^ε·(e^(4mκ) - 1), below δ₀ + (1 + e^ε)·8mκ while 4mκ < 1.
 
-    *AES.* The computational term is not in here; see `tacit.mechanisms.noise`.
+    *AES.* The computational term is not in here; see `tacit.mechanisms.random_streams`.
 
     Examples
     --------

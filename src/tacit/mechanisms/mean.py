@@ -113,7 +113,7 @@ def instance_optimal_mean(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> from tacit.privacy.events import Gaussian
     >>> rows = np.array([[1e6, 1.0], [1e6, -1.0]] * 5000)

@@ -290,7 +290,7 @@ def noisy_search(cells: Cells, bits: int, targets: Targets, token: Token) -> np.
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> values, grid = np.arange(1000.0)[:, None], Linear(0.0, 4096.0, bits=12)
     >>> token = Releases(Key.from_seed(0), [("rank", Gaussian(0.1))]).token("rank").at("example")
@@ -363,7 +363,7 @@ def exponential_search(cells: Cells, bits: int, targets: Targets, token: Token) 
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> from tacit.mechanisms.release import Releases
     >>> values, grid = np.arange(1000.0)[:, None], Linear(0.0, 4096.0, bits=12)
     >>> wanted = Targets((0.9,), size=1000)

@@ -25,7 +25,7 @@ import numpy as np
 
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.selection import exponential_choice, pick
 from tacit.mechanisms.threshold import key_threshold, noisy_above
 from tacit.mechanisms.trials import draw_setting, draw_trials
@@ -513,7 +513,7 @@ class Releases:
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> run = Releases(Key.from_seed(0), [("Mean", Gaussian(1.0))])
     >>> token = run.token("Mean").at("mean")
     >>> total = BoundedSum(np.array([5]), 2.0**-20, bound=1.0, reach=1.0)

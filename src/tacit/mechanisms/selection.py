@@ -27,7 +27,7 @@ import numpy as np
 
 from tacit.exceptions import InputError
 from tacit.mechanisms.discrete_gaussian import exp_minus
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 
 POINT = 320  # fractional bits of `exp_minus`
 FARTHEST = 256  # exponents beyond it give less than one unit
@@ -68,7 +68,7 @@ def exponential_choice(
 
     Examples
     --------
-    >>> from tacit.mechanisms.noise import Key
+    >>> from tacit.mechanisms.random_streams import Key
     >>> exponential_choice([0, 5, 1000], 2.0, Key.from_seed(0).stream("example"))
     2
     """

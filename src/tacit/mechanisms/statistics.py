@@ -26,8 +26,8 @@ from tacit.mechanisms.covariance import noisy_second_moment
 from tacit.mechanisms.extent import noisy_radius
 from tacit.mechanisms.mean import instance_optimal_mean
 from tacit.mechanisms.moments import noisy_moments
-from tacit.mechanisms.noise import Key
 from tacit.mechanisms.quantile import METHODS, Floats, Grid, Linear, Method, Targets, event, search
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 

@@ -8,7 +8,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 
 BITS = 20  # the number is cut to multiples of 2^-20
 LARGEST_MARGIN = 2.0**30

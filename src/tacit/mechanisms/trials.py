@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 from tacit.privacy.events import Repeated
 
 _BITS = 320  # of a weight: rounding them down loses less than 2^-280 of all

@@ -15,7 +15,7 @@ from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError, of_public_facts
 from tacit.ledger import Ledger
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases
 from tacit.mechanisms.trials import chances
 from tacit.plan import CalibratedPlan, Fit

@@ -14,7 +14,7 @@ from tacit.exceptions import InputError
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision, sampler_delta
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.networks.factors import load_torch
 from tacit.networks.gradients import ModuleEngine
@@ -28,8 +28,8 @@ from tacit.privacy.public_size import resolve_size
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.base import is_auto
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
+from tacit.trainers.settings import PublicFacts
 
 __all__ = ["ModuleFit", "fit_module", "resolve_settings"]
 

@@ -32,7 +32,7 @@ from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Relation
 from tacit.trainers import DPGD, SufficientStatistics, Trainer
 from tacit.trainers.base import is_auto
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 AUTO_RECIPE = "dpsgd-f"  # which has the stages that tables have by default
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.accountants import gaussian_mu
-from tacit.trainers.defaults import outlook as weakness
-from tacit.trainers.defaults import prospect
+from tacit.trainers.settings import outlook as weakness
+from tacit.trainers.settings import prospect
 
 if TYPE_CHECKING:
     from tacit.plan.run import CalibratedPlan

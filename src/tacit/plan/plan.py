@@ -34,7 +34,7 @@ from tacit.privacy.ptr import TEST, StabilityTest
 from tacit.privacy.relation import Neighbors, Relation
 from tacit.privacy.unit import ROW, Unit
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 MOST_IN_TABLE = 10**15  # of rows, columns or classes: integers that floats can hold
 MOST_NOISE = 1e8  # of a stage, in contributions of a row, which are up to 2^30 lattice units

@@ -26,7 +26,7 @@ from tacit.exceptions import InputError, PrivateTestError, of_public_facts
 from tacit.ledger import Ledger, Reservation
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.checksum import check_places
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, Releases
 from tacit.plan.certify import assumptions_of, certify, describe
 from tacit.plan.explain import explain, outlook, shortage
@@ -42,7 +42,7 @@ from tacit.privacy.relation import Relation
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.progress import Progress, silent
 from tacit.trainers.base import Trainer
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.plan.plan import Plan

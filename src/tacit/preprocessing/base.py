@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import CHUNK_ROWS, Chunk, Rows, as_rows
 from tacit.exceptions import InputError, MissingBound, ReleaseError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness, Releases, Token
 from tacit.params import Params
 from tacit.privacy.events import Event, Failure, Gaussian

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
 from tacit.mechanisms.additive import normalize, row_norms, shorten
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness
 from tacit.preprocessing.base import (
     Context,

@@ -18,7 +18,7 @@ from tacit.ledger.required import require_ledger
 from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
 from tacit.mechanisms.lattice import require_precision
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.params import ShowsBudget
 from tacit.privacy import sentences

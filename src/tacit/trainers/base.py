@@ -25,7 +25,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.relation import Relation
 from tacit.progress import Progress
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 OrAuto: TypeAlias = Any  # a value, or "auto" until `resolve` replaces it
 RANGE = "a positive number within 2**-60 and 2**60"

@@ -15,13 +15,13 @@ import numpy as np
 from tacit.engine.engine import GradientSource, LatticeSum
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
 from tacit.trainers.averaging import Averages
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.monotone import monotone
 from tacit.trainers.precondition import Preconditioner
+from tacit.trainers.settings import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer

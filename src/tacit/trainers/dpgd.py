@@ -10,8 +10,8 @@ from typing import Any
 from tacit.exceptions import InputError
 from tacit.losses import Logistic, Loss
 from tacit.trainers.base import is_positive, is_whole
-from tacit.trainers.defaults import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import INTERCEPT_FRACTION, PLAIN_STEPS, PublicFacts, constant_rate
 
 MOST_STEPS = 10_000  # beyond them, what the bound of Theorem 3.1 gains is a hundredth of N·L
 
@@ -25,7 +25,7 @@ class DPGD(GradientTrainer):
     norm : float, optional
         N, at least the norm of the best weights, the intercept's included. Whatever else is left
         to be chosen is then as in Song et al. 2021, Theorem 3.1, whose bound holds for losses that
-        are convex in one score: plain steps of constant rate (`tacit.trainers.defaults`), their
+        are convex in one score: plain steps of constant rate (`tacit.trainers.settings`), their
         mean, no gradient clipped. With a ``clip`` the bound is that of the clipped objective.
     rank : int, optional
         At least the rank of the rows with their constant feature, if that is publicly known; the

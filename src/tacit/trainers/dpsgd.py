@@ -12,8 +12,8 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, PoissonGaussian
 from tacit.privacy.sensitivity.sampling import candidates, cheapest
 from tacit.trainers.base import OrAuto, is_positive
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import PublicFacts
 
 
 @dataclass

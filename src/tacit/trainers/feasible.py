@@ -13,7 +13,7 @@ from tacit.engine.checks import MOST_ROWS
 from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer

@@ -30,9 +30,9 @@ from tacit.trainers.base import (
     is_positive,
     is_whole,
 )
-from tacit.trainers.defaults import PublicFacts, noise_left, suggest
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
+from tacit.trainers.settings import PublicFacts, noise_left, suggest
 
 LARGEST_STEPS = 10**7  # weeks on a table of any size
 SCHEDULES = ("constant", "late", "linear", "cosine", "sqrt")
@@ -103,7 +103,7 @@ class GradientTrainer(Trainer):
 
     @property
     def by_rule(self) -> bool:
-        """Whether what is left open follows the rule of `tacit.trainers.defaults` as it is."""
+        """Whether what is left open follows the rule of `tacit.trainers.settings` as it is."""
         return False
 
     @property

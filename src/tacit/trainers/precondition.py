@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 WARM = 2  # steps at the full curvature of the loss, as it is where weights are zero
 SETTLED = 0.32  # of it behind them: scores have grown, and losses are flatter there

@@ -19,7 +19,7 @@ from tacit.mechanisms.release import Releases, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.progress import silent
 from tacit.trainers.base import OrAuto, Trainer, Training, is_positive
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 BLOCK = 1 << 22  # cells of a chunk
 MOST_COLUMNS = 5_000  # of a second moment in memory

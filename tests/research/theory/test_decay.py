@@ -139,7 +139,7 @@ def test_nonsense_is_refused():
 def test_settings_of_a_schedule_are_those_of_a_trainer():
     """Fewer steps keep k and anchor, which do not depend on them, and balance the gradient too."""
     from tacit.trainers import DPGD
-    from tacit.trainers.defaults import PublicFacts
+    from tacit.trainers.settings import PublicFacts
 
     values = decay.power_law(50, 1.0, first=2.0)
     whole = decay.schedule(values, 1000, epsilon=1.0, delta=1e-5, distance=3.0)

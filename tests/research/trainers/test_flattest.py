@@ -13,7 +13,7 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.selection import masses
 from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, SoftPCA
@@ -21,7 +21,7 @@ from tacit.privacy import Budget, Gaussian, Selection
 from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_mu, selection_mu, total_mu
 from tacit.research.trainers import FlattestDPGD
 from tacit.research.trainers import flattest as module
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 LOSS = get_loss("savage")
 

@@ -14,14 +14,14 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian, Iterated, PoissonGaussian
 from tacit.privacy.accounting import accountants as acc
 from tacit.privacy.verification import recheck
 from tacit.research.trainers import IteratedSGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 # The account
 

@@ -17,12 +17,12 @@ from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms import release
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Stream
+from tacit.mechanisms.random_streams import Stream
 from tacit.plan import Plan
 from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, SoftPCA
 from tacit.privacy import Budget, Gaussian
 from tacit.research.trainers import LocalDPGD
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 FACTS = PublicFacts(60, 3, 1, 1.0, 0.5)
 LOSS = get_loss("logistic")

@@ -18,7 +18,7 @@ from tacit.data.rows import as_rows
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import Draws
 from tacit.mechanisms.selection import masses
 from tacit.plan import Plan
@@ -28,8 +28,8 @@ from tacit.privacy.accounting.accountants import epsilon, selection_mu
 from tacit.privacy.events import NEIGHBORS
 from tacit.report import plain_text, render_html
 from tacit.research.trainers import NoisySGD, noisy_sgd
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 N, D = 60, 4
 FACTS = PublicFacts(N, D, 3, 1.0, 0.5)

@@ -21,7 +21,7 @@ from tacit.engine.engine import Engine
 from tacit.exceptions import InputError
 from tacit.losses import LOSSES, get_loss
 from tacit.mechanisms.lattice import accounted_sigma
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.plan import Plan
 from tacit.preprocessing import (
@@ -39,8 +39,8 @@ from tacit.privacy.events import NEIGHBORS
 from tacit.research.trainers import DPRAFT, GEP, AdaDPS
 from tacit.research.trainers.rivals import PROBE
 from tacit.trainers import DPGD
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 EVERY_LOSS = sorted(LOSSES)
 SETTINGS = dict(

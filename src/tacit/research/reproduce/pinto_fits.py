@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import Plan
 from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm

@@ -16,7 +16,7 @@ from tacit.datasets import load_cod_rna
 from tacit.engine.engine import Engine
 from tacit.linear_model import DPLinearClassifier
 from tacit.losses import clipped, get_loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.preprocessing import ClipNorm
 from tacit.privacy import Budget
 from tacit.privacy.accounting.accountants import epsilon as spent
@@ -27,8 +27,8 @@ from tacit.research.reproduce.work import Work
 from tacit.research.theory import lower
 from tacit.research.trainers import GammaSGD
 from tacit.trainers import DPGD, DPSGD
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 # song-dimension
 BATCH, EPOCHS, DELTA = 250, 10, 1e-5

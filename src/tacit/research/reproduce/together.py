@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tacit.data.rows import as_rows
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Fit
 from tacit.plan.fit import apply_stages
 from tacit.trainers import GradientTrainer

@@ -22,7 +22,7 @@ from typing import Any
 from tacit.diagnostics.base import require_positive
 from tacit.privacy.relation import Neighbors
 from tacit.research.theory.risk import Risk, noise_of
-from tacit.trainers.defaults import PLAIN_STEPS, constant_rate
+from tacit.trainers.settings import PLAIN_STEPS, constant_rate
 
 CONVEX = "loss convex in the score"
 FROM_ZERO = "descent from zero on all rows, mean of the iterates, rate as in `descent.schedule`"

@@ -16,10 +16,10 @@ from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Selection
 from tacit.research.theory import flatness
 from tacit.trainers.base import RANGE, OrAuto, Training, is_in_range
-from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpgd import MOST_STEPS
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import INTERCEPT_FRACTION, PublicFacts
 
 SHARE = 0.2  # part of the Gaussian budget that the choice takes
 

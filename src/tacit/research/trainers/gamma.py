@@ -11,8 +11,8 @@ import numpy as np
 
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gamma
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.dpsgd import DPSGD
+from tacit.trainers.settings import PublicFacts
 
 
 @dataclass

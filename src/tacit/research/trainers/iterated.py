@@ -16,9 +16,9 @@ from tacit.losses.base import MarginLoss
 from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.privacy.events import Event, Iterated
 from tacit.trainers.base import Training, is_auto, is_positive
-from tacit.trainers.defaults import INTERCEPT_FRACTION, PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import INTERCEPT_FRACTION, PublicFacts
 
 MOST_STEPS = 1000
 

@@ -13,8 +13,8 @@ from tacit.exceptions import InputError
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.privacy.events import Event, Gaussian
 from tacit.trainers.base import OrAuto, is_auto, is_whole
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import PublicFacts
 
 BLOCK = 1 << 20  # noise values drawn at a time
 

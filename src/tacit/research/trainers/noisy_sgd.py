@@ -13,9 +13,9 @@ from tacit.mechanisms.release import Releases
 from tacit.privacy.events import Event, Gaussian, Selection
 from tacit.progress import Progress, silent
 from tacit.trainers.base import RANGE, OrAuto, Training, is_auto, is_in_range, is_whole
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import train_together
 from tacit.trainers.dpsgd import DPSGD
+from tacit.trainers.settings import PublicFacts
 
 SHARE = 0.2  # part of the Gaussian budget that the choice takes
 FAILURE = 0.05  # chance that no run is any good, if each of them is with chance 1 - 1/e

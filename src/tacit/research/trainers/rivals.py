@@ -18,8 +18,8 @@ import numpy as np
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
 from tacit.trainers.base import OrAuto, is_positive, is_whole
-from tacit.trainers.defaults import PublicFacts, RuleConstants, suggest
 from tacit.trainers.gradient import GradientTrainer
+from tacit.trainers.settings import PublicFacts, RuleConstants, suggest
 
 UP = 1 + 2.0**-48  # a few roundings
 # Sums that are hardly clipped shrink as the model fits, while the noise stays: it must be smaller.
@@ -154,7 +154,7 @@ class DPRAFT(GradientTrainer):
     find the factor by runs at small ε on the private rows, which costs budget; then rate
     and steps are any two numbers with that product. Here nothing is tuned on private
     rows. The factor follows from public facts, as for the other trainers
-    (`tacit.trainers.defaults`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
+    (`tacit.trainers.settings`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
     budget μ (nearly to ε, at a fixed δ), in 100 to 300 steps.
 
     **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.

@@ -23,7 +23,7 @@ from tacit.research.trajectories.trajectory import (
     noise_for,
 )
 from tacit.trainers import GradientTrainer
-from tacit.trainers.defaults import PublicFacts
+from tacit.trainers.settings import PublicFacts
 
 
 def module_trajectory(

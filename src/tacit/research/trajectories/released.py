@@ -21,7 +21,7 @@ from tacit.diagnostics.lipschitz import power_law_fit
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key
+from tacit.mechanisms.random_streams import Key
 from tacit.networks.fit import ModuleFit, fit_module
 from tacit.plan import Fit, Plan
 from tacit.plan.defaults import resolve_loss

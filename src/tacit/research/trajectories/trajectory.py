@@ -27,7 +27,7 @@ from tacit.diagnostics.rehearsal import MOST_VALUES, Rehearsal, rehearse
 from tacit.engine.engine import Engine, GradientSource, LatticeSum
 from tacit.exceptions import InputError
 from tacit.losses import Loss
-from tacit.mechanisms.noise import Key, Stream
+from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
@@ -36,8 +36,8 @@ from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
-from tacit.trainers.defaults import PublicFacts
 from tacit.trainers.descent import rehearsal, train_together
+from tacit.trainers.settings import PublicFacts
 
 COMPONENTS = 100
 RETRAIN = (1, 10, 20, 100)

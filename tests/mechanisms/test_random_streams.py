@@ -32,7 +32,7 @@ from tacit.mechanisms.lattice import (
     numerical_delta,
     sigma_for,
 )
-from tacit.mechanisms.noise import Key, Stream, self_test
+from tacit.mechanisms.random_streams import Key, Stream, self_test
 from tacit.mechanisms.release import Releases
 from tacit.preprocessing import Context, Normalize
 from tacit.privacy import Gaussian
