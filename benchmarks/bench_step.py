@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     wide = rng.normal(size=(d, outputs * options.settings)).astype(np.float32)
     many = rng.normal(size=(n, outputs * options.settings)).astype(np.float32)
     gathered = itertools.cycle([(rows[batch], residuals[batch]) for batch in batches])
-    facts = PublicFacts(n, d, outputs, bound=1.0, mu=0.25)
+    facts = PublicFacts(n, d, outputs, typical_norm=1.0, mu=0.25)
     best: dict[str, float] = {}
 
     def record(name: str, seconds: float) -> None:

@@ -55,7 +55,7 @@ def ours(rows: np.ndarray, labels: np.ndarray, classes: int, batch: int, arithme
         arithmetic=arithmetic,  # type: ignore[arg-type]
         threads=THREADS["each"],
     )
-    facts = PublicFacts(n, d, outputs, bound=1.0, mu=0.25)
+    facts = PublicFacts(n, d, outputs, typical_norm=1.0, mu=0.25)
     trainer = DPSGD(steps=round(n / batch), batch_size=batch).resolve(facts)
 
     def run() -> np.ndarray:

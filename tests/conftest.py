@@ -19,7 +19,7 @@ def counted():
     follows = {"clip": 1.0, "learning_rate": 1.0, "intercept_fraction": 0.1, "average": "last"}
 
     def of(plan):
-        facts = replace(plan.facts, bound=1.0, measured=False)
+        facts = replace(plan.facts, typical_norm=1.0, measured=False)
         return replace(plan, facts=facts, trainer=replace(plan.trainer, **follows))
 
     return of

@@ -236,7 +236,7 @@ def test_a_search_of_numbers_on_a_cluster(client):
 
 def test_samples_are_drawn_here_and_cut_to_the_partitions(client):
     loss = get_loss("softmax")
-    facts = PublicFacts(901, 5, 3, bound=9.0, mu=1.0, loss=loss)
+    facts = PublicFacts(901, 5, 3, typical_norm=9.0, mu=1.0, loss=loss)
     trainer = DPSGD(steps=4, batch_size=60).resolve(facts)
     rows = as_rows(blocks(rows=226), bound=9.0)
     spread = ClusterEngine(rows, rows.source.alike(Y), loss)

@@ -47,7 +47,7 @@ def test_a_typical_row_is_as_long_as_the_mean_leaves_it():
 def test_clip_rate_and_constant_are_in_lengths_of_centred_rows(trainer):
     model = fitted(trainer=trainer)
     plan, at_first = model.plan_, planned(model)
-    length = plan.facts.bound
+    length = plan.facts.typical_norm
     rows = NEAR / np.linalg.norm(NEAR, axis=1, keepdims=True)
     spread = np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
     assert length == pytest.approx(spread, rel=0.02)
@@ -95,18 +95,18 @@ def test_a_given_clip_is_kept_and_the_rate_follows_it():
 def test_numbers_keep_their_settings():
     model = DPLinearRegressor(4.0, 1e-6, target_bounds=(-3, 3), trainer=DPGD(), random_state=1)
     plan = model.fit(NEAR, NEAR[:, 1]).plan_
-    assert plan.facts.bound == 1.0
+    assert plan.facts.typical_norm == 1.0
 
 
 def test_going_on_keeps_to_the_same_length():
     model = fitted()
-    length = model.plan_.facts.bound
+    length = model.plan_.facts.typical_norm
     model.partial_fit(NEAR, SIGNS, epsilon=1.0, delta=1e-6)
-    assert model.plan_.facts.bound == length
+    assert model.plan_.facts.typical_norm == length
     assert "as the released mean shows it" in model.plan_.explain()
     theorem = fitted(trainer=DPGD(norm=3.0))  # and so do those that follow from a promise
     theorem.partial_fit(NEAR, SIGNS, epsilon=1.0, delta=1e-6)
-    assert theorem.plan_.facts.bound == 1.0
+    assert theorem.plan_.facts.typical_norm == 1.0
 
 
 def test_searches_try_what_fits_would_do():
@@ -114,7 +114,7 @@ def test_searches_try_what_fits_would_do():
         DPLinearClassifier(4.0, 1e-6, random_state=1), {"trainer__momentum": [0.8, 0.9]}
     ).fit(NEAR, SIGNS)
     best = search.best_estimator_
-    length = best.plan_.facts.bound
+    length = best.plan_.facts.typical_norm
     assert best.plan_.trainer.clip == pytest.approx(RULE_CONSTANTS["two classes"].clip * length)
     assert length < 0.6
     assert np.mean(search.predict(NEAR) == SIGNS) > 0.9
@@ -133,7 +133,7 @@ def test_a_plan_says_why():
     model = fitted()
     before, after = planned(model).explain(), model.plan_.explain()
     assert "norm 1, and less once a mean is released" in before
-    assert f"norm {model.plan_.facts.bound:.3g}, as the released mean shows it" in after
+    assert f"norm {model.plan_.facts.typical_norm:.3g}, as the released mean shows it" in after
     for text in (before, after):
         assert "The clip is 0.5 of such a row, the constant feature 0.15" in text
         assert "leave noise of 0.8 in its score" in text

@@ -71,7 +71,7 @@ def test_one_plan_counts_all_of_it():
     assert certificate.accountant == "gaussian-dp" and certificate.verify().holds
     trainer = model.plan_.trainer
     assert trainer.clip == pytest.approx(math.sqrt(2))
-    assert model.plan_.facts.bound == pytest.approx(math.sqrt(2))  # a row and its constant
+    assert model.plan_.facts.typical_norm == pytest.approx(math.sqrt(2))  # a row and its constant
     assert model.plan_.intercept_scaling == 0.0  # the trainer adds no other
 
 

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from tacit import DPLinearClassifier
 from tacit.exceptions import InputError, TacitError
 from tacit.mechanisms import discrete_gaussian as dg
-from tacit.mechanisms import lattice, noise
+from tacit.mechanisms import lattice, random_streams
 from tacit.mechanisms.lattice import (
     accounted_probability,
     accounted_sigma,
@@ -630,9 +630,9 @@ def test_the_self_test_passes() -> None:
 
 
 def test_a_wrong_cipher_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = noise.counter_mode
-    monkeypatch.setattr(noise, "counter_mode", lambda key, block: right(key, block + 1))
-    monkeypatch.setattr(noise.Process, "tested", False)
+    right = random_streams.counter_mode
+    monkeypatch.setattr(random_streams, "counter_mode", lambda key, block: right(key, block + 1))
+    monkeypatch.setattr(random_streams.Process, "tested", False)
     with pytest.raises(TacitError, match="AES-256"):
         Key.fresh()
 

@@ -17,7 +17,7 @@ def facts_of(signal, task="classification", bound=1.0, **more):
 def noise_left(facts, **given):
     """In the score of a row of the norm of the bound (docs/decisions/0010)."""
     found = suggest(facts, given)
-    way = found["learning_rate"] * found["clip"] * facts.bound * found["steps"]
+    way = found["learning_rate"] * found["clip"] * facts.typical_norm * found["steps"]
     return way / ((1 - found["momentum"]) * facts.mu * facts.size)
 
 

@@ -41,7 +41,7 @@ def test_no_step_is_too_long_for_squared_errors(size):
 
 @pytest.mark.parametrize("bound", [0.01, 7.0])
 def test_the_same_rows_in_other_units_get_the_same_training(bound):
-    here, there = settings(), settings(replace(FACTS, bound=bound))
+    here, there = settings(), settings(replace(FACTS, typical_norm=bound))
     assert there.clip == pytest.approx(here.clip * bound)
     assert there.learning_rate == pytest.approx(here.learning_rate / bound**2)
     assert there.steps == here.steps

@@ -177,7 +177,7 @@ def test_rows_wider_than_a_slab_are_probed_exactly(monkeypatch):
 @pytest.mark.parametrize("cls", [DPGD, DPSGD])
 def test_training_is_that_of_exact_arithmetic_with_portable_losses(cls):
     rows, targets, loss, _ = problem("logistic", n=500)
-    facts = PublicFacts(500, D, K, bound=1.0, mu=1.0)
+    facts = PublicFacts(500, D, K, typical_norm=1.0, mu=1.0)
     trainer = cls(steps=6).resolve(facts)
     found = [
         trainer.train(
@@ -392,7 +392,7 @@ def test_a_loss_of_one_s_own_passes_if_it_keeps_to_its_rows():
 
 def test_nothing_of_the_step_is_released(monkeypatch):
     rows, targets, loss, _ = problem(n=200)
-    facts = PublicFacts(200, D, K, bound=1.0, mu=1.0)
+    facts = PublicFacts(200, D, K, typical_norm=1.0, mu=1.0)
     engine = engine_for(rows, targets, loss, threads=1)
     cls, calls, opened = type(engine.store), [], []
     real = cls.backward

@@ -163,7 +163,7 @@ def _evidence(
             total += held @ release.value[:, -1] / release.deviation
     if isinstance(plan.trainer, SufficientStatistics):  # squares of rows and targets, which are 1
         release = next(sums)
-        aim = np.full((len(held), 1), float(plan.trainer.weight) * plan.facts.bound)
+        aim = np.full((len(held), 1), float(plan.trainer.weight) * plan.facts.typical_norm)
         joined = np.hstack([held, aim])
         total += np.einsum("ij,jk,ik->i", joined, release.value, joined) / release.deviation**2
     return total

@@ -343,10 +343,10 @@ class CalibratedPlan:
         if not asked.follows or self.moves is not None or facts.task != "classification":
             return plan
         length = released_norm(prepared.fitted, self.columns)
-        if length is None or (length == facts.bound and not wider):
+        if length is None or (length == facts.typical_norm and not wider):
             return plan
-        if length != facts.bound:
-            facts = replace(facts, bound=length, measured=True)
+        if length != facts.typical_norm:
+            facts = replace(facts, typical_norm=length, measured=True)
         trainer = asked.resolve_again(facts, self.trainer)
         if trainer.events(1.0, facts) != self.trainer.events(1.0, self.facts):
             return plan
@@ -437,7 +437,7 @@ class CalibratedPlan:
     @property
     def intercept_scaling(self) -> float:
         """Size of the constant feature that carries the intercept; 0 for none."""
-        return self.trainer.constant(self.facts.bound) if self.plan.adds_constant else 0.0
+        return self.trainer.constant(self.facts.typical_norm) if self.plan.adds_constant else 0.0
 
     def engine(self, prepared: Prepared, targets: Any) -> Any:
         """Sums over the prepared rows, wherever they are.

@@ -82,7 +82,7 @@ def train_together(
     move = None
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
-        move = Preconditioner(facts, [trainer.constant(facts.bound) for trainer in trainers])
+        move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 

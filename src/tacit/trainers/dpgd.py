@@ -72,7 +72,7 @@ class DPGD(GradientTrainer):
             return super().suggest(facts, given)
         fraction = float(given.get("intercept_fraction", INTERCEPT_FRACTION))
         slope = 1.0 if facts.loss is None else facts.loss.lipschitz(facts.outputs)
-        reach = slope * facts.bound * math.sqrt(1 + fraction**2)
+        reach = slope * facts.typical_norm * math.sqrt(1 + fraction**2)
         clip = float(given.get("clip", reach))
         if not math.isfinite(clip):
             raise InputError(

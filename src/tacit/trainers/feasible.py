@@ -135,4 +135,4 @@ def _require_bounded(
 
 def _bound(facts: PublicFacts) -> float:
     """Norm that no row exceeds, or that of a typical one."""
-    return facts.bound if facts.limit is None else facts.limit
+    return facts.typical_norm if facts.limit is None else facts.limit

@@ -298,10 +298,10 @@ class GradientTrainer(Trainer):
         feature = f", the constant feature {float(self.intercept_fraction):.3g}" * constant
         return [
             f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
-            f"the noise. A typical row has norm {facts.bound:.3g}, {norm}. The clip is "
-            f"{float(self.clip) / facts.bound:.2g} of such a row{feature}. Rate and steps are to "
-            f"leave noise of {noise_left(self, facts):.2g} in its score: more would drown what "
-            f"rows say, less would stop before they have said it.{wandering}"
+            f"the noise. A typical row has norm {facts.typical_norm:.3g}, {norm}. The clip is "
+            f"{float(self.clip) / facts.typical_norm:.2g} of such a row{feature}. Rate and steps "
+            f"are to leave noise of {noise_left(self, facts):.2g} in its score: more would drown "
+            f"what rows say, less would stop before they have said it.{wandering}"
         ]
 
     @property

@@ -28,7 +28,7 @@ class PublicFacts:
         Columns of the rows that reach the trainer, without the intercept's.
     outputs : int
         Columns of scores: 1, or the number of classes.
-    bound : float
+    typical_norm : float
         Norm of a typical one of those rows.
     mu : float
         The Gaussian budget left for training (Gaussian DP's μ), per unit of
@@ -48,7 +48,7 @@ class PublicFacts:
     mean_noise_norm : float
         How far from the origin a mean that was subtracted with its noise leaves all rows.
     measured : bool
-        Whether ``bound`` is what a released mean shows.
+        Whether ``typical_norm`` is what a released mean shows.
     monotone : tuple of (int, int, int)
         Which weights must not fall from one to the next (`tacit.trainers.monotone`).
     moment_noise : float
@@ -61,7 +61,7 @@ class PublicFacts:
     size: int
     features: int
     outputs: int
-    bound: float
+    typical_norm: float
     mu: float
     task: str = "classification"
     drift: float = 0.0
@@ -219,7 +219,9 @@ def prospect(signal: float, classes: int) -> str:
 
 def noise_left(trainer: Any, facts: PublicFacts) -> float:
     """What a run leaves in the score of a row of that norm, if its rate is constant."""
-    way = float(trainer.learning_rate) * float(trainer.clip) * facts.bound * int(trainer.steps)
+    way = (
+        float(trainer.learning_rate) * float(trainer.clip) * facts.typical_norm * int(trainer.steps)
+    )
     return way / ((1 - float(trainer.momentum)) * facts.mu * facts.size)
 
 
@@ -244,24 +246,24 @@ def suggest(
     few = _few_steps(facts)
     momentum = float(given.get("momentum", few.momentum if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
-    least = constants.clip * grown * facts.bound
+    least = constants.clip * grown * facts.typical_norm
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.
-    clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.bound / 2)))
+    clip = float(given.get("clip", min(max(least, facts.drift / 2), facts.typical_norm / 2)))
     mu = facts.mu / (1 + 1.5 * facts.drift / clip)
     noise = constants.noise * (few.noise if few else 1.0)
     noise = max(noise, min(constants.most, constants.least / (mu * facts.size)))
     travel = noise * (1 - momentum) * mu * facts.size  # η·C·R·T
-    reach = min(constants.reach, constants.rate * clip / facts.bound)
+    reach = min(constants.reach, constants.rate * clip / facts.typical_norm)
     if few:  # stable whatever noise may hide
-        reach = MOST_HIDDEN / facts.moment_noise * clip / facts.bound
+        reach = MOST_HIDDEN / facts.moment_noise * clip / facts.typical_norm
     usual = few.steps if few else min(300, max(100, math.ceil(travel / reach)))
     steps = int(given.get("steps", usual))
     limited = few is not None or (travel / steps <= constants.reach and math.isinf(constants.rate))
-    fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.bound
+    fraction = constants.intercept_per_mean_noise * facts.mean_noise_norm / facts.typical_norm
     fraction = max(constants.intercept_fraction, min(LARGEST_INTERCEPT_FRACTION, fraction))
-    rate = min(travel / steps, reach) / (clip * facts.bound)
+    rate = min(travel / steps, reach) / (clip * facts.typical_norm)
     pull = float(given.get("alpha", 0.0)) + float(given.get("anchor", 0.0))
     if rate * pull > MOST_PULL:
         rate = MOST_PULL / pull

@@ -131,7 +131,7 @@ class SufficientStatistics(Trainer):
 
     def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            "clip": facts.bound,
+            "clip": facts.typical_norm,
             "intercept_fraction": 0.3,
             "weight": 0.5,
             "damping": 0.35,
@@ -183,7 +183,7 @@ class SufficientStatistics(Trainer):
         moved, started = (how.get(name) is not None for name in ("moves", "init"))
         if not isinstance(engine, Moments) or moved or started:
             raise InputError(f"{self.name} takes rows that have not moved, and no start")
-        clip, weight = float(self.clip), float(self.weight) * facts.bound
+        clip, weight = float(self.clip), float(self.weight) * facts.typical_norm
         token = run.token(self.name).at("moment")
         moment = engine.noisy(clip, weight, facts.size, token)
         how.get("progress", silent)("training", 1, 1)

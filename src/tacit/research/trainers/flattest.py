@@ -125,7 +125,9 @@ def norm_of(total: LatticeSum) -> float:
 
 def _by_theorem(loss: Loss, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
     """Steps, rate and clip of the corrected theorem."""
-    square = facts.bound**2 * (1 + float(given.get("intercept_fraction", INTERCEPT_FRACTION)) ** 2)
+    square = facts.typical_norm**2 * (
+        1 + float(given.get("intercept_fraction", INTERCEPT_FRACTION)) ** 2
+    )
     smoothness = loss.smoothness * square
     clip = float(given.get("clip", loss.lipschitz(facts.outputs) * math.sqrt(square)))
     if not (math.isfinite(smoothness) and math.isfinite(clip)):

@@ -138,7 +138,7 @@ class IteratedSGD(GradientTrainer):
         length = _length(facts, own.get("intercept_fraction", "auto"))
         slope = facts.loss.lipschitz(facts.outputs)
         if "clip" not in own:  # half of what gradients reach is seldom cut; softmax needs it all
-            most = slope * length if math.isfinite(slope) else facts.bound
+            most = slope * length if math.isfinite(slope) else facts.typical_norm
             found["clip"] = most * (1.001 if facts.outputs > 1 else 0.5)
         if "learning_rate" not in own:
             most = self.largest_rate(
@@ -201,6 +201,6 @@ class IteratedSGD(GradientTrainer):
 
 def _length(facts: PublicFacts, fraction: Any) -> float:
     """Norm that no row exceeds, its constant feature included."""
-    limit = facts.bound if facts.limit is None else facts.limit
+    limit = facts.typical_norm if facts.limit is None else facts.limit
     size = float(fraction) if is_positive(fraction) else INTERCEPT_FRACTION
-    return math.hypot(limit, size * facts.bound)
+    return math.hypot(limit, size * facts.typical_norm)
