@@ -465,7 +465,7 @@ def test_tensors_that_cannot_be_read_are_refused():
         fitted(rows, torch.from_numpy(y[:7]))
     with pytest.raises(InputError, match="y contains NaN"):
         fitted(rows, torch.full((60,), torch.nan))
-    with pytest.raises(InputError, match="table from Tensor"):
+    with pytest.raises(InputError, match="lacks columns of the schema"):
         fitted(rows, y, stages=[Encode(Schema({"a": NumberColumn(0, 1)}))])
 
 
