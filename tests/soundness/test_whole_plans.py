@@ -16,6 +16,7 @@ import tacit
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.exceptions import InputError, MissingBound, PrivateTestError
 from tacit.plan import Fit
+from tacit.plan.targets import TargetFacts
 from tacit.preprocessing import (
     ClipNorm,
     FillGaps,
@@ -146,8 +147,13 @@ def test_what_a_plain_stage_learned_cannot_be_written_to_a_file(stage):
 
 def test_a_fit_is_coefficients_stages_a_certificate_and_the_plan():
     """Whoever adds to it must think about what it gives away."""
-    known = ["coef", "intercept", "stages", "certificate", "plan", "public_stages"]
-    assert [f.name for f in fields(Fit)] == known  # the last: as fitted, noiseless ones as given
+    known = ["coef", "intercept", "stages", "certificate", "plan", "public_stages", "target"]
+    assert [f.name for f in fields(Fit)] == known  # stages as fitted, noiseless ones as given
+    assert [f.name for f in fields(TargetFacts)] == ["classes", "bounds"]  # what was released
+    labels = np.repeat(["a", "b"], 2000)
+    rows = np.where(labels == "a", 1.0, -1.0)[:, None]
+    model = DPLinearClassifier(classes="private", random_state=0).fit(rows, labels)
+    assert len(pickle.dumps(model)) < labels.nbytes / 2  # no label of a row is kept
 
 
 def test_scales_for_prediction_are_noisy_and_counted(monkeypatch):

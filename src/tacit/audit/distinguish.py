@@ -22,7 +22,7 @@ import numpy as np
 from tacit.audit import bounds
 from tacit.audit.neighbouring_tables import Pair, Table, targets
 from tacit.audit.recorder import Recorder, Release, Replayer
-from tacit.data.rows import as_rows
+from tacit.data.rows import Rows, as_rows
 from tacit.engine.engine import one_thread
 from tacit.exceptions import InputError, PrivateTestError, TacitError
 from tacit.mechanisms.random_streams import Key
@@ -57,18 +57,22 @@ class Bare(CalibratedPlan):
     def of(cls, plan: CalibratedPlan, rows: int) -> Bare:
         """The plan, for a table of that many rows."""
         values = {item.name: getattr(plan, item.name) for item in fields(plan)}
-        if rows != plan.facts.size:
-            if "add_or_remove_one" not in plan.trainer.relations:
-                raise InputError(
-                    f"{plan.trainer.name} takes rows by their position, so a null row cannot be "
-                    "left out of a table: audit it with neighbors='replace_one'"
-                )
-            values["plan"] = replace(plan.plan, neighbors="add_or_remove_one")
+        if rows != plan.facts.size and "add_or_remove_one" not in plan.trainer.relations:
+            raise InputError(
+                f"{plan.trainer.name} takes rows by their position, so a null row cannot be "
+                "left out of a table: audit it with neighbors='replace_one'"
+            )
         bare = cls(**values)
         object.__setattr__(bare, "fitted", [])
         return bare
 
     fitted: ClassVar[list[Any]]  # stages as they were fitted, one entry a run
+
+    def validate(self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        plan = self
+        if rows.n != self.facts.size:  # as if their number were private; all else stays public
+            plan = replace(self, plan=replace(self.plan, neighbors="add_or_remove_one"))
+        super(Bare, plan).validate(rows, init)
 
     def resolve(self, prepared: Prepared) -> CalibratedPlan:
         found = super().resolve(prepared)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.data.rows import Rows
-from tacit.plan.targets import FoundTarget
+from tacit.plan.targets import TargetFacts
 from tacit.preprocessing.base import Stage
 from tacit.privacy.certificate import Certificate
 
@@ -52,7 +52,7 @@ class Fit:
         What was run.
     public_stages : tuple of Stage
         All stages as fitted, noiseless ones excepted, for a model that goes on from here.
-    target : FoundTarget or None
+    target : TargetFacts or None
         What was found out about the targets: ``classes``, or ``bounds`` that scores are in.
     """
 
@@ -62,7 +62,7 @@ class Fit:
     certificate: Certificate
     plan: CalibratedPlan | None = None
     public_stages: tuple[Stage, ...] = ()  # all stages as they were fitted, noiseless ones excepted
-    target: FoundTarget | None = None
+    target: TargetFacts | None = None
 
 
 def apply_stages(rows: Rows, stages: Sequence[Stage]) -> Rows:

@@ -272,7 +272,8 @@ class CalibratedPlan:
             )[0]
         run.close()
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
-        return replace(plan.conclude(seen, weights, **how), target=found)
+        fit = plan.conclude(seen, weights, **how)
+        return fit if found is None else replace(fit, target=found.facts)
 
     def find_target(
         self, targets: Any, rows: Rows, run: Releases

@@ -33,6 +33,22 @@ LARGEST = 1e100  # of a target: coefficients are multiplied by it
 
 
 @dataclass(frozen=True)
+class TargetFacts:
+    """What was released of the targets.
+
+    Attributes
+    ----------
+    classes : ndarray or None
+        Labels, sorted.
+    bounds : (float, float) or None
+        Limits of numbers, which are mapped to [-1, 1].
+    """
+
+    classes: np.ndarray | None = None
+    bounds: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
 class FoundTarget:
     """What was found, and the targets as the loss takes them.
 
@@ -55,6 +71,11 @@ class FoundTarget:
     gone: np.ndarray | None = None
     classes: np.ndarray | None = None
     bounds: tuple[float, float] | None = None
+
+    @property
+    def facts(self) -> TargetFacts:
+        """What of it may be kept: what was released."""
+        return TargetFacts(self.classes, self.bounds)
 
     def describe(self) -> dict[str, Any]:
         """What a certificate says of it: what was released."""
