@@ -163,7 +163,7 @@ def _corrected(which: str, parts: Sequence[float]) -> Check:
     nearest = max(parts)
     return Check(
         f"the corrected bounds hold for {which} tables",
-        nearest <= 1 + 1e-9,
+        nearest <= 1 + 1e-12,
         f"the nearest comes to {nearest:.3f} of its bound",
         paper=False,
     )
