@@ -100,7 +100,7 @@ EXPORTED = {
         Price price
     """,
     "tacit.research.reproduce": """
-        Check Claim CLAIMS Figure Finding Measured Outcome reproduce Table Work
+        Check Claim CLAIMS Figure Finding Measured Null Outcome reproduce Table Work
     """,
     "tacit.research.theory": """
         centring compare Comparison decay descent flatness halfspaces lower projection

@@ -22,6 +22,7 @@ def reproduce(
     listed: Annotated[bool, flag("Show all claims, and test none.", "--list")] = False,
     quick: Annotated[bool, flag("Small sizes: which way do effects go?", "--quick")] = False,
     seeds: Annotated[int | None, flag("Runs of each experiment: 5, or 2 with --quick.")] = None,
+    first_seed: Annotated[int, flag("Of these runs; others give fresh noise.")] = 0,
     out: Annotated[Path, flag("Directory for results, pictures and the page.")] = Path(
         "tacit-reproduction"
     ),
@@ -76,6 +77,7 @@ def reproduce(
                 out=out,
                 quick=quick,
                 seeds=seeds,
+                first_seed=first_seed,
                 jobs=jobs or os.cpu_count() or 1,
                 fresh=fresh,
                 progress=progress,

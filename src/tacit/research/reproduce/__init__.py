@@ -1,6 +1,6 @@
 """The five papers' tables and figures, tested: ``tacit reproduce``."""
 
-from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measured, Table
+from tacit.research.reproduce.claim import Check, Claim, Figure, Finding, Measured, Null, Table
 from tacit.research.reproduce.claims import CLAIMS
 from tacit.research.reproduce.run import Outcome, reproduce
 from tacit.research.reproduce.work import Work
@@ -12,6 +12,7 @@ __all__ = [
     "Figure",
     "Finding",
     "Measured",
+    "Null",
     "Outcome",
     "Table",
     "Work",

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     from tacit.research.reproduce.work import Work
+
+M = TypeVar("M")
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,32 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Null:
+    """A check's rule where there is nothing to find: it must fail there.
+
+    Attributes
+    ----------
+    what : str
+        What was taken away: "labels permuted", "an untrained model", "both arms the same".
+    holds : bool
+        Whether the statement held all the same, so that it says nothing.
+    found : str
+        The numbers.
+    """
+
+    what: str
+    holds: bool
+    found: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holds", bool(self.holds))
+
+
+@dataclass(frozen=True)
 class Check:
     """One statement, whether it holds here, and the numbers that say so.
+
+    Most are made by `judge`, which puts one rule to what was measured and to a null.
 
     Attributes
     ----------
@@ -140,15 +166,65 @@ class Check:
     paper : bool
         Whether the paper claims it. The verdict follows from these alone; others
         are what is shown beside, such as corrected values.
+    null : Null or None
+        The same rule where there is no effect.
+    changed : str
+        If the rule was moved, loosened or renamed after its outcome was seen: the date, and
+        what was changed: "2026-11-18: from five points to three".
     """
 
     text: str
     holds: bool
     found: str
     paper: bool = True
+    null: Null | None = None
+    changed: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "holds", bool(self.holds))  # NumPy's own is not JSON
+
+    @classmethod
+    def judge(
+        cls,
+        text: str,
+        rule: Callable[[M], tuple[bool, str]],
+        measured: M,
+        *,
+        null: M,
+        without: str,
+        paper: bool = True,
+        changed: str = "",
+    ) -> Self:
+        """Put one rule to what was measured, and to what is measured where there is no effect.
+
+        Parameters
+        ----------
+        text : str
+            The statement.
+        rule : callable
+            Takes measurements; returns whether the statement holds of them, and the numbers.
+        measured, null : object
+            What was measured; the same of a run without the effect.
+        without : str
+            What was taken away for the null.
+        paper, changed
+            As of the check.
+
+        Returns
+        -------
+        Check
+            With its null.
+
+        Examples
+        --------
+        >>> ahead = lambda lead: (lead > 0.5, f"{lead:+.1f} points")
+        >>> check = Check.judge("it leads", ahead, 4.6, null=-0.1, without="labels permuted")
+        >>> check.holds, check.null.holds, check.null.found
+        (True, False, '-0.1 points')
+        """
+        holds, found = rule(measured)
+        nothing, shown = rule(null)
+        return cls(text, holds, found, paper, Null(without, nothing, shown), changed)
 
 
 @dataclass(frozen=True)

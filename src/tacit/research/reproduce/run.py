@@ -18,7 +18,7 @@ from tacit.progress import Progress, silent
 from tacit.research.reproduce.claim import Claim, Finding
 from tacit.research.reproduce.claims import CLAIMS
 from tacit.research.reproduce.page import draw, picture_names, render_html, render_markdown
-from tacit.research.reproduce.work import Work
+from tacit.research.reproduce.work import SEARCHES, Work
 
 CACHE, PAGE, MARKDOWN = "cache", "reproduction.html", "REPRODUCTION.md"
 SEEDS, QUICK_SEEDS = 5, 2
@@ -43,6 +43,8 @@ class Outcome:
         Runs of each experiment.
     quick : bool
         Whether sizes were small.
+    first_seed : int
+        Of the runs.
     """
 
     claim: Claim
@@ -51,6 +53,7 @@ class Outcome:
     seconds: float = 0.0
     seeds: int = SEEDS
     quick: bool = False
+    first_seed: int = 0
 
     @property
     def verdict(self) -> str:
@@ -75,6 +78,7 @@ class Outcome:
             "tacit": __version__,
             "quick": self.quick,
             "seeds": self.seeds,
+            "first_seed": self.first_seed,
             "seconds": round(self.seconds, 1),
             "missing": self.missing,
             **(self.finding.as_dict() if self.finding else {"verdict": self.verdict, **NOTHING}),
@@ -88,6 +92,7 @@ def reproduce(
     out: Path | None = None,
     quick: bool = False,
     seeds: int | None = None,
+    first_seed: int = 0,
     jobs: int = 1,
     fresh: bool = False,
     progress: Progress = silent,
@@ -106,6 +111,8 @@ def reproduce(
         Small sizes, to see that everything runs and which way effects go.
     seeds : int, optional
         Runs of each experiment with noise: 5, or 2 if quick.
+    first_seed : int
+        Of these runs; searches for settings have seeds of their own.
     jobs : int
         Experiments at a time.
     fresh : bool
@@ -126,9 +133,16 @@ def reproduce(
     seeds = (QUICK_SEEDS if quick else SEEDS) if seeds is None else seeds
     if seeds < 1 or jobs < 1:
         raise InputError(f"seeds and jobs must be at least 1, not {seeds} and {jobs}")
+    if not 0 <= first_seed <= SEARCHES - seeds:
+        raise InputError(
+            f"first_seed must be from 0 to {SEARCHES - seeds}, not {first_seed}: seeds from "
+            f"{SEARCHES} on are those of searches"
+        )
     folder = None if out is None else require_writable(out)
     outcomes = []
-    work = Work(folder and folder / CACHE, quick, seeds, jobs, fresh, progress)
+    work = Work(
+        folder and folder / CACHE, quick, seeds, jobs, fresh, progress, first_seed=first_seed
+    )
     with work:
         for claim in chosen:
             outcome = test_claim(claim, work)
@@ -147,12 +161,13 @@ def _find(name: str) -> Claim:
 
 def test_claim(claim: Claim, work: Work) -> Outcome:
     missing = _missing(claim)
+    asked = {"quick": work.quick, "first_seed": work.first_seed}
     if missing:
-        return Outcome(claim, None, missing, seeds=work.seeds, quick=work.quick)
+        return Outcome(claim, None, missing, seeds=work.seeds, **asked)
     work.label, work.seconds = claim.name, 0.0
     finding = claim.test(work)
     seeds = work.seeds if finding.runs is None else finding.runs
-    return Outcome(claim, finding, seconds=work.seconds, seeds=seeds, quick=work.quick)
+    return Outcome(claim, finding, seconds=work.seconds, seeds=seeds, **asked)
 
 
 def _missing(claim: Claim) -> str:

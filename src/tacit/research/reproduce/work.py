@@ -25,6 +25,7 @@ from tacit.files import parse_json, read_text, write_bytes
 from tacit.progress import Progress, silent
 
 K = TypeVar("K")
+SEARCHES = 1_000_000  # seeds from here on are those of searches
 _HELD: list[threadpool_limits] = []  # in a worker: limits last as long as somebody holds them
 
 
@@ -40,6 +41,8 @@ class Work:
         Whether seconds must do: small data, few settings.
     seeds : int
         Runs with different noise, where a result is a mean.
+    first_seed : int
+        Of these runs. Searches for settings have seeds of their own (`search_seeds`).
     jobs : int
         Experiments at a time, each in a process with one thread; 1: in this process.
     fresh : bool
@@ -66,6 +69,7 @@ class Work:
     progress: Progress = silent
     label: str = "experiments"
     seconds: float = 0.0  # of processor time that the results took, whenever that was
+    first_seed: int = 0
     _pool: ProcessPoolExecutor | None = field(default=None, repr=False)
 
     def __enter__(self) -> Work:
@@ -94,7 +98,47 @@ class Work:
         list of dict
             Each with a ``seed``.
         """
-        return [{**setting, "seed": seed} for setting in settings for seed in range(self.seeds)]
+        return [{**setting, "seed": seed} for setting in settings for seed in self.run_seeds()]
+
+    def run_seeds(self, count: int | None = None) -> range:
+        """Seeds of the runs that are reported.
+
+        Parameters
+        ----------
+        count : int, optional
+            How many; as many as asked for if not given.
+
+        Returns
+        -------
+        range
+            From ``first_seed`` on.
+
+        Examples
+        --------
+        >>> list(Work(seeds=2, first_seed=40).run_seeds())
+        [40, 41]
+        """
+        return range(self.first_seed, self.first_seed + (count or self.seeds))
+
+    def search_seeds(self, count: int) -> range:
+        """Seeds of searches for settings, none of which is a seed of a reported run.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+
+        Returns
+        -------
+        range
+            The same ones whatever ``first_seed`` is.
+
+        Examples
+        --------
+        >>> list(Work().search_seeds(2))
+        [1000000, 1000001]
+        """
+        return range(SEARCHES, SEARCHES + count)
 
     def each(
         self, experiment: Callable[..., Any], settings: Mapping[K, Mapping[str, Any]]
