@@ -113,8 +113,9 @@ class Draws:
         every = np.arange(d)
         noisy[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
         beside = sigma_for(sigma * math.sqrt(0.5) * UP)
-        for j in range(1, d):
-            noisy[:j, j] += stream.discrete_gaussian(beside, j)
+        # One column above the diagonal after the other.
+        drawn = stream.discrete_gaussian(beside, d * (d - 1) // 2)
+        noisy.T[np.tri(d, k=-1, dtype=bool)] += drawn
         return noisy
 
     def reports(self, total: BoundedSum, deviation: float, rows: int, stream: Stream) -> np.ndarray:
