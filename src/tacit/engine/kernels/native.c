@@ -291,7 +291,7 @@ static void *scratch_for(const Job *job, Scratch *work)
         most = most < job->offsets[j + 1] - job->offsets[j] ? job->offsets[j + 1] - job->offsets[j] : most;
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
-        sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
+        sizeof(*work->parts) * (size_t)(2 * lines * length + 32), sizeof(*work->most) * (size_t)length,
         sizeof(*work->peaks) * (size_t)(2 * length),
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
@@ -508,7 +508,7 @@ static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offse
     job->shapes = view->shape[1];
     job->one = one;
     int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
-               one < 1 << 15 && job->shapes < 1 << 20;
+               one <= 1 << 14 && job->shapes < 1 << 20;
     if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
         return 0;
     job->offsets = view->buf;
