@@ -16,7 +16,7 @@
 #define SUM __m512i
 #define NONE() _mm512_setzero_si512()
 #define LOAD(p) _mm512_loadu_si512(p)
-#define HALF(p) _mm512_maskz_loadu_epi16(0xffff, p)
+#define SOME(p, half) (half ? _mm512_maskz_loadu_epi16(0xffff, p) : LOAD(p)) /* 16 numbers, or 32 */
 #define MADD(sum, a, b) dpwssd(sum, a, b)
 #define LOW(a, b) _mm512_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
@@ -40,6 +40,7 @@
 #define SUM __m256i
 #define NONE() _mm256_setzero_si256()
 #define LOAD(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define SOME(p, half) LOAD(p)
 #define MADD(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
 #define LOW(a, b) _mm256_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
@@ -63,6 +64,7 @@
 #define SUM words
 #define NONE() ((words){0})
 #define LOAD(p) load_shorts(p)
+#define SOME(p, half) LOAD(p)
 #define MADD(sum, a, b) madd(sum, a, b)
 #define LOW(a, b) beside(a, b, 0)
 #define HIGH(a, b) beside(a, b, 4)
@@ -128,17 +130,9 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 {
     VEC a[4];
     UNROLL for (int r = 0; r < 4; r++)
-#if LEVEL == 2
-        a[r] = half ? HALF(x[r] + j) : LOAD(x[r] + j);
-#else
-        a[r] = LOAD(x[r] + j);
-#endif
+        a[r] = SOME(x[r] + j, half);
     UNROLL for (int l = 0; l < lines; l++) {
-#if LEVEL == 2
-        VEC b = half ? HALF(w + l * reach + j) : LOAD(w + l * reach + j);
-#else
-        VEC b = LOAD(w + l * reach + j);
-#endif
+        VEC b = SOME(w + l * reach + j, half);
         UNROLL for (int r = 0; r < 4; r++)
             sums[r][l] = MADD(sums[r][l], a[r], b);
     }
@@ -366,12 +360,7 @@ INLINE void N(tile)(const VEC *pairs, const int16_t *const *x, int64_t j, int ha
             low = pairs[2 * step];
             high = pairs[2 * step + 1];
         } else {
-#if LEVEL == 2
-            VEC a = half ? HALF(x[2 * step] + j) : LOAD(x[2 * step] + j);
-            VEC b = half ? HALF(x[2 * step + 1] + j) : LOAD(x[2 * step + 1] + j);
-#else
-            VEC a = LOAD(x[2 * step] + j), b = LOAD(x[2 * step + 1] + j);
-#endif
+            VEC a = SOME(x[2 * step] + j, half), b = SOME(x[2 * step + 1] + j, half);
             low = LOW(a, b);
             high = HIGH(a, b);
         }
@@ -400,12 +389,7 @@ static void N(sums)(const Job *job, Scratch *work, int64_t count)
         VEC top = {0};
         if (!few)
             for (int64_t i = 0; i < count; i += 2) {
-#if LEVEL == 2
-                VEC a = half ? HALF(work->at[i] + j) : LOAD(work->at[i] + j);
-                VEC b = half ? HALF(work->at[i + 1] + j) : LOAD(work->at[i + 1] + j);
-#else
-                VEC a = LOAD(work->at[i] + j), b = LOAD(work->at[i + 1] + j);
-#endif
+                VEC a = SOME(work->at[i] + j, half), b = SOME(work->at[i + 1] + j, half);
                 pairs[i] = LOW(a, b);
                 pairs[i + 1] = HIGH(a, b);
                 top = UPPER(top, UPPER(SIZE(a), SIZE(b)));
@@ -754,7 +738,7 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef SUM
 #undef NONE
 #undef LOAD
-#undef HALF
+#undef SOME
 #undef MADD
 #undef LOW
 #undef HIGH
