@@ -563,6 +563,7 @@ INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, i
             VEC index = _mm512_permutex2var_epi16(low, LOAD(EVEN), high);
             VEC upper = _mm512_permutex2var_epi16(low, LOAD(ODD), high);
             VEC lower = (VEC)(one - (VS)upper);
+            __asm__("" : "+v"(lower)); /* once, and not under every mask */
             __mmask32 is, was = _mm512_cmpeq_epi16_mask(index, (VEC)from);
 #else
             const VEC half = _mm256_set1_epi32(0xffff), last = _mm256_set1_epi16((short)(bins + 1));
