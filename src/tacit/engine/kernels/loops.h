@@ -81,8 +81,9 @@ typedef double N(VD) __attribute__((vector_size(8 * VL)));
 typedef int64_t N(VQ) __attribute__((vector_size(8 * VL)));
 typedef int32_t N(VI) __attribute__((vector_size(4 * VL)));
 typedef int16_t N(VH) __attribute__((vector_size(2 * VL)));
-typedef int16_t N(VS) __attribute__((vector_size(2 * COLS)));
+typedef uint16_t N(VS) __attribute__((vector_size(2 * COLS)));
 typedef int64_t N(VX) __attribute__((vector_size(2 * COLS)));
+typedef uint64_t N(VY) __attribute__((vector_size(2 * COLS)));
 typedef uint32_t N(VW) __attribute__((vector_size(2 * COLS)));
 #define VD N(VD)
 #define VQ N(VQ)
@@ -91,6 +92,7 @@ typedef uint32_t N(VW) __attribute__((vector_size(2 * COLS)));
 #define VS N(VS)
 #define VW N(VW)
 #define VX N(VX)
+#define VY N(VY)
 
 INLINE VD N(choose)(VQ which, VD a, VD b) { return (VD)((which & (VQ)a) | (~which & (VQ)b)); }
 
@@ -549,7 +551,7 @@ INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, i
                       const int16_t *z, int64_t length, int lines, int64_t steps, int64_t count,
                       uint64_t *onto)
 {
-    const VS one = (int16_t)job->one - (VS){0}, from = (int16_t)(first - 1) - (VS){0};
+    const VS one = (uint16_t)job->one - (VS){0}, from = (uint16_t)(first - 1) - (VS){0};
     for (int64_t i = 0; i < count;) {
         int64_t stop = i + COLS * steps < count ? i + COLS * steps : count;
         SUM sums[BINS][2];
@@ -594,8 +596,10 @@ INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, i
             }
         }
         UNROLL16 for (int b = 0; b < bins * lines; b++) {
-            VX h = (VX)sums[b][0], s = (VX)sums[b][1]; /* in 64 bits, from 32 below and above */
-            VX both = ((((h << 32) >> 32) + (h >> 32)) << LIMB) + ((s << 32) >> 32) + (s >> 32);
+            VX h = (VX)((VY)sums[b][0] << 32) >> 32, s = (VX)((VY)sums[b][1] << 32) >> 32;
+            h += (VX)sums[b][0] >> 32; /* in 64 bits, from 32 below and above */
+            s += (VX)sums[b][1] >> 32;
+            VX both = h * (1 << LIMB) + s;
             sums[b][0] = (SUM)both;
         }
         UNROLL16 for (int b = 0; b < bins * lines; b++)
@@ -759,3 +763,4 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef VS
 #undef VW
 #undef VX
+#undef VY
