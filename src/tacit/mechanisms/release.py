@@ -94,8 +94,11 @@ class Draws:
         size, shape = total.values.size, total.values.shape
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
-            return total.values + drawn.reshape(shape)
-        return total.values + deviation * stream.normal(size).reshape(shape)
+        else:
+            drawn = stream.normal(size)
+            drawn *= deviation
+        drawn = drawn.reshape(shape)
+        return np.add(total.values, drawn, out=drawn)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise as numbers, where nobody sees the outcome."""
@@ -314,7 +317,7 @@ class Token:
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
         noisy = self.multiples(total)
-        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+        return noisy * total.unit if total.exact else noisy
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""

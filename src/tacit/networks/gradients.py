@@ -99,6 +99,7 @@ class ModuleEngine:
         self._together = max(1, TOGETHER // self._gradients.numbers)
         self._group = max(1, min(MOST_ROWS, GROUP // places, self._together))
         self._places: np.ndarray | None = None
+        self._sum: Any = None  # made when it is needed, and used again
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,7 +176,8 @@ class ModuleEngine:
         if not 2.0**-300 <= clip <= 2.0**300:
             raise InputError(f"clip={clip!r} must lie between 2**-300 and 2**300")
         torch = load_torch()
-        total = ExactSum(chosen, self._gradients.others, clip)
+        total = self._sum = self._sum or ExactSum(chosen, self._gradients.others)
+        total.start(clip)
         for members in self._groups(index):
             some = torch.from_numpy(members)
             present = some >= 0
@@ -183,7 +185,7 @@ class ModuleEngine:
             for part in rows:
                 part[~present] = 0
             total.add(self._gradients(chosen, tuple(rows[:-1]), rows[-1]), present)
-        return total.total().numpy(), math.ldexp(clip, -BITS)
+        return total.total(), math.ldexp(clip, -BITS)
 
     def _groups(self, index: np.ndarray) -> Iterator[np.ndarray]:
         """Rows that run together, each at its own place in a group; -1 where there is none."""
@@ -204,12 +206,13 @@ class ModuleEngine:
 
     def _fast_sum(self, chosen: dict[str, Any], index: np.ndarray, clip: float) -> np.ndarray:
         torch = load_torch()
-        total = FastSum(chosen, self._gradients.others, clip)
+        total = self._sum = self._sum or FastSum(chosen, self._gradients.others)
+        total.start(clip)
         for start in range(0, len(index), self._together):
             some = torch.from_numpy(index[start : start + self._together])
             rows = tuple(part[some] for part in self.inputs)
             total.add(self._gradients(chosen, rows, self.targets[some]))
-        return np.asarray(total.total().numpy())
+        return np.asarray(total.total())
 
 
 def _choose(module: Any, wanted: Callable[[str], bool] | Sequence[str] | None) -> dict[str, Any]:

@@ -51,7 +51,9 @@ class Averages:
     ) -> None:
         """Take the iterate behind a step, the gradient that led to it, and its squared noise."""
         self._last = weights
-        self._mean += self._weights(step)[:, None, None] * weights
+        parts = self._weights(step)
+        if parts.any():
+            self._mean += parts[:, None, None] * weights
         if not self._asked.any():
             return
         self._gone[int(step >= self._half)] += gradient[:, : self._features]

@@ -78,7 +78,7 @@ def train_together(
     if init is not None:
         weights = _project(weights + (init if scales is None else init / scales), trainers)
         weights = monotone(weights, facts.monotone)
-    begin, velocity = weights, np.zeros_like(weights)
+    begin, velocity = weights, np.zeros(1)
     move = None
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
@@ -101,18 +101,19 @@ def train_together(
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
-            norms = _norms(seen)  # public: the last step's outcome
+            # Public: the last step's outcome. Nothing depends on them unless rows move.
+            norms = np.zeros(len(trainers)) if moves is None else _norms(seen)
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = []
             for part, total in enumerate(sums):
-                released = np.empty(total.values.shape)
+                released = []
                 for s, (trainer, token) in enumerate(zip(trainers, tokens, strict=True)):
                     token, share = token.at("noise", first_sum + part, s), trainer.shares[part]
                     bounded = total.bounded(s, trainer.reaches(norms[s], moves)[part])
                     paid = token if share == 1 else token.part(share)
-                    released[s] = trainer.noisy(bounded, paid, step, rows)
-                noisy.append(released)
+                    released.append(trainer.noisy(bounded, paid, step, rows))
+                noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
             mean = (noisy[0] if len(noisy) == 1 else np.concatenate(noisy, axis=1)) / normaliser
             if on_gradient is not None:
                 on_gradient(mean)
@@ -120,9 +121,9 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            velocity = momentum * velocity + gradient
+            velocity = momentum * velocity + gradient if momentum.any() else gradient
             moved = rates[step] * velocity if move is None else move(velocity, rates[step], step)
-            weights = _project(weights - moved, trainers)
+            weights = _project(np.subtract(weights, moved, out=moved), trainers)
             weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             entries = [total.values[0].size for total in sums]
             deviations = [
