@@ -47,7 +47,7 @@ class BoundedSum:
     Attributes
     ----------
     values : ndarray
-        int64 multiples of ``unit``; or float64, where arithmetic is fast.
+        int64 multiples of ``unit``; or float64 or float32, where arithmetic is fast.
     unit : float
         Spacing of the lattice, a positive number; 1.0 for floats.
     bound : float
@@ -95,7 +95,8 @@ class Draws:
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
         else:
-            drawn = stream.normal(size)
+            single = total.values.dtype == np.float32
+            drawn = stream.single_normal(size) if single else stream.normal(size)
             drawn *= deviation
         drawn = drawn.reshape(shape)
         return np.add(total.values, drawn, out=drawn)
@@ -317,7 +318,11 @@ class Token:
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
         noisy = self.multiples(total)
-        return noisy * total.unit if total.exact else noisy
+        if not total.exact:
+            return noisy
+        numbers = noisy.astype(np.float64)
+        numbers *= total.unit
+        return numbers
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""

@@ -31,7 +31,8 @@ __all__ = ["ModuleEngine"]
 
 TOGETHER = 1 << 26  # numbers in the gradients of the rows that run together
 GROUP = 128  # places of the rows that run together in exact arithmetic,
-MOST_ROWS = 64  # and how many these are at most
+MOST_ROWS = 32  # and how many these are at most
+PIECE = 1 << 16  # parameters that are moved together
 
 
 class ModuleEngine:
@@ -99,7 +100,9 @@ class ModuleEngine:
         self._together = max(1, TOGETHER // self._gradients.numbers)
         self._group = max(1, min(MOST_ROWS, GROUP // places, self._together))
         self._places: np.ndarray | None = None
-        self._sum: Any = None  # made when it is needed, and used again
+        # Made when they are needed, and used again: fresh memory of that size costs more than sums.
+        self._now: dict[str, Any] | None = None
+        self._sum: Any = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,6 +119,20 @@ class ModuleEngine:
             found[name] = (value + torch.from_numpy(part)).to(value.dtype)
             start += value.numel()
         return found
+
+    def _moved(self, weights: np.ndarray) -> dict[str, Any]:
+        """The same as `parameters`, in tensors that are overwritten by the next call."""
+        torch = load_torch()
+        if self._now is None:
+            self._now = {n: torch.zeros(v.shape, dtype=v.dtype) for n, v in self._chosen.items()}
+        flat, start = torch.from_numpy(np.ascontiguousarray(weights).reshape(-1)), 0
+        for name, value in self._chosen.items():
+            parts = flat[start : start + value.numel()], value.reshape(-1), self._now[name].view(-1)
+            # Pieces that fit the cache: types differ, and their conversions are held.
+            for part, old, new in zip(*(whole.split(PIECE) for whole in parts), strict=True):
+                torch.add(old, part, out=new)
+            start += value.numel()
+        return self._now
 
     def outputs(self, weights: np.ndarray, inputs: Any, *, together: int = 64) -> Any:
         """What the module answers with these weights, for other rows."""
@@ -157,7 +174,7 @@ class ModuleEngine:
         if not 0 < clip < math.inf:
             raise InputError(f"clip={clip!r} must be a positive number")
         index = np.arange(self.n) if batch is None else checked_batch(batch, self.n)
-        chosen = self.parameters(weights)
+        chosen = self._moved(weights)
         with self:
             if self.arithmetic == "exact":
                 total, lattice = self._exact_sum(chosen, index, clip)

@@ -115,8 +115,8 @@ class FastSum(_Sum):
             self._whole += factors @ (rows.whole if clean else _kept(rows.whole, finite))
 
     def total(self) -> np.ndarray:
-        """The sum (d,), in float64."""
-        return self._sums().astype(np.float64)
+        """The sum (d,), in the module's own type, or in float64."""
+        return self._sums().copy()
 
 
 class ExactSum(_Sum):
