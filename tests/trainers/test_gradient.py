@@ -328,7 +328,7 @@ class Records:
 
         def spy_gaussian(this, sigma, count):
             drawn = gaussian(this, sigma, count)
-            self.draws.append((sigma, drawn))
+            self.draws.append((sigma, drawn.copy()))
             return drawn
 
         def spy_sum(this, weights, clips, *, batch=None, per_class=False):

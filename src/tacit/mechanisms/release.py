@@ -34,6 +34,7 @@ from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
+PIECE = 1 << 14  # integers that become numbers together
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -90,7 +91,7 @@ class Draws:
     """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
 
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        """Sum and noise, in units of the lattice where there is one."""
+        """Sum and noise, in units of the lattice where there is one: a new array."""
         size, shape = total.values.size, total.values.shape
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
@@ -320,9 +321,15 @@ class Token:
         noisy = self.multiples(total)
         if not total.exact:
             return noisy
-        numbers = noisy.astype(np.float64)
-        numbers *= total.unit
-        return numbers
+        if type(self._releases.draws) is not Draws:  # others may keep what they return
+            return noisy.astype(np.float64) * total.unit
+        whole = noisy.reshape(-1)
+        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
+        for start in range(0, whole.size, PIECE):
+            part = whole[start : start + PIECE].astype(np.float64)
+            part *= total.unit
+            numbers[start : start + PIECE] = part
+        return numbers.reshape(noisy.shape)
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""

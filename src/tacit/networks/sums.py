@@ -58,7 +58,9 @@ class _Sum:
         self._all = torch.zeros(sum(value.numel() for value in chosen.values()), dtype=dtype)
         pieces = self._all.split([value.numel() for value in chosen.values()])
         views = dict(zip(chosen, pieces, strict=True))
-        self._parts = {n: part.view(chosen[n].shape) for n, part in views.items() if n not in others}
+        self._parts = {
+            n: part.view(chosen[n].shape) for n, part in views.items() if n not in others
+        }
         self._others = [views[name] for name in others]
         self._whole = torch.zeros(sum(len(part) for part in self._others), dtype=dtype)
 

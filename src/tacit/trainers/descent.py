@@ -101,8 +101,7 @@ def train_together(
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
-            # Public: the last step's outcome. Nothing depends on them unless rows move.
-            norms = np.zeros(len(trainers)) if moves is None else _norms(seen)
+            norms = _norms(seen)  # public: the last step's outcome
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = []
@@ -121,17 +120,23 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            velocity = momentum * velocity + gradient if momentum.any() else gradient
-            moved = rates[step] * velocity if move is None else move(velocity, rates[step], step)
-            weights = _project(np.subtract(weights, moved, out=moved), trainers)
-            weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             entries = [total.values[0].size for total in sums]
             deviations = [
                 trainer.deviations(token.noise_multiplier, norm, moves)
                 for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
             ]
             noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
-            averages.add(step, weights, gradient, noise)
+            averages.look(step, gradient, noise)
+            velocity = momentum * velocity + gradient if momentum.any() else gradient
+            if move is None:
+                # In memory that nobody else looks at, where there is some.
+                kept = momentum.any() or (velocity is mean and on_gradient is not None)
+                moved = np.multiply(rates[step], velocity, out=None if kept else velocity)
+            else:
+                moved = move(velocity, rates[step], step)
+            weights = _project(np.subtract(weights, moved, out=moved), trainers)
+            weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
+            averages.add(step, weights)
             progress("training", step + 1, steps)
     found = monotone(averages.result(), facts.monotone)  # a mean of them is, up to rounding
     return found if scales is None else found * scales

@@ -220,7 +220,9 @@ class Sketch:
         """
         if self._buffer is None:
             raise InputError("a sketch needs rows, and answers once")
-        squares = self._compress(self._vectors)[: self.kept]  # what is cut off now takes nothing from the rest
+        squares = self._compress(self._vectors)[
+            : self.kept
+        ]  # what is cut off now takes nothing from the rest
         buffer, self._buffer = self._buffer, None
         # Whatever was cut off is at most what is missing of the sum of all squares.
         missing = min(self.cut, max(buffer.square - float(squares.sum()), 0.0))
