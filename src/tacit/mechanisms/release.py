@@ -93,6 +93,7 @@ class Draws:
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise, in units of the lattice where there is one: a new array."""
         size, shape = total.values.size, total.values.shape
+        drawn: np.ndarray
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
         else:
