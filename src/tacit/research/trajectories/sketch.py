@@ -318,10 +318,21 @@ def _orthonormalise(vectors: np.ndarray) -> None:
 
 
 def _columns(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Views of some columns at a time."""
+    """Views of some columns at a time; of a file, just these are read, and let go again."""
+    file, first = _file_of(rows)
+    if file is not None:  # left to itself, the system would read what follows them in every row
+        file.madvise(mmap.MADV_RANDOM)
     for start in range(0, rows.shape[1], COLUMNS):
-        yield rows[:, start : start + COLUMNS]
+        part = rows[:, start : start + COLUMNS]
+        if file is not None:
+            for i in range(len(rows)):
+                at = first + i * rows.strides[0] + start * rows.itemsize
+                page = at // mmap.PAGESIZE * mmap.PAGESIZE
+                file.madvise(mmap.MADV_WILLNEED, page, at - page + part[i].nbytes)
+        yield part
         _let_go(rows)
+    if file is not None:
+        file.madvise(mmap.MADV_NORMAL)
 
 
 def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.ndarray:
@@ -332,13 +343,21 @@ def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.n
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
+def _file_of(rows: np.ndarray) -> tuple[mmap.mmap | None, int]:
+    """The file that an array lies in, if any, and where it begins there."""
+    root, base = rows, rows.base
+    while isinstance(base, np.ndarray):
+        root, base = base, base.base
+    if isinstance(base, mmap.mmap):
+        return base, rows.ctypes.data - root.ctypes.data
+    return None, 0
+
+
 def _let_go(rows: np.ndarray) -> None:
     """Leave to the file what was read or written of it, so that it fills no memory."""
-    base: object = rows
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, mmap.mmap):
-        base.madvise(mmap.MADV_DONTNEED)
+    file, _ = _file_of(rows)
+    if file is not None:
+        file.madvise(mmap.MADV_DONTNEED)
 
 
 def _gram(rows: np.ndarray) -> np.ndarray:
