@@ -165,8 +165,8 @@ def modules() -> list[str]:
         ),
         "",
         "Peak memory of the singular values of gradients in a file (Gram matrix, one thread):",
-        f"{small['GiB']:.1f} GiB for 1,000 values of 2,000 gradients of 100,000 parameters,",
-        f"{wide['GiB']:.1f} GiB for 100 values of 200 gradients of 7 million.",
+        f"{small['GiB']:.1f} GiB for 1,000 values and 100 vectors of 2,000 gradients of 100,000",
+        f"parameters, {wide['GiB']:.1f} GiB for 100 of 200 gradients of 7 million.",
     ]
 
 

@@ -34,6 +34,7 @@ from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
+PIECE = 1 << 14  # integers that become numbers together
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -47,7 +48,7 @@ class BoundedSum:
     Attributes
     ----------
     values : ndarray
-        int64 multiples of ``unit``; or float64, where arithmetic is fast.
+        int64 multiples of ``unit``; or float64 or float32, where arithmetic is fast.
     unit : float
         Spacing of the lattice, a positive number; 1.0 for floats.
     bound : float
@@ -90,12 +91,17 @@ class Draws:
     """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
 
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        """Sum and noise, in units of the lattice where there is one."""
+        """Sum and noise, in units of the lattice where there is one: a new array."""
         size, shape = total.values.size, total.values.shape
+        drawn: np.ndarray
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
-            return total.values + drawn.reshape(shape)
-        return total.values + deviation * stream.normal(size).reshape(shape)
+        else:
+            single = total.values.dtype == np.float32
+            drawn = stream.single_normal(size) if single else stream.normal(size)
+            drawn *= deviation
+        drawn = drawn.reshape(shape)
+        return np.add(total.values, drawn, out=drawn)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise as numbers, where nobody sees the outcome."""
@@ -315,7 +321,17 @@ class Token:
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
         noisy = self.multiples(total)
-        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+        if not total.exact:
+            return noisy
+        if type(self._releases.draws) is not Draws:  # others may keep what they return
+            return noisy.astype(np.float64) * total.unit
+        whole = noisy.reshape(-1)
+        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
+        for start in range(0, whole.size, PIECE):
+            part = whole[start : start + PIECE].astype(np.float64)
+            part *= total.unit
+            numbers[start : start + PIECE] = part
+        return numbers.reshape(noisy.shape)
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""

@@ -191,7 +191,7 @@ def test_every_run_has_noise_and_batches_of_its_own(batch, monkeypatch):
 
     def noise(self, sigma, count):
         noises.append(real(self, sigma, count))
-        return noises[-1]
+        return noises[-1].copy()
 
     def sample(self, n, probability):
         batches.append(include(self, n, probability))
