@@ -93,6 +93,8 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
     if "chosen" in facts:
         words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
         say(f"  {'chosen by private trials':<33}{words}")
+    for text in facts.get("found", ()):
+        say(f"  {text}")
     for key, label in SCORES.items():
         if key in facts:
             say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")

@@ -47,6 +47,8 @@ class Fitted:
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
         facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        found = [stage["found"] for stage in claim.plan["stages"] if "found" in stage]
+        facts |= {"found": found} if found else {}
         return {**facts, **scores, **entry, "out": str(self.out)}
 
 
