@@ -1,6 +1,6 @@
 """PILLAR with public rows of its own kind, of a like kind, and of another: with the check, without.
 
-    python benchmarks/bench_public_check.py [--data cifar10] [--epsilon 0.1 1] [--runs 5] [--json]
+    python benchmarks/bench_public_check.py [--data cifar10] [--public chest_xray] [--runs 5] [--json]
 
 In every run, the seed draws the public rows: a tenth of the training rows, which are then not
 private ones, or rows of another set. The private rows are the other nine tenths in either case.
@@ -46,9 +46,13 @@ SOURCES = {
 }
 
 
-def measure(name: str, epsilons: list[float], runs: int) -> Iterator[dict[str, Any]]:
+def measure(
+    name: str, wanted: list[str] | None, epsilons: list[float], runs: int
+) -> Iterator[dict[str, Any]]:
     X, y, X_test, y_test = SETS[name]()[:4]
     for source, count in SOURCES[name].items():
+        if wanted and source not in wanted:
+            continue
         others = X if source == name else SETS[source]()[0]
         for epsilon in epsilons:
             ways = ("projected", "checked", *(["no projection"] if source == name else []))
@@ -115,13 +119,14 @@ def _runs(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=["cifar10"], choices=SOURCES)
+    parser.add_argument("--public", nargs="+", choices=SETS)
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1.0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = []
     for name in options.data:
-        for row in measure(name, options.epsilon, options.runs):
+        for row in measure(name, options.public, options.epsilon, options.runs):
             results.append(row)
             if not options.json:
                 print(
