@@ -1,6 +1,6 @@
 """PILLAR with public rows of its own kind, of a like kind, and of another: with the check, without.
 
-    python benchmarks/bench_public_check.py [--data cifar10] [--public chest_xray] [--runs 5] [--json]
+    python benchmarks/bench_public_check.py [--data cifar10] [--public chest_xray] [--runs 5]
 
 In every run, the seed draws the public rows: a tenth of the training rows, which are then not
 private ones, or rows of another set. The private rows are the other nine tenths in either case.

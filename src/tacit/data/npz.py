@@ -69,10 +69,10 @@ def read_npz(
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
+    if not path.is_file():  # a device might have no end
+        raise FileError(f"{path} is no file of arrays: there is no such file, or it is not regular")
     try:
         return zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise FileError(f"there is no file {path}") from None
     except _DAMAGED:
         raise FileError(f"{path} is damaged or not a file of arrays (.npz)") from None
 
