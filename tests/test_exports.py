@@ -78,6 +78,7 @@ EXPORTED = {
     "tacit.preprocessing": """
         Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
         NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateByColumns PrivateCenter
+        PrivateCheckedPCA
         PrivateClip PrivateEncode PrivateEqualize PrivateImpute PrivatePCA PrivatePrecondition
         PrivateScale PublicCenter PublicFeatures PublicPCA PublicPrecondition PublicRotation
         PublicScale Quantize RandomProjection Root SoftPCA Stage

@@ -55,6 +55,7 @@ from tacit.preprocessing import (
     PrivateBounds,
     PrivateByColumns,
     PrivateCenter,
+    PrivateCheckedPCA,
     PrivateClip,
     PrivateEncode,
     PrivateEqualize,
@@ -99,6 +100,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         RandomProjection(2, seed=3),
         PublicCenter(PUBLIC),
         PublicPCA(PUBLIC, 2),
+        PrivateCheckedPCA(PUBLIC, 2),
         PublicScale(PUBLIC),
         PublicRotation(PUBLIC),
         PublicPrecondition(PUBLIC),
@@ -220,6 +222,32 @@ def draw_moment(seed: int) -> Case:
     pairs = plans.hostile(40, D, seed)
     pair = pairs[rng.integers(len(pairs))]
     labels = rng.integers(0, 2, 41)
+    rows, both = pair.rows, (labels, np.concatenate([1 - labels[:1], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, both = (pair.rows[0], pair.rows[0][1:]), (labels, labels[1:])
+    return Case(plan, pair.name, rows, both)
+
+
+def draw_checked(seed: int) -> Case:
+    """Public rows that are like the private ones or not, in front of further stages."""
+    rng = np.random.default_rng([seed, 59])
+    neighbors = list(NEIGHBORS)[seed % 3]
+    public = PUBLIC * [[1.0, 1.0, 1.0], [1.0, 0.01, 0.01], [0.01, 0.01, 1.0]][seed // 3 % 3]
+    otherwise = ["keep", "keep", "warn"][rng.integers(3)]
+    checked = PrivateCheckedPCA(public, 1, share=0.6, otherwise=otherwise)
+    behind: list[list[Stage]] = [[], [PrivateCenter()], [Normalize()], [PrivateScale()]]
+    plan = Plan(
+        Budget(float(rng.choice([1.0, 8.0])), 1e-5),
+        ([Normalize(), ClipNorm(9.0)][rng.integers(2)], checked, *behind[rng.integers(4)]),
+        [DPGD(steps=2), DPSGD(steps=2, batch_size=5)][rng.integers(2)],
+        get_loss("logistic"),
+        neighbors,
+        fit_intercept=bool(rng.integers(2)),
+        arithmetic=["exact", "strict", "fast"][rng.integers(3)],
+    ).calibrate(size=91, columns=D, classes=2)
+    pairs = plans.hostile(90, D, seed)
+    pair = pairs[rng.integers(len(pairs))]
+    labels = rng.integers(0, 2, 91)
     rows, both = pair.rows, (labels, np.concatenate([1 - labels[:1], labels[1:]]))
     if neighbors != "replace_one":
         rows, both = (pair.rows[0], pair.rows[0][1:]), (labels, labels[1:])
