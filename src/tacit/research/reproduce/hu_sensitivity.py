@@ -110,6 +110,19 @@ def group(work: Work) -> Finding:
                 null=far["curves"],
                 without=nothing,
             ),
+            Check.judge(
+                "Theorem 2 itself: told how far the rows of a pair really move, it allows for what "
+                "they do",
+                lambda found: (
+                    max(found) <= 1 + 1e-9,
+                    f"at most {max(found):.3f} of what it allows, on {len(found)} pairs",
+                ),
+                [e["shift"] / (1 + e["total"]) for many in held.values() for e in many],
+                null=[e["shift"] for many in held.values() for e in many],
+                without=UNPRICED,
+                changed="2026-11-18: new, so that the theorem is told from the sensitivities that "
+                "are put into it",
+            ),
             *(_bounded(name, many) for name, many in held.items()),
             _corrected(
                 "the same",
@@ -185,7 +198,8 @@ def _bounded(name: str, many: Sequence[Mapping[str, Any]]) -> Check:
         )
 
     return Check.judge(
-        f"{name}: no two neighbours are easier to tell apart than Theorem 2 allows",
+        f"{name}: no two neighbours are easier to tell apart than Theorem 2 allows with the "
+        "paper's sensitivities",
         rule,
         many,
         null=[{**each, "claimed": 0.0} for each in many],
