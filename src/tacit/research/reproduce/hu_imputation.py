@@ -60,7 +60,7 @@ def regressions(draws: int, seed: int) -> list[dict[str, float]]:
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(draws):
-        given, wanted = rng.integers(1, 4), rng.integers(1, 5)
+        given, wanted = int(rng.integers(1, 4)), int(rng.integers(1, 5))
         common = _in_ball(rng, int(rng.integers(given + 1, 30)), given + wanted)
         common *= rng.choice([0.1, 0.5, 1.0])
         ends = _in_ball(rng, 2, given + wanted)
@@ -133,8 +133,12 @@ def imputations(work: Work) -> Finding:
                 "that comes farthest beyond the entry",
             ),
             Table(
-                ("n = 10,000, 500 rows with gaps, C = μ = 1", "group privacy", "Theorem 2 with "
-                 "Table 3", "corrected"),
+                (
+                    "n = 10,000, 500 rows with gaps, C = μ = 1",
+                    "group privacy",
+                    "Theorem 2 with Table 3",
+                    "corrected",
+                ),
                 [_price(label, stage, **how) for label, stage, how in PRICES],
                 "Overall ε at δ = 1e-5 where descent alone has ε = 0.1 / 1; † rests on a formula "
                 "that is wrong or not proved",

@@ -237,8 +237,7 @@ def _best(
     return not any(first), f"{shown} at ε = {epsilons[0]:g}"
 
 
-def _pairs(
-    one: Sequence[Measured], other: Sequence[Measured], epsilons: tuple[float, ...]) -> str:
+def _pairs(one: Sequence[Measured], other: Sequence[Measured], epsilons: tuple[float, ...]) -> str:
     return ", ".join(
         f"{a.mean:.2f} against {b.mean:.2f} (ε = {e:g})"
         for e, a, b in zip(epsilons, one, other, strict=True)
@@ -389,9 +388,7 @@ def _costs(pair: tuple[Sequence[Measured], Sequence[Measured]]) -> tuple[bool, s
 
 
 def _same(free: Sequence[Measured], others: Sequence[Sequence[Measured]]) -> tuple[bool, str]:
-    most = max(
-        abs(a.mean - b.mean) for other in others for a, b in zip(free, other, strict=True)
-    )
+    most = max(abs(a.mean - b.mean) for other in others for a, b in zip(free, other, strict=True))
     return most <= 0.0105, f"by {most:.3f} at most"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -302,5 +301,3 @@ def _returns(change: float) -> tuple[bool, str]:
                     fails = math.log(2) - log_delta - epsilon * room / change - math.log(2)
                     worst = max(worst, math.exp(fails - log_xi))
     return worst <= 1, f"it fails with {worst:.3g}·ξ at most"
-
-

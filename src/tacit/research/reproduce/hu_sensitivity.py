@@ -57,7 +57,7 @@ def group(work: Work) -> Finding:
         turns = [(n - 1) * min(1.0, 1.5 * math.sqrt(3) / (n * gap)) for n in counts]
         of_pca[f"corrected, δ_min = {gap:g}"] = [1 + tau for tau in turns]
 
-    far = {  # what Theorem 2 would say of rows that may move as far as rows can
+    far: dict[str, Any] = {  # what Theorem 2 would say of rows that may move as far as rows can
         "clusters": {eta: [{"claimed": 2.0 * 2 * m} for m in sizes] for eta in clusters},
         "gaps": {n: [{"claimed": 2.0 * p} for p in missing] for n in gaps},
         "curves": [[1 + 2.0 * n for n in counts]],

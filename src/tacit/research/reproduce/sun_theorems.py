@@ -49,7 +49,9 @@ def _rows(n: int, far: float) -> tuple[np.ndarray, np.ndarray, float, float]:
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margins = signs * (seen @ weights)
-        return float(np.logaddexp(0, -margins).mean()), -(seen.T @ (signs / (1 + np.exp(margins))) / n)
+        return float(np.logaddexp(0, -margins).mean()), -(
+            seen.T @ (signs / (1 + np.exp(margins))) / n
+        )
 
     best = minimize(loss, np.zeros(COLUMNS), jac=True, tol=1e-12)
     size = math.hypot(float(np.linalg.norm(best.x[:-1])), best.x[-1] / math.hypot(far, 1.0))
@@ -293,8 +295,8 @@ def _below(
     parts = {at: each.mean / bounds[at] for at, each in many.items()}
     worst = max(parts, key=lambda at: parts[at])
     return parts[worst] <= 1, (
-        f"at most {parts[worst]:.2g} of the bound: {many[worst].mean:.2g} of {bounds[worst]:.2g} at "
-        f"n = {worst[0]:,}, norm {worst[1]:g}"
+        f"at most {parts[worst]:.2g} of the bound: {many[worst].mean:.2g} of {bounds[worst]:.2g} "
+        f"at n = {worst[0]:,}, norm {worst[1]:g}"
     )
 
 
@@ -400,7 +402,9 @@ def lower_bound(work: Work) -> Finding:
         )
         for name, many in found.items():
             many[n, rank] = Measured.of(np.ravel([each[name] for each in runs]), digits=4)
-        bounds[n, rank] = 2 * lower.risk(n, rank, **HARD).value  # ℓ′ is twice the absolute loss
+        bounds[n, rank] = (
+            2 * lower.risk(n, rank, epsilon=HARD["epsilon"], delta=HARD["delta"]).value
+        )  # ℓ′ is twice the absolute loss
         table.append(
             (
                 f"n = {n:,}, rank {rank}",
@@ -468,7 +472,10 @@ def lower_bound(work: Work) -> Finding:
                 {
                     "lower bound": ([r for _, r in along], [bounds[at] for at in along]),
                     **{
-                        name: ([r for _, r in along], [max(found[name][at].mean, 1e-5) for at in along])
+                        name: (
+                            [r for _, r in along],
+                            [max(found[name][at].mean, 1e-5) for at in along],
+                        )
                         for name in ALGORITHMS
                     },
                 },
