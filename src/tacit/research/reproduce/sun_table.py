@@ -32,33 +32,31 @@ TARGETS = {"mnist": {1.0: 92.0, 2.0: 92.3}, "fashion_mnist": {1.0: 84.5, 2.0: 85
 TABLE1, TABLE2 = PRINTED["sun-table1"], PRINTED["sun-table2"]
 
 #: A part of the grid of appendix C, where the best settings were found to lie: norms C_F of the
-#: rows, batches, epochs and rates; and ε_F of the mean.
+#: rows, batches, epochs and rates.
 GRID: dict[str, Sequence[tuple[int, int, int, list[float]]]] = {
     "pixels": (
-        (10, 512, 20, [1.0, 2.0, 4.0]),
         (10, 1024, 20, [2.0, 4.0, 8.0]),
         (10, 4096, 20, [4.0, 8.0, 16.0]),
-        (100, 1024, 20, [0.25, 0.5, 1.0]),
         (100, 4096, 20, [0.5, 1.0, 2.0]),
     ),
     "cifar100": ((100, 16_384, 20, [1.0, 2.0, 4.0]),),
     "quick": ((100, 750, 10, [0.5, 1.0]),),
 }
-MEANS = {"pixels": (0.02, 0.05), "cifar100": (0.05,), "quick": (0.05,)}
-FINALISTS, SEARCHES = 4, 3  # settings that are run again, and runs of each of these
+MEAN = 0.05  # ε_F: at 0.02 or 0.05 the paper was best
+FINALISTS, SEARCHES = 3, 3  # settings that are run again, and runs of each of these
 
 
 def _settings(grid: str, method: str) -> Iterator[dict[str, Any]]:
     for norm, batch, epochs, rates in GRID[grid]:
-        for mean in MEANS[grid] if method == "DPSGD-F" else (0.0,):
-            how = {"norm": norm, "batch": batch, "epochs": epochs, "mean_epsilon": mean}
-            yield {**how, "rates": rates}
+        mean = MEAN if method == "DPSGD-F" else 0.0
+        how = {"norm": norm, "batch": batch, "epochs": epochs, "mean_epsilon": mean}
+        yield {**how, "rates": rates}
 
 
 def _search(work: Work, common: Mapping[str, Any], method: str) -> dict[str, Any]:
     """The best setting by rows that are held out: all of the grid once, the best several times."""
     grid = "quick" if work.quick else "cifar100" if common["data"] == "cifar100" else "pixels"
-    first, *others = work.search_seeds(1 if work.quick else SEARCHES)
+    first, *others = work.search_seeds(1 if work.quick else 2 if grid == "cifar100" else SEARCHES)
     settings = list(_settings(grid, method))
     searched = {**common, "searching": True}
     found = work.map(as_in_the_paper, [{**searched, **how, "seed": first} for how in settings])
