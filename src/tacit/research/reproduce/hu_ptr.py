@@ -121,7 +121,7 @@ def released(work: Work) -> Finding:
             f"{math.exp(passing(1.0, epsilon, -50.0)):.3g}",
             f"{case['PCA'][epsilon]:.3g}",
             *(
-                f"{by_test[stage][name][epsilon]:.3g}"
+                _times(by_test[stage][name][epsilon]).removesuffix("·δ")
                 for stage, name in (
                     ("PCA", "Algorithm 1"),
                     ("de-duplication", "Algorithm 1"),
@@ -260,11 +260,16 @@ def _rarely(test: Test) -> tuple[bool, str]:
     return worst <= math.log(0.5), f"{math.exp(worst):.3g}·δ"
 
 
+def _times(more: float) -> str:
+    return f"{more:.3g}·δ" if more > 1e-9 else "less than 1e-9·δ"
+
+
 def _within(found: Mapping[float, float], most: float, allowed: str) -> tuple[bool, str]:
     broken = [epsilon for epsilon, more in found.items() if more > most]
     top = max(found.values())
     if not broken:
-        return True, f"{top:.3g}·δ at most for ε from {min(found):g} to {max(found):g}; {allowed}"
+        spans = f"for ε from {min(found):g} to {max(found):g}"
+        return True, f"{_times(top)} at most {spans}; {allowed}"
     return False, (
         f"{found[broken[0]]:.3g}·δ at ε = {broken[0]:g}, {top:.3g}·δ at ε = {max(found):g}; "
         f"{allowed}"
@@ -279,7 +284,7 @@ def _both_good(how: Mapping[str, float]) -> tuple[bool, str]:
         log_delta = largest_delta(epsilon, square)
         apart = epsilon * (1 + 0.75 * math.sqrt(3) / gap) / how["noise"]
         most = max(most, _hockey(apart, overall(epsilon, square, log_delta)) - log_delta)
-    return most <= 0, f"{math.exp(min(most, 700.0)):.3g}·δ at most; 1 is allowed"
+    return most <= 0, f"{_times(math.exp(min(most, 700.0)))} at most; 1 is allowed"
 
 
 def _order(cases: Sequence[tuple[float, float]]) -> tuple[bool, str]:

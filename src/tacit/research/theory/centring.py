@@ -167,8 +167,22 @@ def centred_bound(
 
     Parameters
     ----------
-    n, rank, epsilon, delta, diameter, norm, lipschitz, bound, at_zero
-        As of `centred_risk`.
+    diameter : float
+        Largest distance of two rows.
+    at_zero : float
+        φ(0), the loss of a score of zero.
+    n : int
+        Number of rows.
+    rank : int
+        Of the rows with their constant feature.
+    epsilon, delta : float
+        The budget.
+    norm : float
+        N, at least the norm of the best weights, the intercept's included.
+    lipschitz : float
+        G, largest slope of the loss in the score.
+    bound : float
+        R, largest norm of a row.
 
     Returns
     -------
