@@ -141,7 +141,7 @@ def counterexample(work: Work) -> Finding:
                     "automatic": True,
                     "seed": s,
                 }
-                for s in work.search_seeds(3)
+                for s in work.search_seeds(3 if work.quick else 8)
             ],
         )
         weights = np.array([each["weight"] for run in tried for each in run[: len(grid)]])
@@ -227,6 +227,8 @@ def counterexample(work: Work) -> Finding:
                 null=far["DPSGD"][-1],
                 without="clusters beyond nε",
                 paper=False,
+                changed="2026-11-18: eight runs choose a setting; three chose one that fails now and "
+                "then",
             ),
         ],
         figures=[
