@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.research.reproduce import (
+    hu_imputation,
     hu_projection,
+    hu_ptr,
     hu_sensitivity,
     li,
     pinto_dimension,
@@ -17,6 +19,7 @@ from tacit.research.reproduce import (
     song,
     sun_clusters,
     sun_table,
+    sun_theorems,
 )
 from tacit.research.reproduce.claim import Claim, Finding
 from tacit.research.reproduce.work import Work
@@ -25,6 +28,8 @@ TESTS: dict[str, Callable[[Work], Finding]] = {
     "sun-table1": sun_table.accuracy,
     "sun-table2": sun_table.concentrated,
     "sun-counterexample": sun_clusters.counterexample,
+    "sun-theorem1": sun_theorems.constants,
+    "sun-theorem2": sun_theorems.lower_bound,
     "song-dimension": song.dimension,
     "song-lower-bound": song.lower_bound,
     "song-clipping": song.clipping,
@@ -39,6 +44,8 @@ TESTS: dict[str, Callable[[Work], Finding]] = {
     "pinto-raft": pinto_dimension.raft,
     "hu-group": hu_sensitivity.group,
     "hu-table2": hu_sensitivity.overall,
+    "hu-table3": hu_imputation.imputations,
+    "hu-ptr": hu_ptr.released,
     "hu-lowrank": hu_projection.lowrank,
     "hu-clipping": hu_projection.clipping,
 }
