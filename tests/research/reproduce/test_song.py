@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from tacit.losses import get_loss
-from tacit.research.instances import subspace
 from tacit.research.reproduce import reproduce, song, song_flatness, song_lower, song_runs
 from tacit.research.reproduce.claim import Measured
 from tacit.research.reproduce.printed import PRINTED
-from tacit.research.theory import descent
 
 CLAIMS = ["upper-bound", "population", "local", "lower-bound", "flatness", "clipped-risk"]
 CLAIMS += ["clipping"]
@@ -132,20 +129,6 @@ def test_lemmas_of_the_lower_bound():
     assert song_lower.closeness_lemma(200, True, 0) <= 1 < song_lower.closeness_lemma(200, False, 0)
 
 
-def test_rows_of_a_subspace_are_what_they_say():
-    made = subspace(60, 12, 3, norm=2.0, noise=0.5, shortest=0.4, seed=1)
-    assert np.linalg.matrix_rank(made.rows) == 3
-    sizes = np.linalg.norm(made.rows, axis=1)
-    assert sizes.min() >= 0.4 and sizes.max() <= 1 + 1e-12
-    assert np.linalg.norm(made.optimum) == pytest.approx(2.0)
-    assert np.abs(made.labels - made.rows @ made.optimum).max() <= 0.5
-    assert made.excess(made.optimum) == 0
-    lost = made.facts["fresh"]
-    assert lost(made.optimum) == 0 < lost(0.5 * made.optimum) < lost(np.zeros(12))
-    outside = made.optimum + 9 * np.linalg.svd(made.facts["basis"])[2][-1]
-    assert lost(outside) == pytest.approx(0, abs=1e-20)
-
-
 def test_clipped_softmax_has_no_potential_and_softmax_has():
     given = {"classes": 4, "per_class": False, "trials": 40, "seed": 5}
     assert song.no_gradient([song.asymmetry(**given)])[0]
@@ -156,21 +139,3 @@ def test_lemma_5_1_holds_of_the_losses():
     found = song.lemma("squared", 0.3, 500, seed=0)
     assert found["gap"] < 1e-6 < found["unclipped gap"] and found["bend"] > -1e-9
     assert get_loss("squared").convex
-
-
-def test_bounds_with_projections_and_with_reports():
-    given = {"epsilon": 1.0, "delta": 1e-5, "norm": 2.0}
-    free, held = (descent.risk(100, 5, **given), descent.constrained_risk(100, 5, **given))
-    assert held.value == free.value and held.printed < free.printed
-    assert descent.constrained_risk(100, 50, **given).value > 3 * free.value
-    local = descent.local_risk(100, 5, **given, steps=50)
-    replaced = descent.risk(100, 5, **given, neighbors="replace_one", steps=50)
-    # the noise of a mean is √n times as large; what steps leave is the same
-    square = lambda bound: (bound.value / 2.0) ** 2 / (1 + 1 / 50) - 1 / 50  # noqa: E731
-    assert square(local) == pytest.approx(100 * square(replaced))
-    plan = descent.local_schedule(100, 5, **given)
-    assert plan.steps == 100
-    at = 4.0 / (2 * plan.learning_rate * 100)
-    sigma = plan.noise_multiplier / math.sqrt(100)
-    at += plan.learning_rate / 2 * (1 + 1 / 100) * (1 + 5 * sigma**2)
-    assert at == pytest.approx(descent.local_risk(100, 5, **given).value)
