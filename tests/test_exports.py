@@ -115,7 +115,7 @@ EXPORTED = {
         Sketch Trajectory trajectory trajectory_privately
     """,
     "tacit.trainers": """
-        DPGD DPSGD GradientTrainer SufficientStatistics Trainer
+        Ball Box DPGD DPSGD GradientTrainer L1Ball Simplex SufficientStatistics Trainer
     """,
 }
 
