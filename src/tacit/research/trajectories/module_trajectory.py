@@ -95,6 +95,46 @@ def module_trajectory(
     ...     module, inputs, targets, loss=loss, trainer=trainer, test=(more_inputs, more_targets)
     ... )
     """
+    run = module_run(
+        module,
+        inputs,
+        targets,
+        loss=loss,
+        trainer=trainer,
+        test=test,
+        epsilon=epsilon,
+        delta=delta,
+        parameters=parameters,
+        public_size=public_size,
+        seed=seed,
+    )
+    return follow(
+        run,
+        components=components,
+        retrain=retrain,
+        passes=passes,
+        measure="accuracy",
+        dtype=np.float32,
+        folder=folder,
+        progress=progress,
+    )
+
+
+def module_run(
+    module: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    loss: Callable[[Any, Any], Any],
+    trainer: GradientTrainer,
+    test: tuple[Any, Any],
+    epsilon: float | None,
+    delta: float,
+    parameters: Callable[[str], bool] | Sequence[str] | None = None,
+    public_size: int | None = None,
+    seed: int = 0,
+) -> Run:
+    """A rehearsal that can be repeated at will, from what `module_trajectory` takes."""
     if epsilon is not None:
         Budget(epsilon, delta)
     engine = ModuleEngine(module, inputs, targets, loss, parameters=parameters, arithmetic="fast")
@@ -114,13 +154,4 @@ def module_trajectory(
     def score(weights: np.ndarray) -> float:
         return float((engine.outputs(weights, rows).argmax(dim=1) == truth).double().mean())
 
-    return follow(
-        Run(engine, settings, here, noise, score, seed),
-        components=components,
-        retrain=retrain,
-        passes=passes,
-        measure="accuracy",
-        dtype=np.float32,
-        folder=folder,
-        progress=progress,
-    )
+    return Run(engine, settings, here, noise, score, seed)
