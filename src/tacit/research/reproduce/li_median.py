@@ -122,15 +122,16 @@ def medians(work: Work) -> Finding:
     tables.append(
         _table(published, "empirical", columns, "all rows, weights of the published code")
     )
-    own = _ours(work, n, columns)
-    tables.append(_table(own, "excess empirical", columns, "Tacit's estimator (ours)"))
+    few = columns[::2]
+    own = _ours(work, n, few)
+    tables.append(_table(own, "excess empirical", few, "Tacit's estimator (ours)"))
     checks.append(
         Check.judge(
             "ours: Tacit's estimator, which leaves out columns that do not stand out of the noise, "
             "has an excess with weights 1/k that grows by less than 15%",
             lambda name: (
-                growth(own, name, columns, "excess empirical") < 0.15,
-                f"{growth(own, name, columns, 'excess empirical'):+.0%}",
+                growth(own, name, few, "excess empirical") < 0.15,
+                f"{growth(own, name, few, 'excess empirical'):+.0%}",
             ),
             "1/k",
             null=EQUAL,
@@ -198,16 +199,17 @@ def judged(found: Found, without: Found, columns: Sequence[int], way: str) -> li
 
 
 def _ours(work: Work, n: int, columns: Sequence[int]) -> Found:
+    seeds = work.run_seeds(min(work.seeds, 3))
     asked = {
         (name, d, seed): {"n": n, "d": d, "decay": power, "rows": work.first_seed, "seed": seed}
         for name, power in OURS.items()
         for d in columns
-        for seed in work.run_seeds()
+        for seed in seeds
     }
     found = work.each(ours, asked)
     return {
         (name, d): {
-            loss: [found[name, d, seed][loss] for seed in work.run_seeds()]
+            loss: [found[name, d, seed][loss] for seed in seeds]
             for loss in found[name, d, work.first_seed]
         }
         for name in OURS
