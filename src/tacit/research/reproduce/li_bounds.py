@@ -85,7 +85,7 @@ def population(work: Work) -> Finding:
 
 def _against(work: Work, kind: str) -> Finding:
     n = 20 if work.quick else ROWS
-    columns = (10, 20) if work.quick else (10, 100, 1_000, 3_000)
+    columns = (10, 20) if work.quick else (10, 100, 1_000, 2_000)
     sizes = (10, 20) if work.quick else (50, 100, 200, 400)
     wide = columns[-1] if work.quick else 100
     seeds = work.run_seeds(min(work.seeds, 3))
