@@ -130,9 +130,10 @@ def test_kept_gradients_give_the_singular_values_and_vectors_of_their_matrix():
         kept.add(row)
     values, found = kept.spectrum(3)
     _, expected, vectors = np.linalg.svd(rows, full_matrices=False)
-    assert values == pytest.approx(expected, rel=1e-5)
-    assert np.abs(found.vectors @ vectors[:3].T) == pytest.approx(np.eye(3), abs=1e-3)
-    assert found.explained[3] == pytest.approx((expected[:3] ** 2).sum() / (expected**2).sum())
+    assert values == pytest.approx(expected, rel=1e-3)  # half precision
+    assert np.abs(found.vectors @ vectors[:3].T) == pytest.approx(np.eye(3), abs=0.02)
+    share = (expected[:3] ** 2).sum() / (expected**2).sum()
+    assert found.explained[3] == pytest.approx(share, rel=1e-3)
 
 
 # noise of one row a step
