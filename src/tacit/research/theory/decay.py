@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -311,7 +312,11 @@ def one_row_noise(n: int, steps: int, *, epsilon: float, delta: float) -> float:
     2.48
     """
     require_positive(n=n, steps=steps)
-    budget = Budget(epsilon, delta)
+    return _one_row_noise(int(n), int(steps), Budget(epsilon, delta))
+
+
+@cache
+def _one_row_noise(n: int, steps: int, budget: Budget) -> float:
     return 2 * calibrate(lambda z: [PoissonGaussian(z, steps, 1 / n)], budget, "replace_one")
 
 
