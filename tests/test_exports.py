@@ -111,8 +111,8 @@ EXPORTED = {
         AdaDPS DPRAFT FlattestDPGD GammaSGD GEP IteratedSGD LocalDPGD NoisySGD
     """,
     "tacit.research.trajectories": """
-        Directions module_trajectory module_trajectory_privately ReleasedTrajectory
-        Sketch Trajectory trajectory trajectory_privately
+        Directions module_run module_trajectory module_trajectory_privately ReleasedTrajectory
+        Sketch spectral_density Trajectory trajectory trajectory_privately
     """,
     "tacit.trainers": """
         Ball Box DPGD DPSGD GradientTrainer L1Ball Simplex SufficientStatistics Trainer
