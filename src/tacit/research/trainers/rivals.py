@@ -11,7 +11,7 @@ public rows from step to step, as their papers have it, are in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -214,8 +214,8 @@ class DPRAFT(GradientTrainer):
     gradients are clipped to norm 1, which for rows of norm 1 (`tacit.preprocessing.Normalize`)
     shortens few of them.
 
-    Their scaling rule says that the best rate × steps grows in proportion to ε. They
-    find the factor by runs at small ε on the private rows, which costs budget; then rate
+    Their scaling rule (`scaling_rule`) says that the best rate × steps is linear in ε. They
+    find the line by runs at small ε on the private rows, which costs budget; then rate
     and steps are any two numbers with that product. Here nothing is tuned on private
     rows. The factor follows from public facts, as for the other trainers
     (`tacit.trainers.settings`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
@@ -237,3 +237,31 @@ class DPRAFT(GradientTrainer):
 
     def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return suggest(facts, given, PROBE[facts.task])
+
+
+def scaling_rule(best: Mapping[float, float]) -> Callable[[float], float]:
+    """DP-RAFT's linear scaling rule: rate × steps for a budget, from what was best at others.
+
+    Parameters
+    ----------
+    best : mapping of float to float
+        ε to the best rate × steps, at two budgets or more: small ones, which trial runs can afford.
+        What those runs cost is not counted here.
+
+    Returns
+    -------
+    callable
+        From ε to rate × steps: the line of least squares through the points, and never below the
+        smallest of them.
+
+    Examples
+    --------
+    >>> rule = scaling_rule({0.1: 2.0, 0.3: 6.0})
+    >>> round(rule(1.0), 6)
+    20.0
+    """
+    if len(best) < 2:
+        raise InputError(f"a line needs two budgets or more, not {len(best)}")
+    slope, start = np.polyfit(list(best), list(best.values()), 1)
+    least = min(best.values())
+    return lambda epsilon: max(least, float(slope * epsilon + start))
