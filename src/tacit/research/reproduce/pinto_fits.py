@@ -181,7 +181,7 @@ def _given(
     sample = None if all_rows else min(float(n), max(LEAST, n / PARTS))
     if method in ("jl", "dp-pca"):
         own = {"seed": seed} if method == "jl" else {}
-        trainer = "dpgd" if all_rows else "dpsgd"
+        trainer = "dp-gd" if all_rows else "dpsgd"
         plan = recipe(method, n_components=k, trainer=trainer, **own, **given)
         return rows, plan["stages"], plan["trainer"]
     if method == "adadps":
