@@ -94,7 +94,7 @@ def theory(
 def _sizes(error: float, setting: dict[str, Any]) -> dict[str, Any]:
     """What the learner of halfspaces needs for an error rate."""
     from tacit.exceptions import InputError
-    from tacit.research.theory.halfspace_learner import halfspace_learner
+    from tacit.research.theory.learner import halfspace_learner
 
     if missing := [name for name in ("margin", "components", "gap") if name not in setting]:
         raise InputError(f"--error needs {' and '.join(f'--{name}' for name in missing)}")

@@ -17,7 +17,7 @@ from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measure
 from tacit.research.reproduce.pinto_rules import Arms, ahead, no_worse
 from tacit.research.reproduce.work import Work
 from tacit.research.theory import halfspaces
-from tacit.research.theory.halfspace_learner import HalfspaceLearner, halfspace_learner
+from tacit.research.theory.learner import HalfspaceLearner, halfspace_learner
 from tacit.research.theory.separability import lipschitz_xi
 
 ERROR, D = 0.25, 20  # what the learner is asked for, in so many columns

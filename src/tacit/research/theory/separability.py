@@ -41,7 +41,7 @@ def nonprivate_risk(
     shift: float = 0.0,
     failure: float = 0.05,
 ) -> Risk:
-    """Error rate of a separator found without privacy (Pinto et al. 2024, Proposition 3, corrected).
+    """Error rate of a separator that is found without privacy (Proposition 3, corrected).
 
     Parameters
     ----------
