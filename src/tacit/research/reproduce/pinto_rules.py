@@ -30,6 +30,7 @@ SIZES = {
 }
 BATCHES: Sequence[dict[str, Any]] = ({}, {"all_rows": True, "steps": 20})
 RATES = [2.0, 1.0, 0.5]  # of the automatic one
+QUICK = {"all_rows": True, "steps": 12}  # where seconds must do: nothing to calibrate on samples
 
 
 class Arms(NamedTuple):
@@ -79,7 +80,8 @@ def scores(
     tried = []
     for setting in settings:
         rows = int(setting.get("private") or SIZES[str(setting["data"])])
-        here: dict[str, Any] = {"on": "search", "seeds": list(work.search_seeds(SEARCHES))}
+        seeds = list(work.search_seeds(1 if work.quick else SEARCHES))
+        here: dict[str, Any] = {"on": "search", "seeds": seeds, **(QUICK if work.quick else {})}
         if not work.quick and rows >= LARGE:
             here |= {"private": rows // PART, "epsilon": PART * setting["epsilon"]}
         tried.append({**setting, **here, "factors": list(rates)})
@@ -109,7 +111,8 @@ def measure(
 ) -> dict[Any, Measured]:
     """Means over seeds of settings with one rate each."""
     seeds = list(runs if isinstance(runs, range) else work.run_seeds(runs))
-    found = work.each(private, {at: {**each, "seeds": seeds} for at, each in settings.items()})
+    how = {"seeds": seeds, **(QUICK if work.quick else {})}
+    found = work.each(private, {at: {**each, **how} for at, each in settings.items()})
     return {at: Measured.of(scores) for at, (scores,) in found.items()}
 
 
