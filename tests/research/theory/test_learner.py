@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from tacit.cli.main import app
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.plan import Plan
@@ -79,3 +82,24 @@ def test_it_learns_an_instance_with_as_many_rows_as_it_asks_for():
     coefficients = model.coef_ @ rows[:1].T  # nothing but one component is in them
     assert coefficients.shape == (1, 1)
     assert np.linalg.norm(model.coef_) <= found.radius * (1 + 1e-6)
+
+
+def test_the_command_says_how_many_rows_an_error_rate_takes():
+    call = ["theory", "--n", "5000", "--d", "50", "--epsilon", "1", "--delta", "1e-6"]
+    call += ["--margin", "0.5", "--components", "2", "--gap", "0.5", "--shift", "0.01"]
+    runner = CliRunner()
+    shown = json.loads(runner.invoke(app, [*call, "--error", "0.3", "--json"]).output)
+    found = halfspace_learner(0.3, 2, **GIVEN, shift=0.01)
+    assert shown["sizes"]["private"] == found.private
+    assert shown["sizes"]["public"] == found.public
+    printed = runner.invoke(app, [*call, "--error", "0.3"])
+    assert f"{found.private:,} private rows" in printed.output
+    without = json.loads(runner.invoke(app, [*call, "--json"]).output)
+    assert "sizes" not in without
+    moved = {each["name"]: each["value"] for each in without["bounds"]}
+    still = json.loads(runner.invoke(app, [*call[:-2], "--json"]).output)
+    kept = {each["name"]: each["value"] for each in still["bounds"]}
+    name = "halfspace, public components"
+    assert moved[name] > kept[name]  # a shift costs
+    refused = runner.invoke(app, [*call[:-6], "--error", "0.3"])
+    assert refused.exit_code == 2 and "--error needs --components and --gap" in refused.output

@@ -160,20 +160,21 @@ class _Curves:
             Check.judge(
                 f"without privacy, accuracy rises with k, or stays: {NAMES[data]}",
                 rise,
-                self.plain,
-                null=self.shuffled,
+                dict(zip(self.open_ks, self.plain, strict=True)),
+                null=dict(zip((first, last), self.shuffled, strict=True)),
                 without="labels permuted",
                 changed="2026-11-18: in standard errors of the test rows, not half a point",
             )
         )
         return found
 
-    def _rises(self, plain: list[float]) -> tuple[bool, str]:
+    def _rises(self, by_k: Mapping[int, float]) -> tuple[bool, str]:
         """The last is beyond the first by two standard errors, and behind none by as much."""
+        plain = list(by_k.values())
         part = np.clip(np.mean(plain) / 100, 0.01, 0.99)
         two = 200 * float(np.sqrt(2 * part * (1 - part) / self.rows))
         holds = plain[-1] - plain[0] > two and plain[-1] > max(plain) - two
-        shown = ", ".join(f"{p:.1f} with {k}" for p, k in zip(plain, self.open_ks, strict=False))
+        shown = ", ".join(f"{p:.1f} with {k}" for k, p in by_k.items())
         return holds, f"{shown}; two standard errors are {two:.1f}"
 
 

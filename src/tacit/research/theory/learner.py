@@ -142,6 +142,7 @@ class HalfspaceLearner:
         rate = constant_rate(
             self.run_mu, self.private, self.k, norm=self.radius, clip=1.0, steps=self.steps
         )
+        plain: dict[str, Any] = PLAIN_STEPS
         return NoisySGD(
             steps=self.steps,
             learning_rate=rate,
@@ -152,7 +153,7 @@ class HalfspaceLearner:
             ceiling=1.0,
             batch_size=float(self.private),
             intercept_fraction=0.1,
-            **PLAIN_STEPS,
+            **plain,
         )
 
     def estimator(self, public: Any, **options: Any) -> DPLinearClassifier:
