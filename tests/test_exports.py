@@ -104,11 +104,12 @@ EXPORTED = {
         Check Claim CLAIMS Figure Finding Measured Null Outcome reproduce Table Work
     """,
     "tacit.research.theory": """
-        centring compare Comparison decay descent flatness halfspaces lower projection
-        Risk Setting
+        centring compare Comparison decay descent flatness halfspace_learner HalfspaceLearner
+        halfspaces lower projection Risk separability Setting
     """,
     "tacit.research.trainers": """
-        AdaDPS DPRAFT FlattestDPGD GammaSGD GEP IteratedSGD LocalDPGD NoisySGD
+        AdaDPS DPRAFT FlattestDPGD GammaSGD GEP IteratedSGD LabelledAdaDPS LocalDPGD NoisySGD
+        PowerGEP
     """,
     "tacit.research.trajectories": """
         Directions module_run module_trajectory module_trajectory_privately ReleasedTrajectory
