@@ -180,7 +180,7 @@ class Draws:
 
 
 class PublicRandomness:
-    """Random signs that anybody may know, from the key of the run: they protect nothing."""
+    """Signs and coins that anybody may know, from the key of the run: they protect nothing."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -189,6 +189,10 @@ class PublicRandomness:
         """So many of −1 and 1."""
         words = self._key.stream(label, step).words(count)
         return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
+
+    def uniform(self, label: str, count: int) -> np.ndarray:
+        """So many numbers from 0 to 1."""
+        return self._key.stream(label).uniform(count)
 
 
 class _Budget:
