@@ -76,7 +76,7 @@ def read_items(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Item]:
 
 
 def _item(paper: str, facts: Mapping[str, Any]) -> Item:
-    name, state = facts.get("item"), facts.get("state")
+    name, state = str(facts.get("item")), str(facts.get("state"))
     if state not in STATES or set(facts) != {"item", "state", STATES[state]}:
         wanted = "; ".join(f"{state}: {key}" for state, key in STATES.items())
         raise ValueError(f"{paper}, {name!r}: an item has a name, a state and, by it, {wanted}")
@@ -84,8 +84,10 @@ def _item(paper: str, facts: Mapping[str, Any]) -> Item:
     if not more:
         raise ValueError(f"{paper}, {name!r}: {STATES[state]} is empty")
     if state == "tested":
-        return Item(paper, str(name), state, tuple([more] if isinstance(more, str) else more))
-    return Item(paper, str(name), str(state), **{STATES[state]: str(more)})
+        return Item(paper, name, state, tuple([more] if isinstance(more, str) else more))
+    if state == "implemented":
+        return Item(paper, name, state, where=str(more))
+    return Item(paper, name, state, why=str(more))
 
 
 #: Every table, figure, theorem and algorithm of the five papers.
