@@ -69,6 +69,9 @@ class DenseSource:
     def slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.array[start:stop], dtype=np.float64)
 
+    def take(self, index: np.ndarray) -> DenseSource:
+        return DenseSource(self.array[index])
+
 
 @dataclass(frozen=True)
 class SparseSource:
@@ -84,6 +87,9 @@ class SparseSource:
 
     def slice(self, start: int, stop: int) -> sp.csr_array:
         return self.matrix[start:stop].astype(np.float64)
+
+    def take(self, index: np.ndarray) -> SparseSource:
+        return SparseSource(self.matrix[index])
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,36 @@ class Rows:
         return replace(
             self, source=source, blanked=None if self.blanked is None else self.blanked[index]
         )
+
+    def picked(self, mask: np.ndarray) -> Rows:
+        """Some of the rows, in memory.
+
+        Parameters
+        ----------
+        mask : ndarray of bool of shape (n,)
+            Which of them.
+
+        Returns
+        -------
+        Rows
+            With the same maps and bound.
+
+        Raises
+        ------
+        InputError
+            If rows are in files, on a device or on a cluster.
+
+        Examples
+        --------
+        >>> as_rows(np.eye(3)).picked(np.array([True, False, True])).n
+        2
+        """
+        if not hasattr(self.source, "take"):
+            raise InputError(
+                "rows can be set aside in memory only: pass an array or a data frame, or test "
+                "with tacit.metrics.evaluate on a table of its own"
+            )
+        return self.held_in(self.source.take(mask), mask)
 
     def hidden(self) -> Rows:
         """The same shape and bound without a single row: what a free or public stage is shown.

@@ -23,9 +23,12 @@ from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
 from tacit.linear_model.curves import ShapeCurves, shape_curves
+from tacit.linear_model.held_out import Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
 from tacit.mechanisms.random_streams import Key
+from tacit.mechanisms.release import Releases
+from tacit.metrics.evaluation import Evaluation
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
 from tacit.plan.defaults import (
@@ -35,6 +38,7 @@ from tacit.plan.defaults import (
     resolve_trainer,
 )
 from tacit.plan.fit import apply_stages
+from tacit.plan.holdout import HeldOutPlan, held_out
 from tacit.plan.targets import PrivateClasses, TargetFinder
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
@@ -130,11 +134,18 @@ class DPLinearModel(Composed, BaseEstimator):
     init : fitted linear model or (coef, intercept), optional
         A *public* model to begin at, on the same columns behind the same stages, as far as those
         are not affine: what another model released, or one fitted to public rows.
+    holdout : float, optional
+        Chance of every row to be set aside for testing the model: at no cost, since nobody is
+        both trained on and tested on. ``evaluation_`` then has figures that may be published.
+    holdout_by : mapping of str to sequence, optional
+        One column of a table and public values of it: figures of each of these groups.
     verbose : bool
         Show progress.
 
     Attributes
     ----------
+    evaluation_ : Evaluation
+        How the model does on rows that were set aside; with ``holdout`` only.
     stages_ : tuple of Stage
         What rows go through before the coefficients meet them: what is not affine, and what
         comes before it; affine stages behind that are folded into the coefficients. Behind
@@ -169,6 +180,8 @@ class DPLinearModel(Composed, BaseEstimator):
             plan = self._from_zero(plan)
         if problem.finder is not None:
             plan = replace(plan, target=problem.finder)
+        if self.holdout is not None and before is None:
+            return self._go_held_out(plan, problem, loss, init)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -180,6 +193,55 @@ class DPLinearModel(Composed, BaseEstimator):
         )
         self._keep(fit, problem)
         return self
+
+    def _go_held_out(self, plan: Plan, problem: Problem, loss: Loss, init: Any) -> Self:
+        """Fit to some of the rows, and test on the others."""
+        key, rows = self._key(), problem.rows
+        share = require_share(self.holdout, plan.trainer)
+        away = held_out(key, rows.n, share)
+        public = self._size(plan.neighbors, rows.n)
+        counted = plan.neighbors != "add_or_remove_one"
+        split = Split(away, public, share, counted, self.holdout_by)
+        train, rest = split.problems(problem)
+        calibrated = plan.calibrate(size=split.train_size, columns=rows.d, classes=problem.many)
+        noise, draws = split.noise(plan.budget, plan.neighbors, problem.many)
+        both = HeldOutPlan(calibrated, split.spent(noise), draws, share)
+        assumptions = [*problem.assumptions, *self._public_assumptions(rows, init)]
+        if warning := calibrated.outlook if init is None else calibrated.shortage:
+            logging.getLogger("tacit").warning(warning)  # before anything is spent
+
+        def test(fit: Fit, run: Releases) -> Evaluation:
+            self._keep(fit, train)
+            scores = self._rows_scores(rest.rows)
+            return split.test(self, rest, scores, run, noise=noise, budget=plan.budget)
+
+        with progress_bar() if self.verbose else nullcontext(silent) as progress:
+            fit, found = both.run(
+                train.rows,
+                train.targets(loss),
+                test,
+                key=key,
+                assumptions=assumptions,
+                progress=progress,
+                ledger=self.ledger,
+                init=init,
+            )
+        self.evaluation_ = replace(found, certificate=fit.certificate)
+        return self
+
+    def _tested(self, evaluation: Evaluation | None) -> Evaluation:
+        """The evaluation that was given, or that of rows that were set aside."""
+        found = getattr(self, "evaluation_", None) if evaluation is None else evaluation
+        if not isinstance(found, Evaluation):
+            raise InputError(
+                "sets and intervals need a test on rows that the model has not seen: fit with "
+                "holdout=0.2, or pass evaluation=tacit.metrics.evaluate(...)"
+            )
+        return found
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        """What the model says of rows, for an evaluation."""
+        raise NotImplementedError
 
     def _from_zero(self, plan: Plan) -> Plan:
         """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
@@ -397,7 +459,10 @@ class DPLinearModel(Composed, BaseEstimator):
                 "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
                 "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
             )
-        rows, _ = self._rows(X, reset=False)
+        return self._linear(self._rows(X, reset=False)[0])
+
+    def _linear(self, rows: Rows) -> np.ndarray:
+        """Scores of rows in front of the fitted stages."""
         coef = np.atleast_2d(self.coef_)
         seen = apply_stages(rows, self.stages_)
         if seen.d != coef.shape[1]:

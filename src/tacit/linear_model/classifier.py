@@ -14,12 +14,15 @@ from tacit.data.arrays import is_array
 from tacit.data.cells import as_number
 from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of
+from tacit.data.rows import Rows
 from tacit.data.scans import Scan
 from tacit.exceptions import InputError, of_rows
 from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, Softmax, get_loss
+from tacit.metrics.evaluate import squeezed
+from tacit.metrics.evaluation import Evaluation
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_loss
 from tacit.plan.targets import PrivateClasses
@@ -94,6 +97,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         random_state: Any = None,
         ledger: Ledger | None = None,
         init: Any = None,
+        holdout: float | None = None,
+        holdout_by: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -113,6 +118,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.random_state = random_state
         self.ledger = ledger
         self.init = init
+        self.holdout = holdout
+        self.holdout_by = holdout_by
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -266,6 +273,31 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[index]
 
+    def predict_set(
+        self, X: Any, coverage: float = 0.9, *, evaluation: Evaluation | None = None
+    ) -> np.ndarray:
+        """Sets of labels that hold the true one with a stated probability.
+
+        That is over the draw of the row, of those tested on, and of the noise; not for every
+        kind of row by itself (split conformal prediction, `tacit.metrics.conformal`).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        coverage : float
+            The probability.
+        evaluation : Evaluation, optional
+            On rows that the model has not seen; that of ``holdout`` if not given.
+
+        Returns
+        -------
+        ndarray of bool of shape (n, classes)
+            Which labels of ``classes_`` are in the set of every row.
+        """
+        found = self.predict_proba(X)
+        return found >= 1 - self._tested(evaluation).cutoff(coverage)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Part of these rows whose label is predicted, without noise.
 
@@ -308,10 +340,18 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ndarray of shape (n, classes)
             Probabilities, in the order of ``classes_``.
         """
-        scores, loss = self._scores(X), self._loss_of(len(self.classes_))
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        loss = self._loss_of(len(self.classes_))
         if isinstance(loss, Softmax) and scores.shape[1] == 1:
             loss = get_loss("logistic")  # of two classes, softmax leaves one difference
         return loss.probabilities(scores)
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        scores = self._linear(rows)
+        found = self._probabilities(scores) if self._has_probabilities() else squeezed(scores)
+        return found[:, -1] if len(self.classes_) == 2 else found
 
 
 def _each(y: Any) -> Any:

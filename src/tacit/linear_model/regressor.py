@@ -16,6 +16,7 @@ from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, get_loss
+from tacit.metrics.evaluation import Evaluation
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_trainer
 from tacit.plan.targets import PrivateTargetBounds
@@ -82,6 +83,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         random_state: Any = None,
         ledger: Ledger | None = None,
         init: Any = None,
+        holdout: float | None = None,
+        holdout_by: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -101,6 +104,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.random_state = random_state
         self.ledger = ledger
         self.init = init
+        self.holdout = holdout
+        self.holdout_by = holdout_by
         self.verbose = verbose
 
     def _target_scale(self, bounds: Any) -> tuple[float, float]:
@@ -225,6 +230,36 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             Numbers, in units of the target.
         """
         return self._scores(X)[:, 0]
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        return self._linear(rows)[:, 0]
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, evaluation: Evaluation | None = None
+    ) -> np.ndarray:
+        """Intervals that hold the target with a stated probability.
+
+        That is over the draw of the row, of those tested on, and of the noise; not for every
+        kind of row by itself (split conformal prediction, `tacit.metrics.conformal`).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        coverage : float
+            The probability.
+        evaluation : Evaluation, optional
+            On rows that the model has not seen; that of ``holdout`` if not given.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, within the limits of the target.
+        """
+        low, high = self.target_bounds_
+        guess = np.clip(self.predict(X), low, high)
+        reach = self._tested(evaluation).cutoff(coverage)
+        return np.clip(np.column_stack([guess - reach, guess + reach]), low, high)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions of these rows, without noise.

@@ -92,13 +92,13 @@ class EvaluationPlan:
         tables = ClassTables.number(many) if many else 3
         return len(self.groups) * tables * max(2 * MOST + 2, many**2)
 
-    def run(self, truth: Any, scores: np.ndarray, by: Any, run: Releases) -> Evaluation:
+    def run(self, truth: np.ndarray, scores: np.ndarray, by: Any, run: Releases) -> Evaluation:
         """Count units through noise, and read what the counts say.
 
         Parameters
         ----------
-        truth : sequence of n labels or numbers
-            What is known of the units.
+        truth : ndarray of shape (n,)
+            Positions among the classes, −1 for none of them; or numbers.
         scores : ndarray of shape (n,) or (n, classes)
             What the model says: of two classes the probability of the second.
         by : sequence of n names, or None
@@ -114,16 +114,15 @@ class EvaluationPlan:
         n = len(scores)
         token = run.token(NAME).at("evaluation")
         coins = run.public.uniform("evaluation coins", n)
-        group = np.zeros(n, dtype=np.int64) if by is None else _positions(by, self.groups[:-1])
+        group = np.zeros(n, dtype=np.int64) if by is None else positions(by, self.groups[:-1])
         group = np.where(group < 0, len(self.groups) - 1, group)
-        known = _positions(truth, self.classes) if self.classes else _numbers(truth)
         cap = self.cap
         if self.bounds is not None and cap is None:
             part = token.part(SCALE_SHARE)
-            cap = self._find_cap(known, scores, part)
+            cap = self._find_cap(truth, scores, part)
             token = token.part(1 - SCALE_SHARE)
         tables = self.tables(cap, token.noise_multiplier)
-        counts = tables.count(known, scores, group, coins)
+        counts = tables.count(truth, scores, group, coins)
         noisy = release(counts, token)
         deviation = token.noise_multiplier * math.sqrt(len(counts))
         total = self.size if self.counted else None
@@ -132,7 +131,8 @@ class EvaluationPlan:
         if len(self.groups) > 1:
             named = self.groups[:-1]
             by_group = {name: read.reading(i) for i, name in enumerate(named)}
-        return Evaluation.of(self, read.reading(), by_group, cap=cap, deviation=deviation)
+        scores_below = read.scores(deviation, total)
+        return Evaluation.of(self, read.reading(), by_group, cap=cap, scores=scores_below)
 
     def tables(self, cap: float | None, noise_multiplier: float) -> Tables:
         """The tables, for so much noise on their release.
@@ -207,12 +207,35 @@ def release(counts: Sequence[np.ndarray], token: Token) -> list[np.ndarray]:
     return np.split(noisy, np.cumsum([len(table) for table in counts])[:-1])
 
 
+def evaluation_noise(budget: Budget, neighbors: Neighbors, draws: int) -> float:
+    """The noise multiplier of one release of counts, for a budget.
+
+    Parameters
+    ----------
+    budget : Budget
+        What it may cost.
+    neighbors : str
+        The relation.
+    draws : int
+        Noise values that are drawn at most.
+
+    Returns
+    -------
+    float
+        In contributions of one unit to all tables.
+    """
+    slack = require_precision(budget.epsilon, budget.delta, draws)
+    left = Budget(budget.epsilon, budget.delta - slack)
+    return calibrate(lambda z: [Gaussian(z)], left, neighbors)
+
+
 def plan_evaluation(
     model: Any,
     size: int,
     budget: Budget,
     neighbors: Neighbors,
     *,
+    noise_multiplier: float | None = None,
     by_values: Sequence[Any] | None = None,
     bounds: tuple[float, float] | None = None,
     error_bound: float | None = None,
@@ -230,6 +253,8 @@ def plan_evaluation(
         What it may cost.
     neighbors : str
         The relation.
+    noise_multiplier : float, optional
+        If it was found before.
     by_values : sequence, optional
         Public names of groups.
     bounds : (float, float), optional
@@ -273,9 +298,8 @@ def plan_evaluation(
         probabilities,
         float(confidence),
     )
-    slack = require_precision(budget.epsilon, budget.delta, plan.draws)
-    left = Budget(budget.epsilon, budget.delta - slack)
-    return replace(plan, noise_multiplier=calibrate(lambda z: [Gaussian(z)], left, neighbors))
+    noise = noise_multiplier or evaluation_noise(budget, neighbors, plan.draws)
+    return replace(plan, noise_multiplier=noise)
 
 
 def evaluate(
@@ -382,7 +406,8 @@ def evaluate(
             plan.spent, neighbors=neighbors, draws=plan.draws, budget=budget, plan=plan.describe()
         )
     run = Releases(key, plan.spent)
-    found = plan.run(truth, scores, names, run)
+    known = positions(truth, plan.classes) if plan.classes else numbers(truth)
+    found = plan.run(known, scores, names, run)
     run.close()
     certificate = Certificate.issue(
         epsilon=budget.epsilon,
@@ -454,12 +479,50 @@ def scores_of(model: Any, X: Any) -> np.ndarray:
             f"{type(model).__name__} gives neither predict_proba nor decision_function, so that "
             "there is nothing to rank rows by"
         )
-    raw = np.asarray(model.decision_function(X), dtype=np.float64)
-    return 0.5 + np.arctan(raw) / np.pi
+    return squeezed(np.asarray(model.decision_function(X), dtype=np.float64))
 
 
-def _positions(values: Any, names: Sequence[Any]) -> np.ndarray:
-    """The place of every value among names; −1 for one that is not there."""
+def squeezed(scores: np.ndarray) -> np.ndarray:
+    """Scores in their order, between 0 and 1, zero at 1/2: no probabilities.
+
+    Parameters
+    ----------
+    scores : ndarray
+        Of any size.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape.
+
+    Examples
+    --------
+    >>> squeezed(np.array([-1.0, 0.0]))
+    array([0.25, 0.5 ])
+    """
+    return 0.5 + np.arctan(scores) / np.pi
+
+
+def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
+    """The place of every value among names; −1 for one that is not there.
+
+    Parameters
+    ----------
+    values : sequence of n values
+        Labels.
+    names : sequence
+        Known ones.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Places.
+
+    Examples
+    --------
+    >>> positions(["b", "c", None], ["a", "b"])
+    array([ 1, -1, -1])
+    """
     texts = {name: i for i, name in enumerate(names)} | {str(n): i for i, n in enumerate(names)}
     listed = np.asarray(values, dtype=object).tolist()
     return np.fromiter((_place_of(value, texts) for value in listed), np.int64, len(listed))
@@ -472,8 +535,24 @@ def _place_of(value: Any, places: dict[Any, int]) -> int:
         return -1
 
 
-def _numbers(values: Any) -> np.ndarray:
-    """Targets as numbers; what is none is not a number, and counts nowhere."""
+def numbers(values: Any) -> np.ndarray:
+    """Targets as numbers; what is none is not a number, and counts nowhere.
+
+    Parameters
+    ----------
+    values : sequence of n values
+        Targets.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Floats.
+
+    Examples
+    --------
+    >>> numbers([1, "2.5", None])
+    array([1. , 2.5, nan])
+    """
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)

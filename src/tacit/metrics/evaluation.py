@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.exceptions import InputError
+from tacit.metrics.conformal import Scores
 from tacit.metrics.intervals import Estimate, combine
 from tacit.metrics.tables import Reading
 from tacit.privacy.certificate import Certificate
@@ -54,6 +55,8 @@ class Evaluation(Mapping[str, Estimate]):
         Of every interval by itself.
     certificate : Certificate or None
         What was spent.
+    scores : Scores or None
+        How strange units are, for sets and intervals of predictions.
     """
 
     task: str
@@ -68,6 +71,7 @@ class Evaluation(Mapping[str, Estimate]):
     cap: float | None = None
     confidence: float = 0.95
     certificate: Certificate | None = None
+    scores: Scores | None = None
 
     @classmethod
     def of(
@@ -77,7 +81,7 @@ class Evaluation(Mapping[str, Estimate]):
         groups: Mapping[str, Reading],
         *,
         cap: float | None,
-        deviation: float,
+        scores: Scores,
     ) -> Evaluation:
         """Put together what was read of all units, and of every group.
 
@@ -91,8 +95,8 @@ class Evaluation(Mapping[str, Estimate]):
             Of each group.
         cap : float or None
             Of errors.
-        deviation : float
-            Of the noise of a count.
+        scores : Scores
+            How strange units are, for sets and intervals.
 
         Returns
         -------
@@ -112,6 +116,7 @@ class Evaluation(Mapping[str, Estimate]):
             everybody.calibration,
             cap,
             plan.confidence,
+            scores=scores,
         )
 
     def __getitem__(self, name: str) -> Estimate:
@@ -203,6 +208,24 @@ class Evaluation(Mapping[str, Estimate]):
         rising = isotonic_regression(shares, sample_weight=1 / np.square(widths))
         values = np.asarray(probability, dtype=np.float64)
         return np.interp(values, [0.0, *middles, 1.0], [0.0, *rising, 1.0])
+
+    def cutoff(self, coverage: float) -> float:
+        """How strange a new row is at most, with at least this probability.
+
+        Parameters
+        ----------
+        coverage : float
+            Between 0 and 1, such as 0.9.
+
+        Returns
+        -------
+        float
+            Of 1 − (probability of its own class), or of the size of its error; infinite if rows
+            are too few to say.
+        """
+        if self.scores is None:
+            raise InputError("this evaluation holds no scores to take a cutoff from")
+        return self.scores.cutoff(coverage)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values.

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from tacit.metrics.bins import bins_for, dither, place, probability_edges, signed_knots
+from tacit.metrics.conformal import Scores
 from tacit.metrics.counts import Counts
 from tacit.metrics.errors import Errors
 from tacit.metrics.figures import Binary
@@ -45,10 +46,10 @@ class Reading:
     """
 
     figures: dict[str, Estimate]
-    curves: dict[str, Any]
-    calibration: list[dict[str, Any]]
-    confusion: list[list[Estimate]]
-    classes: dict[str, dict[str, Estimate]]
+    curves: dict[str, Any] = field(default_factory=dict)
+    calibration: list[dict[str, Any]] = field(default_factory=list)
+    confusion: list[list[Estimate]] = field(default_factory=list)
+    classes: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
 
 class Tables(ABC):
@@ -97,6 +98,36 @@ class Tables(ABC):
         -------
         _Groups
             Whose ``reading`` takes the groups to be read.
+        """
+
+    @abstractmethod
+    def reading(self, tables: Sequence[Counts]) -> Reading:
+        """Everything that the tables of one group say, or of all groups together.
+
+        Parameters
+        ----------
+        tables : sequence of Counts
+            As many as there are tables.
+
+        Returns
+        -------
+        Reading
+            Figures, and what there is to show.
+        """
+
+    @abstractmethod
+    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        """Estimated number of units up to every edge of how strange they are, and the edges.
+
+        Parameters
+        ----------
+        tables : sequence of Counts
+            As many as there are tables.
+
+        Returns
+        -------
+        ndarray, ndarray
+            Of one shape.
         """
 
     def count(
@@ -187,18 +218,6 @@ class ClassTables(Tables):
         return _Groups(self, [Counts.of(table, deviation, total=total) for table in noisy])
 
     def reading(self, tables: Sequence[Counts]) -> Reading:
-        """Everything that the tables of one group say, or of all groups together.
-
-        Parameters
-        ----------
-        tables : sequence of Counts
-            As many as there are tables.
-
-        Returns
-        -------
-        Reading
-            Figures, curves and the confusion matrix.
-        """
         confusion, edges = tables[0], probability_edges(self.bins)
         sides = [Binary(table, edges, self.confidence) for table in tables[1:]]
         shares = self._shares(confusion)
@@ -207,7 +226,7 @@ class ClassTables(Tables):
             figures = side.figures(probabilities=self.probabilities)
             figures["majority"] = _largest([side.prevalence()])
             calibration = side.calibration() if self.probabilities else []
-            return Reading(figures, dict(side.curves()), calibration, shares, {})
+            return Reading(figures, side.curves(), calibration, shares)
         by_class = self._by_class(confusion)
         for name, side in zip(self.classes, sides, strict=False):
             by_class[name] |= {
@@ -217,6 +236,17 @@ class ClassTables(Tables):
         figures = self._overall(confusion, by_class, sides)
         curves = {name: side.curves() for name, side in zip(self.classes, sides, strict=False)}
         return Reading(figures, curves, [], shares, by_class)
+
+    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        edges, at = probability_edges(self.bins), np.zeros(self.bins)
+        if not self.curved:
+            return np.zeros(1), np.full(1, math.inf)
+        for table in tables[1:]:
+            negatives, positives = np.split(table.values, 2)
+            at += positives
+            if len(self.classes) == 2:
+                at += negatives[::-1]  # of the first class, whose probability is the rest
+        return np.cumsum(at[::-1]), 1 - edges[:-1][::-1]
 
     def _shares(self, confusion: Counts) -> list[list[Estimate]]:
         many = len(self.classes)
@@ -334,32 +364,40 @@ class NumberTables(Tables):
         return _Groups(self, [Counts.of(table, deviation, total=total) for table in noisy])
 
     def reading(self, tables: Sequence[Counts]) -> Reading:
-        """Everything that the tables of one group say, or of all groups together.
-
-        Parameters
-        ----------
-        tables : sequence of Counts
-            As many as there are tables.
-
-        Returns
-        -------
-        Reading
-            Figures of the errors.
-        """
         residuals, targets = tables
         errors = Errors(residuals, targets, self.residuals, self.targets, self.confidence)
-        return Reading(errors.figures(), {"error": errors.distribution()}, [], [], {})
+        return Reading(errors.figures(), {"error": errors.distribution()})
+
+    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
+        knots = self.residuals
+        sizes = knots[len(knots) // 2 :]
+        values = tables[0].values
+        middle = len(knots) // 2
+        at = np.concatenate([[values[middle]], values[middle + 1 :] + values[middle - 1 :: -1]])
+        # Who is counted at a knot has an error up to the next one; beyond the last, any.
+        return np.cumsum(at), np.append(sizes[1:], math.inf)
 
 
 @dataclass(frozen=True)
 class _Groups:
     """Estimated counts of all groups, and how some of them are read."""
 
-    tables: Any
+    tables: Tables
     counts: Sequence[Counts]
 
     def reading(self, group: int | None = None) -> Reading:
         """Of one group, or of all units."""
+        return self.tables.reading(self._picked(group))
+
+    def scores(self, deviation: float, total: int | None) -> Scores:
+        """How strange units are, for a cutoff."""
+        picked = self._picked(None)
+        below, edges = self.tables.strangeness(picked)
+        cells = sum(len(table.values) for table in self.counts[-max(len(self.counts) - 1, 1) :])
+        units = float(total) if total is not None else float(below[-1])
+        return Scores(below, edges, units, deviation * math.sqrt(cells), total is not None)
+
+    def _picked(self, group: int | None) -> list[Counts]:
         many = len(self.tables.groups)
         picked = np.ones((1, many)) if group is None else np.eye(many)[group : group + 1]
         chosen = []
@@ -367,8 +405,7 @@ class _Groups:
             width = (len(table.values) - 1) // many
             known = np.eye(len(table.values))[:-1]
             chosen.append(table.gathered(np.kron(picked, np.eye(width)) @ known))
-        found: Reading = self.tables.reading(chosen)
-        return found
+        return chosen
 
 
 def class_tables(

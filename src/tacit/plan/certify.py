@@ -85,6 +85,8 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
     if asked.fitted and paid:
         texts.append(sentences.released_before(paid))
     texts += plan.trainer.assumptions()
+    if plan.holdout is not None:
+        texts.append(sentences.held_out(plan.holdout))
     if plan.moves is not None:
         texts.append(sentences.UNSEEN_STAGES)
     if plan.test is not None:
@@ -113,9 +115,11 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
         if behind is not None and behind.l1:
             entry["drift"] = behind.to_dict()
         stages.append(entry)
-    chosen = {} if plan.search is None else {"search": dict(plan.search)}
+    chosen: dict[str, Any] = {} if plan.search is None else {"search": dict(plan.search)}
     if plan.found is not None:
         chosen["target"] = dict(plan.found)
+    if plan.holdout is not None:
+        chosen["holdout"] = plan.holdout
     if plan.test is not None:
         chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
     return {

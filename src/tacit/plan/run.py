@@ -74,6 +74,8 @@ class CalibratedPlan:
         What was found out about the targets, through noise; None before it was.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
+    holdout : float or None
+        Chance of a unit to be set aside for a test, which the account includes; None without one.
     plan : Plan
         What was asked for.
     columns, classes : int
@@ -99,6 +101,7 @@ class CalibratedPlan:
     draws: int = 0
     search: Mapping[str, Any] | None = None
     found: Mapping[str, Any] | None = None
+    holdout: float | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -165,10 +168,10 @@ class CalibratedPlan:
         how |= {"init": init, "on_gradient": on_gradient}
         run = self.releases(key, draws)
         if ledger is None:
-            return self._fit(rows, targets, run, entry=None, **how)
+            return self.fit_with(rows, targets, run, **how)
         entry = self.reserve(ledger, key)
         try:
-            fit = self._fit(rows, targets, run, entry=entry, **how)
+            fit = self.fit_with(rows, targets, run, entry=entry, **how)
         except PrivateTestError as failed:
             entry.settle("test failed", failed.certificate.digest)
             raise
@@ -240,19 +243,34 @@ class CalibratedPlan:
         """
         return Releases(key, self.spent, draws=draws, unit=self.plan.unit)
 
-    def _fit(
+    def fit_with(
         self,
         rows: Rows,
         targets: Any,
         run: Releases,
         *,
-        assumptions: Sequence[str],
-        progress: Progress,
-        entry: Reservation | None,
-        init: tuple[np.ndarray, np.ndarray] | None,
-        on_gradient: Callable[[np.ndarray], None] | None,
+        assumptions: Sequence[str] = (),
+        progress: Progress = silent,
+        entry: Reservation | None = None,
+        init: tuple[np.ndarray, np.ndarray] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
     ) -> Fit:
-        """Do what was planned; nothing else draws noise."""
+        """Do what was planned, with what a run may draw; nothing else draws noise.
+
+        Parameters
+        ----------
+        rows, targets, assumptions, progress, init, on_gradient
+            As of `run`, which has checked them.
+        run : Releases
+            What may be drawn; closed at the end.
+        entry : Reservation, optional
+            In the ledger.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
+        """
         told, found = self.find_target(targets, rows, run)
         seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         if found is not None:

@@ -69,6 +69,15 @@ def released_before(stages: Sequence[str]) -> str:
     )
 
 
+def held_out(share: float) -> str:
+    """Of rows that were set aside for a test."""
+    return (
+        f"a coin for each, drawn without looking at anybody, set aside {share:g} of the rows for "
+        "testing: epsilon holds for who was trained on and for who was tested on, since nobody "
+        "was both"
+    )
+
+
 def tested(delta: float) -> str:
     """Of a private test that passes wrongly with this probability."""
     return (
