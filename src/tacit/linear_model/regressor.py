@@ -256,8 +256,9 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         ndarray of shape (n, 2)
             Lower and upper ends, within the limits of the target.
         """
-        low, high = self.target_bounds_
-        guess = np.clip(self.predict(X), low, high)
+        guess = self.predict(X)
+        low, high = self.target_bounds_  # type: ignore[misc]
+        guess = np.clip(guess, low, high)
         reach = self._tested(evaluation).cutoff(coverage)
         return np.clip(np.column_stack([guess - reach, guess + reach]), low, high)
 

@@ -18,13 +18,14 @@ the n + 1 rows is called new. So the new row scores at most t⁺ with probabilit
 and F⁺(t⁺) ≥ c(n + 1) + m − S(t⁺) ≥ c(n + 1) + m − max S. Take the mean over the noise. ∎
 
 If no edge reaches that much, everything is covered. Then F⁺ = n + 1 may be less than what the last
-line says, by what −S exceeds (1 − c)(n + 1) − m; the cutoff is infinite from the start where that
-is less than six deviations of the noise away.
+line says, by what −S(last) exceeds (1 − c)(n + 1) − m; the cutoff is infinite from the start where
+that is less than six deviations of S(last) away.
 
 *The mean of the maximum.* Noise of deviation τ on each of B cells, summed up cell by cell, is a
 Brownian motion seen at times, and E max S ≤ √(2/π)·τ√B (Lévy). Where the number of rows is public
 it is a bridge, and E max S ≤ √(π/8)·τ√B. Estimates by least squares vary less in every sum (Gauss
-& Markov), so their maximum is no larger on the average (Sudakov 1971; Fernique 1975).
+& Markov), so their maximum is no larger on the average (Sudakov 1971; Fernique 1975). And whatever
+the covariance is, E max S ≤ √(2 log B)·max √Var S(t). The least of these is taken.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Scores:
         n, or its estimate.
     walk : float
         τ√(cells): deviation of the noise of all cells together.
+    spread : ndarray of shape (B,)
+        Deviation of ``below``.
     counted : bool
         Whether n is public, and the cells were made to sum up to it.
     """
@@ -62,7 +65,14 @@ class Scores:
     edges: np.ndarray
     units: float
     walk: float
+    spread: np.ndarray
     counted: bool
+
+    @property
+    def margin(self) -> float:
+        """m: the mean of the largest noise is at most this."""
+        path = (BRIDGE if self.counted else MOTION) * self.walk
+        return min(path, math.sqrt(2 * math.log(len(self.below))) * float(self.spread.max()))
 
     def cutoff(self, coverage: float) -> float:
         """The least edge that a new row does not exceed with at least this probability.
@@ -79,15 +89,15 @@ class Scores:
 
         Examples
         --------
-        >>> exact = Scores(np.array([80.0, 95, 100]), np.array([0.1, 0.5, 1.0]), 100, 0.0, True)
+        >>> edges = np.array([0.1, 0.5, 1.0])
+        >>> exact = Scores(np.array([80.0, 95, 100]), edges, 100, 0.0, np.zeros(3), True)
         >>> exact.cutoff(0.9), exact.cutoff(0.999)
         (0.5, inf)
         """
         if not 0 < coverage < 1:
             raise InputError(f"coverage={coverage!r:.80} must lie between 0 and 1, such as 0.9")
-        margin = (BRIDGE if self.counted else MOTION) * self.walk
-        wanted = coverage * (self.units + 1) + margin
-        if self.units + 1 < wanted + FAR * self.walk:
+        wanted = coverage * (self.units + 1) + self.margin
+        if self.units + 1 < wanted + FAR * float(self.spread[-1]):
             return math.inf
         reached = np.flatnonzero(self.below >= wanted)
         return float(self.edges[reached[0]]) if len(reached) else math.inf

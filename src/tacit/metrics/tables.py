@@ -116,18 +116,15 @@ class Tables(ABC):
         """
 
     @abstractmethod
-    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
-        """Estimated number of units up to every edge of how strange they are, and the edges.
-
-        Parameters
-        ----------
-        tables : sequence of Counts
-            As many as there are tables.
+    def strangeness(self) -> tuple[list[np.ndarray | None], np.ndarray]:
+        """Which cells of each table hold units up to every edge of how strange they are.
 
         Returns
         -------
-        ndarray, ndarray
-            Of one shape.
+        sums : list of (ndarray of shape (B, cells) or None)
+            For each table, those of one group; None if it is not used.
+        edges : ndarray of shape (B,)
+            Rising.
         """
 
     def count(
@@ -237,16 +234,13 @@ class ClassTables(Tables):
         curves = {name: side.curves() for name, side in zip(self.classes, sides, strict=False)}
         return Reading(figures, curves, [], shares, by_class)
 
-    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
-        edges, at = probability_edges(self.bins), np.zeros(self.bins)
+    def strangeness(self) -> tuple[list[np.ndarray | None], np.ndarray]:
         if not self.curved:
-            return np.zeros(1), np.full(1, math.inf)
-        for table in tables[1:]:
-            negatives, positives = np.split(table.values, 2)
-            at += positives
-            if len(self.classes) == 2:
-                at += negatives[::-1]  # of the first class, whose probability is the rest
-        return np.cumsum(at[::-1]), 1 - edges[:-1][::-1]
+            return [np.ones((1, len(self.classes) ** 2))], np.full(1, math.inf)
+        likely = np.tril(np.ones((self.bins, self.bins)))[:, ::-1]  # of its own class, from the top
+        other = likely[:, ::-1] if len(self.classes) == 2 else np.zeros_like(likely)
+        edges = 1 - probability_edges(self.bins)[:-1][::-1]
+        return [None, *[np.hstack([other, likely])] * self.curved], edges
 
     def _shares(self, confusion: Counts) -> list[list[Estimate]]:
         many = len(self.classes)
@@ -368,14 +362,12 @@ class NumberTables(Tables):
         errors = Errors(residuals, targets, self.residuals, self.targets, self.confidence)
         return Reading(errors.figures(), {"error": errors.distribution()})
 
-    def strangeness(self, tables: Sequence[Counts]) -> tuple[np.ndarray, np.ndarray]:
+    def strangeness(self) -> tuple[list[np.ndarray | None], np.ndarray]:
         knots = self.residuals
         sizes = knots[len(knots) // 2 :]
-        values = tables[0].values
-        middle = len(knots) // 2
-        at = np.concatenate([[values[middle]], values[middle + 1 :] + values[middle - 1 :: -1]])
         # Who is counted at a knot has an error up to the next one; beyond the last, any.
-        return np.cumsum(at), np.append(sizes[1:], math.inf)
+        inside = np.abs(knots) <= sizes[:, None] * (1 + 1e-12)
+        return [inside.astype(np.float64), None], np.append(sizes[1:], math.inf)
 
 
 @dataclass(frozen=True)
@@ -391,11 +383,17 @@ class _Groups:
 
     def scores(self, deviation: float, total: int | None) -> Scores:
         """How strange units are, for a cutoff."""
-        picked = self._picked(None)
-        below, edges = self.tables.strangeness(picked)
-        cells = sum(len(table.values) for table in self.counts[-max(len(self.counts) - 1, 1) :])
+        sums, edges = self.tables.strangeness()
+        below, variance, cells = np.zeros(len(edges)), np.zeros(len(edges)), 0
+        for table, every, picked in zip(self._picked(None), self.counts, sums, strict=True):
+            if picked is not None:
+                found = table.gathered(picked)
+                below += found.values
+                variance += np.diag(found.covariance)
+                cells += len(every.values)
         units = float(total) if total is not None else float(below[-1])
-        return Scores(below, edges, units, deviation * math.sqrt(cells), total is not None)
+        walk, spread = deviation * math.sqrt(cells), np.sqrt(np.maximum(variance, 0.0))
+        return Scores(below, edges, units, walk, spread, total is not None)
 
     def _picked(self, group: int | None) -> list[Counts]:
         many = len(self.tables.groups)
