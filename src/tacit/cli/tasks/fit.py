@@ -14,6 +14,8 @@ from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import outputs, tables
+from tacit.cli.tasks.evaluate import ROOM, groups_of
+from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.plan import Estimator, encoder, public_facts
 from tacit.cli.tasks.scores import nonprivate_accuracy, rows_to_test_on, score
@@ -47,7 +49,9 @@ class Fitted:
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
         facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
-        return {**facts, **scores, **entry, "out": str(self.out)}
+        tested = getattr(self.estimator, "evaluation_", None)
+        found = {} if tested is None else {"evaluation": tested.to_dict()}
+        return {**facts, **scores, **entry, **found, "out": str(self.out)}
 
 
 def fit(
@@ -64,6 +68,7 @@ def fit(
     force: bool = False,
     memory: float | None = None,
     decimal: str | None = None,
+    by: str | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to a table and write model, certificate and report into ``out``.
@@ -72,11 +77,18 @@ def fit(
     ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise;
     ``target_bounds``, such as ``0,100`` or ``private``, say that the target is a number.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
-    that are public anyway. ``options`` go to the estimator as they are.
+    that are public anyway. ``by`` names groups of a test on rows that are held out. ``options``
+    go to the estimator as they are.
     """
     if public is None and settings.recipe in takers("public"):
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     tables.require_other_file(table, public)
+    if by is not None:
+        if options.get("holdout") is None:
+            raise InputError("groups are those of a test on rows that are held out: give holdout")
+        options["holdout_by"] = groups_of(by)
+    if settings.tune and options.get("holdout") is not None:
+        raise InputError("settings that private trials choose are not tested on held-out rows yet")
     with outputs.output_in(out, outputs.FILES, force, options) as output:
         train = tables.open_table(table, memory, decimal)
         schema, number = tables.schema_of(train, schema, target, target_bounds)
@@ -122,7 +134,11 @@ def fit(
         curves = None
         with suppress(InputError):  # a model that is no sum of curves
             curves = estimator.shape_curves().svg()
-        page = render_html(certificate.to_dict(), results=shown, curves=curves).encode()
+        tested = getattr(estimator, "evaluation_", None)
+        evaluation = None if tested is None else pictured(tested)
+        page = render_html(
+            certificate.to_dict(), results=shown, curves=curves, evaluation=evaluation
+        ).encode()
         contents = (dumps(estimator), outputs.written(certificate), page)
         output.commit(dict(zip(outputs.FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
@@ -157,7 +173,7 @@ def _room(
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + tables + CURVE * scores * wide + outputs.BASE,
+        outputs.REPORT: 2 * text + tables + CURVE * scores * wide + ROOM + outputs.BASE,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tacit.cli.tasks.outputs import MODEL, PathLike
 from tacit.cli.tasks.tables import open_table
@@ -23,10 +24,8 @@ def predict(
     decimal: str | None = None,
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
-    path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
-    estimator = load(_model_in(path) if path.is_dir() else path, extractor=extractor)
-    if not any(stage.takes_tables for stage in estimator.stages_):
-        raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
+    target = new_file(Path(out), force, (".csv", ".parquet"))
+    estimator = open_model(model, extractor)
     rows = open_table(table, decimal=decimal)
     columns = {"prediction": estimator.predict(rows)}
     if proba:
@@ -36,6 +35,15 @@ def predict(
             columns[f"probability_{name}"] = column
     write_predictions(target, columns)
     return rows.n
+
+
+def open_model(model: PathLike, extractor: PathLike | None = None) -> Any:
+    """A model of tables, from the directory of a fit or from its file."""
+    path = Path(model)
+    estimator = load(_model_in(path) if path.is_dir() else path, extractor=extractor)
+    if not any(stage.takes_tables for stage in estimator.stages_):
+        raise InputError(f"{path} takes arrays, not tables; load it in Python with tacit.load")
+    return estimator
 
 
 def _model_in(directory: Path) -> Path:

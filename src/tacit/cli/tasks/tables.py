@@ -91,11 +91,16 @@ def schema_of(
         raise SchemaError("the schema says what the target is; leave out its limits here")
     if limits.strip() == "private":
         return known, True
-    low, _, high = limits.partition(",")
+    return replace(known, target_bounds=limits_of(limits)), True
+
+
+def limits_of(words: str) -> tuple[float, float]:
+    """Limits of a target: ``0,100``."""
+    low, _, high = words.partition(",")
     ends = as_number(low.strip()), as_number(high.strip())
     if ends[0] is None or ends[1] is None:
-        raise InputError(f"{limits!r:.80} are no limits of a target: write 0,100 or private")
-    return replace(known, target_bounds=(ends[0], ends[1])), True
+        raise InputError(f"{words!r:.80} are no limits of a target: write 0,100 or private")
+    return ends[0], ends[1]
 
 
 def features_of(table: Any, schema: Schema) -> Any:
