@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit import __version__
-from tacit.data.checks import column_of
+from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -183,7 +183,7 @@ class EvaluationPlan:
             facts["target_bounds"] = list(self.bounds)
         if len(self.groups) > 1:
             facts["groups"] = list(self.groups)
-        return {**facts, "confidence": self.confidence}
+        return {**facts, "confidence": self.confidence, "arithmetic": "exact"}
 
 
 def release(counts: Sequence[np.ndarray], token: Token) -> list[np.ndarray]:
@@ -381,12 +381,12 @@ def evaluate(
     budget = Budget(epsilon, delta)
     scores = scores_of(model, X)
     n = len(scores)
-    truth = column_of(y, n)
+    truth = _column(y, n, "y")
     if (by is None) != (by_values is None):
         raise MissingBound(
             "figures of groups", "by=, the group of every row, and by_values=, their public names"
         )
-    names = None if by is None else column_of(by, n)
+    names = None if by is None else _column(by, n, "by")
     size = resolve_size(n, neighbors, public_size)
     plan = plan_evaluation(
         model,
@@ -528,10 +528,20 @@ def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
     return np.fromiter((_place_of(value, texts) for value in listed), np.int64, len(listed))
 
 
+def _column(values: Any, n: int, what: str) -> np.ndarray:
+    """One value for every row; those that are missing stay so, and count nowhere."""
+    array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (n,):
+        raise InputError(f"{what} must have a value for each of the {n} rows, in one column")
+    return array
+
+
 def _place_of(value: Any, places: dict[Any, int]) -> int:
     try:
         return places.get(value, places.get(str(value), -1))
-    except TypeError:
+    except (TypeError, ValueError):  # what cannot be a key, or has no text, is no label
         return -1
 
 
@@ -562,7 +572,7 @@ def numbers(values: Any) -> np.ndarray:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
