@@ -84,4 +84,4 @@ def test_a_row_that_counts_twice_is_found(monkeypatch):
         return [2 * table for table in honest(self, truth, scores, by, coins)]
 
     monkeypatch.setattr(tables.Tables, "count", twice)
-    assert any(compared(seed, monkeypatch)[1] for seed in range(40))
+    assert any(compared(seed, monkeypatch)[1] for seed in range(40, 60))
