@@ -14,7 +14,9 @@ import numpy as np
 from tacit.metrics.counts import Counts
 from tacit.metrics.intervals import FLOOR, Estimate, combine, interval, linear, quadratic, smooth
 
+ANYTHING = (-math.inf, math.inf)
 CAP = 1e-3  # probabilities below it count as this much in the log loss
+JOINED = 2.0  # standard deviations from zero that the count of the highest bins is at least
 SHOWN = 12  # bins of a calibration curve at most
 
 
@@ -51,21 +53,25 @@ class Binary:
         bins = np.arange(self.bins) >= threshold
         return np.concatenate([bins, bins]).astype(np.float64)
 
-    def ratio(self, top: np.ndarray, bottom: np.ndarray) -> Estimate:
+    def ratio(
+        self, top: np.ndarray, bottom: np.ndarray, within: tuple[float, float] = (0.0, 1.0)
+    ) -> Estimate:
         """The share of one sum of counts in another.
 
         Parameters
         ----------
         top, bottom : ndarray of shape (2·B,)
             Weights of the cells.
+        within : (float, float)
+            What it is clamped to.
 
         Returns
         -------
         Estimate
-            Between 0 and 1.
+            Between 0 and 1 as a rule.
         """
         form = linear(self.counts, top, bottom)
-        return interval(form, form, confidence=self.confidence)
+        return interval(form, form, confidence=self.confidence, within=within)
 
     def at(self, threshold: int) -> dict[str, Estimate]:
         """Figures of predicting the class from a bin on.
@@ -84,11 +90,12 @@ class Binary:
         positive, chosen = 1 - negative, self.above(threshold)
         everybody = np.ones_like(chosen)
         right = positive * chosen + negative * (1 - chosen)
-        recall = self.ratio(positive * chosen, positive)
-        specificity = self.ratio(negative * (1 - chosen), negative)
+        sides = [(positive * chosen, positive), (negative * (1 - chosen), negative)]
+        recall, specificity = (self.ratio(*side) for side in sides)
+        free = [self.ratio(*side, within=ANYTHING) for side in sides]
         return {
             "accuracy": self.ratio(right, everybody),
-            "balanced_accuracy": combine([recall, specificity], [0.5, 0.5]),
+            "balanced_accuracy": combine(free, [0.5, 0.5]),
             "precision": self.ratio(positive * chosen, chosen),
             "recall": recall,
             "specificity": specificity,
@@ -138,9 +145,23 @@ class Binary:
         most = -np.log(np.concatenate([far, low]))
         return self.mean_loss(least, most, (least + most) / 2, -math.log(CAP))
 
-    def roc_auc(self) -> Estimate:
-        """The chance that a positive has a higher score than a negative: ties count half."""
+    def roc_auc(self, within: tuple[float, float] = (0.0, 1.0)) -> Estimate:
+        """The chance that a positive has a higher score than a negative: ties count half.
+
+        Parameters
+        ----------
+        within : (float, float)
+            What it is clamped to.
+
+        Returns
+        -------
+        Estimate
+            Of all of that range if noise hides how many there are of either class.
+        """
         bins = self.bins
+        for side in (self._negatives, 1 - self._negatives):
+            if side @ self.counts.values < 2 * math.sqrt(_variance(self.counts, side)):
+                return Estimate(math.nan, *within)
         before = np.triu(np.ones((bins, bins)), 1)
         forms = [
             quadratic(
@@ -148,7 +169,8 @@ class Binary:
             )
             for tied in (0.0, 0.5, 1.0)
         ]
-        return interval(forms[0], forms[2], middle=forms[1], confidence=self.confidence)
+        low, middle, high = forms
+        return interval(low, high, middle=middle, confidence=self.confidence, within=within)
 
     def average_precision(self) -> Estimate:
         """The area under precision over recall.
@@ -168,7 +190,7 @@ class Binary:
         """Sums of the highest bins into one that stands out of the noise; None if none does."""
         for start in range(self.bins - 1, -1, -1):
             block = self.above(start)
-            if block @ self.counts.values > FLOOR * math.sqrt(_variance(self.counts, block)):
+            if block @ self.counts.values > JOINED * math.sqrt(_variance(self.counts, block)):
                 negative, positive = self._negatives, 1 - self._negatives
                 below = np.eye(self.bins)[:start]
                 lower = np.hstack([below, below])
@@ -249,19 +271,22 @@ def _variance(counts: Counts, weights: np.ndarray) -> float:
     return max(float(weights @ counts.covariance @ weights), 0.0)
 
 
-def _average_precision(x: np.ndarray, last: bool) -> float:
+def _average_precision(counts: np.ndarray, last: bool) -> np.ndarray:
     """Area under precision over recall, positives of a bin behind its negatives, or before them.
 
     While u of p positives of a bin are added to P positives and N negatives, precision is
-    (P + u)/(P + u + N), of which the integral is p − N·log((P + p + N)/(P + N)).
+    (P + u)/(P + u + N), of which the integral is p − N·log((P + p + N)/(P + N)). Counts are the
+    last axis.
     """
-    negatives, positives = np.split(x, 2)
-    area = true = false = 0.0
-    for n, p in zip(negatives[::-1], positives[::-1], strict=True):
-        against = false + n if last else false
-        if against > 0 and true + against > 0 and true + p + against > 0:
-            area += p - against * math.log((true + p + against) / (true + against))
-        else:
-            area += p
-        true, false = true + p, false + n
-    return float(area / true) if true > 0 else math.nan
+    negatives, positives = np.split(counts[..., ::-1], 2, axis=-1)[::-1]
+    true, false = np.cumsum(positives, axis=-1), np.cumsum(negatives, axis=-1)
+    before, against = true - positives, false if last else false - negatives
+    sides = before + against, true + against
+    proper = (against > 0) & (sides[0] > 0) & (sides[1] > 0)
+    lost = np.zeros_like(true)
+    np.log(
+        np.divide(sides[1], sides[0], out=np.ones_like(true), where=proper), out=lost, where=proper
+    )
+    area = (positives - np.where(proper, against, 0.0) * lost).sum(axis=-1)
+    whole = true[..., -1]
+    return np.divide(area, whole, out=np.full_like(whole, np.nan), where=whole > 0)

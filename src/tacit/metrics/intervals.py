@@ -204,7 +204,7 @@ def interval(
     ratios = [form.top / form.bottom for form in ([middle] if middle else [low, high])]
     known = all(form.bottom > 0 for form in (low, high))
     value = float(np.clip(sum(ratios) / len(ratios), least, most)) if known else math.nan
-    width = b - a
+    width = b - a if math.isfinite(b - a) else 0.0
     if a > most:  # the noise has it beyond what is possible: as wide as it was, up to there
         a = most - width
     if b < least:
@@ -240,7 +240,7 @@ def combine(
     >>> str(combine([Estimate(0.8, 0.7, 0.9), Estimate(0.6, 0.5, 0.7)], [0.5, 0.5]))
     '0.700 (0.629 to 0.771)'
     """
-    if not all(math.isfinite(part.value) for part in parts):
+    if not all(math.isfinite(end) for part in parts for end in (part.value, part.width)):
         return Estimate(math.nan, *within)
     value = below = above = 0.0
     for part, weight in zip(parts, weights, strict=True):
@@ -256,8 +256,8 @@ def combine(
 
 def smooth(
     counts: Counts,
-    low: Callable[[np.ndarray], float],
-    high: Callable[[np.ndarray], float],
+    low: Callable[[np.ndarray], np.ndarray],
+    high: Callable[[np.ndarray], np.ndarray],
     *,
     confidence: float,
     within: tuple[float, float] = (0.0, 1.0),
@@ -269,7 +269,7 @@ def smooth(
     counts : Counts
         Far enough from where the functions break.
     low, high : callable
-        Of counts.
+        Of counts, which are the last axis.
     confidence : float
         Of the interval.
     within : (float, float)
@@ -283,14 +283,9 @@ def smooth(
     z, x = quantile(confidence), counts.values
     found, spreads = [], []
     for function in (low, high):
-        value = function(x)
+        value = float(function(x))
         step = np.maximum(np.abs(x), 1.0) * 1e-5
-        slope = np.array(
-            [
-                (function(x + h * e) - function(x - h * e)) / (2 * h)
-                for h, e in zip(step, np.eye(len(x)), strict=True)
-            ]
-        )
+        slope = (function(x + np.diag(step)) - function(x - np.diag(step))) / (2 * step)
         drawn = max(float(slope**2 @ x), 0.0)
         found.append(value)
         spreads.append(math.sqrt(max(float(slope @ counts.covariance @ slope), 0.0) + drawn))

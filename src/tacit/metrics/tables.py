@@ -20,7 +20,7 @@ from tacit.metrics.bins import bins_for, dither, place, probability_edges, signe
 from tacit.metrics.conformal import Scores
 from tacit.metrics.counts import Counts
 from tacit.metrics.errors import Errors
-from tacit.metrics.figures import Binary
+from tacit.metrics.figures import ANYTHING, Binary
 from tacit.metrics.intervals import Estimate, combine, interval, linear
 
 MOST_CURVES = 10  # classes that have a curve each: every one of them is a table more
@@ -251,7 +251,9 @@ class ClassTables(Tables):
             found.append(interval(form, form, confidence=self.confidence))
         return [found[i * many : (i + 1) * many] for i in range(many)]
 
-    def _by_class(self, confusion: Counts) -> dict[str, dict[str, Estimate]]:
+    def _by_class(
+        self, confusion: Counts, within: tuple[float, float] = (0.0, 1.0)
+    ) -> dict[str, dict[str, Estimate]]:
         many = len(self.classes)
         cells = np.arange(many**2)
         true, guess = cells // many, cells % many
@@ -264,7 +266,8 @@ class ClassTables(Tables):
                 "prevalence": linear(confusion, own, np.ones_like(own)),
             }
             found[name] = {
-                key: interval(form, form, confidence=self.confidence) for key, form in forms.items()
+                key: interval(form, form, confidence=self.confidence, within=within)
+                for key, form in forms.items()
             }
         return found
 
@@ -276,8 +279,10 @@ class ClassTables(Tables):
         form = linear(confusion, right, np.ones(many**2))
         mean = [1 / many] * many
 
+        free = self._by_class(confusion, ANYTHING)  # clamped once they are added up
+
         def averaged(key: str) -> Estimate:
-            return combine([by_class[name][key] for name in self.classes], mean)
+            return combine([free[name][key] for name in self.classes], mean)
 
         figures = {
             "accuracy": interval(form, form, confidence=self.confidence),
@@ -287,7 +292,10 @@ class ClassTables(Tables):
             "majority": _largest([by_class[name]["prevalence"] for name in self.classes]),
         }
         if sides:
-            figures |= {key: averaged(key) for key in ("roc_auc", "average_precision")}
+            areas = [side.roc_auc(ANYTHING) for side in sides]
+            precisions = [by_class[name]["average_precision"] for name in self.classes]
+            figures["roc_auc"] = combine(areas, mean)
+            figures["average_precision"] = combine(precisions, mean)
             if self.probabilities:
                 parts = [side.brier() for side in sides]
                 figures["brier_score"] = combine(parts, [1.0] * many, within=(0.0, 2.0))
