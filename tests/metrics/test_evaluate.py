@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import (
     average_precision_score,
@@ -14,6 +15,7 @@ from sklearn.metrics import (
     f1_score,
     roc_auc_score,
 )
+from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
@@ -155,7 +157,8 @@ def test_what_follows_from_the_counts_for_free(two):
     chance = model.predict_proba(X)[:, 1]
     cut = found.threshold(recall=0.9)
     assert np.mean(chance[y == 1] > cut) >= 0.89
-    assert found.threshold(cost=(1.0, 9.0)) < 0.3 < 0.7 < found.threshold(cost=(9.0, 1.0))
+    assert found.threshold(cost=(1.0, 9.0)) < 0.3
+    assert found.threshold(cost=(9.0, 1.0)) > 0.7
     better = found.recalibrated(chance**3)
     assert better.shape == chance.shape and (np.diff(better[np.argsort(chance)]) >= 0).all()
     with pytest.raises(InputError, match="recall="):
@@ -199,7 +202,9 @@ def test_a_held_out_test_costs_nothing_and_trains_with_the_same_noise():
     assert model.certificate_.verify().holds and model.certificate_.epsilon == 1.0
     assert 800 < 5000 - trained < 1200
     assert any("set aside 0.2" in text for text in model.certificate_.assumptions)
-    assert model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
+    assert (
+        model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
+    )
 
 
 def test_a_model_of_numbers_is_tested_between_the_limits_it_has_found():
@@ -249,8 +254,20 @@ def test_a_split_that_makes_no_sense_is_refused(how, words):
 def test_sets_need_a_test():
     X, y = rows(500)
     model = DPLinearClassifier(**BUDGET).fit(X, y)
-    with pytest.raises(InputError, match="holdout=0.2"):
+    with pytest.raises(InputError, match=r"holdout=0\.2"):
         model.predict_set(X)
     found = evaluate(model, X, y, **BUDGET)
     assert model.predict_set(X, evaluation=found).shape == (500, 2)
     assert math.isinf(found.cutoff(0.9999))
+
+
+def test_cross_validation_says_once_what_its_fits_spend_together(caplog):
+    X, y = rows(600)
+    cross_val_score(DPLinearClassifier(**BUDGET), X, y, cv=4)
+    said = [text for text in caplog.messages if "Copies of one estimator" in text]
+    assert len(said) == 1 and "5 fits about 2.4" in said[0]
+    caplog.clear()
+    DPLinearClassifier(**BUDGET).fit(X, y)
+    clone(DPLinearClassifier(**BUDGET)).fit(X, y)
+    cross_val_score(DPLinearClassifier(**BUDGET, random_state=0), X, y, cv=4)  # is not private
+    assert not [text for text in caplog.messages if "Copies" in text]

@@ -22,6 +22,7 @@ from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
+from tacit.linear_model.copies import Copies
 from tacit.linear_model.curves import ShapeCurves, shape_curves
 from tacit.linear_model.held_out import Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
@@ -160,6 +161,13 @@ class DPLinearModel(Composed, BaseEstimator):
     """
 
     intercept_: Any
+    _copies: Copies | None
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy as scikit-learn makes it, which knows how often others of its kind were fitted."""
+        made: Self = super().__sklearn_clone__()
+        made._copies = self._copies = getattr(self, "_copies", None) or Copies()
+        return made
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         """The public model to begin at, for the scores of a loss."""
@@ -173,6 +181,9 @@ class DPLinearModel(Composed, BaseEstimator):
         """Fit to a problem, or go on from ``before``."""
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before, problem.schema)
+        copies: Copies | None = getattr(self, "_copies", None)
+        if copies is not None and self.ledger is None and self.random_state is None:
+            copies.fitted(budget)
         init = None if before is None else (before.coef, before.intercept)
         if before is None:
             init = self._init(problem, loss)

@@ -190,13 +190,13 @@ class Evaluation(Mapping[str, Estimate]):
 
         Parameters
         ----------
-        probability : array of numbers
+        probability : array of shape (n,)
             As predicted.
 
         Returns
         -------
-        ndarray
-            Of the same shape, rising with what was predicted.
+        ndarray of shape (n,)
+            Rising with what was predicted.
         """
         if not self.calibration:
             raise InputError("this evaluation has no calibration curve")

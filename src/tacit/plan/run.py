@@ -259,12 +259,22 @@ class CalibratedPlan:
 
         Parameters
         ----------
-        rows, targets, assumptions, progress, init, on_gradient
-            As of `run`, which has checked them.
+        rows : Rows
+            Private rows, n of them, which were checked.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
         run : Releases
             What may be drawn; closed at the end.
+        assumptions : sequence of str
+            What the certificate says besides.
+        progress : callable
+            Told how far it is.
         entry : Reservation, optional
             In the ledger.
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+            Public coefficients and intercepts.
+        on_gradient : callable, optional
+            Shown noisy gradients.
 
         Returns
         -------
