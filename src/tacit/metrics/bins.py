@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
-FEWEST, MOST = 4, 128  # bins of a score
+FEWEST, MOST = 4, 48  # bins of a score
 
 
 def bins_for(units: int, deviation: float) -> int:
     """How many bins of a score noise allows: more tell more, and each has its noise.
 
     With noise of deviation σ on every count of n units, sums over a half of B bins have an
-    error of order σ√B/n, and what a bin hides is of order 1/B: both are alike at B = (n/σ)^(2/3).
+    error of order σ√B/n, and what a bin hides is of order 1/B, most of which is known by its
+    middle: B = (n/4σ)^(2/3).
 
     Parameters
     ----------
@@ -29,10 +30,10 @@ def bins_for(units: int, deviation: float) -> int:
 
     Examples
     --------
-    >>> bins_for(500, 40.0), bins_for(10_000, 4.0)
-    (6, 128)
+    >>> bins_for(500, 5.0), bins_for(10_000, 4.0)
+    (8, 48)
     """
-    return min(max(2 * round((units / deviation) ** (2 / 3) / 2), FEWEST), MOST)
+    return min(max(2 * round((units / deviation / 4) ** (2 / 3) / 2), FEWEST), MOST)
 
 
 def probability_edges(bins: int) -> np.ndarray:
