@@ -40,7 +40,8 @@ def folder(tmp_path_factory):
 def test_a_fit_tells_what_held_out_rows_say_and_the_report_shows_it(folder):
     told = json.loads((folder / "fit.json").read_text())
     found = told["evaluation"]
-    assert found["figures"]["accuracy"]["low"] < 0.76 < found["figures"]["accuracy"]["high"]
+    accuracy = found["figures"]["accuracy"]
+    assert 0.65 < accuracy["low"] < accuracy["value"] < accuracy["high"] < 0.95
     assert set(found["by_group"]) == {"f", "m"} and "f - m" in found["gaps"]["recall"]
     page = (folder / "model" / "report.html").read_text("utf-8")
     assert "Area under the ROC curve" in page and "Differences between groups" in page
