@@ -36,6 +36,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
 from tacit.engine.kernels.compact import FUSED, Fused
+from tacit.engine.people import People, PersonClipping, Tile, person_clipping
 from tacit.engine.quantization import (
     LIMIT,
     ROUNDED_ROWS,
@@ -52,6 +53,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.mechanisms.covariance import blas
 from tacit.mechanisms.release import BoundedSum
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 
 Number: TypeAlias = float  # `LatticeSum.float` has taken the name
@@ -70,15 +72,18 @@ class LatticeSum:
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
     clip : ndarray of shape (S,)
-        Norm that no row exceeds in the sum of a setting: it was clipped to that.
+        Norm that no row, or no person, exceeds in the sum of a setting: it was clipped to that.
     start : int
         First column, where the sum is over a part of the columns.
+    owner : Unit
+        Whose gradients were clipped.
     """
 
     values: np.ndarray
     lattice: np.ndarray
     clip: np.ndarray
     start: int = 0
+    owner: Unit = ROW
 
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
@@ -87,7 +92,8 @@ class LatticeSum:
     def bounded(self, setting: int, reach: Number) -> BoundedSum:
         """The sum of one setting as noise is added to it; ``reach`` is at least its clip."""
         values, unit = self.values[setting], self.lattice[setting].item()
-        return BoundedSum(values, unit, self.clip[setting].item(), reach, "step", self.start)
+        bound = self.clip[setting].item()
+        return BoundedSum(values, unit, bound, reach, "step", self.start, self.owner)
 
     def rounded(self) -> LatticeSum:
         """Sums in float64 as multiples of the lattice; below 2^63: at most 2^26 rows."""
@@ -107,6 +113,8 @@ class _Step:
     fused: Fused | None
     #: What compiled loops have added up so far, one array for every thread that is at it.
     sums: list[np.ndarray]
+    #: Rows of people, by size: where they are among the rows of the sum.
+    tiles: Sequence[Tile] = ()
 
 
 class GradientSource(Protocol):
@@ -139,7 +147,9 @@ class Engine:
         Read once, chunk by chunk, and kept; if they are too many for that, read
         again for every sum, with the same result. ``rows.bound`` sets the scale and is never
         trusted: a feature beyond it is clamped, and every row is clipped by the
-        norm it has. Rows that are blanked count nothing, not even for the intercept.
+        norm it has. Rows that are blanked count nothing, not even for the intercept. If they
+        have owners, what is clipped is the whole gradient of a person (`tacit.engine.people`),
+        and ``n`` is the number of people, who batches are drawn from.
     targets : ndarray
         As made by ``loss.targets``.
     loss : Loss
@@ -217,9 +227,23 @@ class Engine:
                 raise InputError(f"shift must hold {rows.d} finite numbers")
         if arithmetic != "fast":
             tested()
-        self.n = rows.n
+        self.n, self.unit = rows.units, rows.unit
+        self.people: People | None = None
+        if rows.owners is not None and rows.unit.rows == 1:
+            if not np.array_equal(rows.owners.codes, np.arange(rows.n)):
+                raise InputError("somebody has more than one row: choose among them")
+        elif rows.owners is not None:
+            if arithmetic not in ("exact", "fast"):
+                raise InputError(f"rows of people are summed by arithmetic='exact', not {arithmetic!r}")
+            self.people = People(rows.owners)
+            targets = np.asarray(targets)[self.people.order]
+            blanked = rows.blanked
+            rows = rows.taken(self.people.order)
+            gone = self.people.null if rows.blanked is None else self.people.null | rows.blanked
+            rows = replace(rows, blanked=gone, owners=None)
+        self._count = rows.n
         self.d = rows.d + (1 if intercept else 0)
-        self._blanked = rows.blanked is not None
+        self._blanked = rows.blanked is not None if self.people is None else blanked is not None
         if split is not None and not 0 < split < self.d:
             raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
         self.split = split
@@ -245,6 +269,13 @@ class Engine:
             progress=shown,
             memory=memory,
         )
+        if self.people is not None:
+            if isinstance(self.store, Streamed):
+                raise InputError(
+                    "rows of people are summed in memory, and these are too many for it: lower "
+                    "max_rows_per_group"
+                )
+            self.people.measure(self.store)
         self.watch = Watch(self.store, self.n, self.d) if strict else None
         self._latest_class = int(self.targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
@@ -262,7 +293,7 @@ class Engine:
         """Whether residuals are computed in the compiled loops of
         `tacit.engine.kernels.compact`.
         """
-        return self.store.compiled and type(self.loss) in FUSED
+        return self.people is None and self.store.compiled and type(self.loss) in FUSED
 
     def _shares(self, count: int, values: int) -> list[range]:
         """Rows for every call of compiled loops: all of them, unless several threads are worth it.
@@ -359,8 +390,17 @@ class Engine:
         operand, fused = self.store.operand(grid), None
         if check is None and len(self.parts) == 1 and self._fuses:
             fused = Fused(self.loss, clippings[0], operand)
-        step = _Step(index, operand, clippings, outputs, check, fused, [])
-        if fused is not None and not isinstance(self.store, Streamed):
+        tiles: Sequence[Tile] = ()
+        if self.people is not None:
+            block_rows = self.store.block_rows
+            if index is None:
+                groups, tiles = self.people.whole(block_rows)
+            else:
+                index, groups, tiles = self.people.batch(index, block_rows)
+        step = _Step(index, operand, clippings, outputs, check, fused, [], tiles)
+        if self.people is not None:
+            pass
+        elif fused is not None and not isinstance(self.store, Streamed):
             groups = self._shares(count, operand[0].size)  # of integers, so that any will do
         else:
             groups = list(groups_of(count, self.store.block_rows, self.store.group_rows))
@@ -378,7 +418,8 @@ class Engine:
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])
-            sums.append(LatticeSum(values, clipping.lattice, clipping.clip, part.start))
+            how = (clipping.lattice, clipping.clip, part.start, self.unit)
+            sums.append(LatticeSum(values, *how))
         return sums
 
     def terms(
@@ -404,7 +445,12 @@ class Engine:
                 raise InputError(said) from None
         key = (clips.tobytes(), outputs, per_class)
         if key not in self._clippings:  # mostly those of the last step
-            made = Clipping.of(np.array(clips), outputs, self.scale, self._kind, per_class)
+            terms = (np.array(clips), outputs, self.scale, self._kind, per_class)
+            made = (
+                Clipping.of(*terms)
+                if self.people is None
+                else person_clipping(*terms, self.unit.rows)
+            )
             self._clippings = {key: made}
         return self._clippings[key]
 
@@ -452,7 +498,7 @@ class Engine:
         self._check_weights(weights)
         settings, _, outputs = weights.shape
         operand = self.store.operand(Weights.of(weights, self.scale, self._kind))
-        groups = list(groups_of(self.n, self.store.block_rows, self.store.group_rows))
+        groups = list(groups_of(self._count, self.store.block_rows, self.store.group_rows))
         total = np.zeros(settings, dtype=np.int64)
         with self, reading(self.store, groups, None) as at:
             task = partial(self._group_counts, operand, outputs, counts, at)
@@ -480,9 +526,13 @@ class Engine:
                 _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self.targets[block]
-                total += count_rows(counts, cube, targets, stop - start)
+                total += count_rows(counts, cube, targets, stop - start, self._standing(start, stop))
         self._idle.append(work)
         return np.asarray(total)
+
+    def _standing(self, start: int, stop: int) -> np.ndarray | None:
+        """Which rows count by themselves: all, or the one that stands for a person."""
+        return None if self.people is None else self.people.first_rows()[start:stop]
 
     def _group_sum(
         self, step: _Step, at: Callable[[range], Any], group: range
@@ -498,7 +548,8 @@ class Engine:
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                part = self._block_sum(step, block, stop - start, store, work)
+                tile = _tile(step.tiles, start, stop)
+                part = self._block_sum(step, block, stop - start, store, work, tile)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
@@ -520,10 +571,11 @@ class Engine:
         step.sums.append(onto)
 
     def _block_sum(
-        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
+        self, step: _Step, block: Block, count: int, store: Any, work: Workspace, tile: Tile | None
     ) -> np.ndarray:
         rows, scores = store.forward(block, step.operand, work)
-        multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
+        how: dict[str, Any] = {"norms": store.norms(block), "tile": tile}
+        multipliers = self._multipliers(step, block, count, scores, work, **how)
         return np.asarray(store.backward(rows, multipliers, work))
 
     def _multipliers(
@@ -535,11 +587,12 @@ class Engine:
         work: Workspace,
         *,
         norms: Sequence[np.ndarray],
+        tile: Tile | None,
     ) -> list[np.ndarray]:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
         targets = self.targets[block]
         if step.check is None:
-            found = self._clipped(step, scores, targets, norms, work)
+            found = self._clipped(step, scores, targets, norms, work, tile)
         else:
             step.check.scores(block, count, scores)
             again = step.check.elsewhere(scores)
@@ -560,6 +613,7 @@ class Engine:
         targets: np.ndarray,
         norms: Sequence[np.ndarray],
         work: Workspace,
+        tile: Tile | None = None,
     ) -> list[np.ndarray]:
         """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""
         # Outputs before rows: a sum over outputs then adds whole vectors of rows. One setting at
@@ -569,8 +623,14 @@ class Engine:
             self._residual(setting.T, targets, out=setting.T)
         # Clipping is in place, so all parts but the last work on a copy.
         found = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
-        for each, clipping, inverse in zip(found, step.clippings, norms, strict=True):
-            clipping.apply(each.reshape(cube.shape), inverse)
+        for i, (each, clipping, inverse) in enumerate(
+            zip(found, step.clippings, norms, strict=True)
+        ):
+            if tile is None:
+                clipping.apply(each.reshape(cube.shape), inverse)
+            else:
+                person = PersonClipping(clipping)
+                person.apply(each.reshape(cube.shape), inverse, tile.rows, tile.gram[i])
         return found
 
     def _check_weights(self, weights: np.ndarray) -> None:
@@ -598,12 +658,26 @@ def count_rows(
     cube: np.ndarray,
     targets: np.ndarray,
     many: int,
+    which: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Sum over the first ``many`` rows of what each counts for, by scores (S, K, b)."""
+    """Sum over the first ``many`` rows, or ``which`` of them, of what each counts for.
+
+    Scores are (S, K, b).
+    """
     # One setting at a time, as for gradients: a row decides its own value.
     part = np.stack([counts(setting.T, targets) for setting in cube])
     part = np.rint(np.clip(np.nan_to_num(part, nan=1.0), -1.0, 1.0) * LOSS_UNIT)
-    return np.asarray(part[:, :many].astype(np.int64).sum(axis=1))
+    found = part[:, :many].astype(np.int64)
+    return np.asarray((found if which is None else found[:, which]).sum(axis=1))
+
+
+def _tile(tiles: Sequence[Tile], start: int, stop: int) -> Tile | None:
+    """The people whose rows these are; None if rows are nobody's in particular."""
+    for tile in tiles:
+        if tile.span.start <= start < tile.span.stop:
+            first, last = ((at - tile.span.start) // (tile.rows * LANES) for at in (start, stop))
+            return replace(tile, gram=[gram[:, first:last] for gram in tile.gram])
+    return None
 
 
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)

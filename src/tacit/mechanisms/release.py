@@ -16,9 +16,10 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -180,7 +181,10 @@ class Draws:
 
 
 class PublicRandomness:
-    """Random signs that anybody may know, from the key of the run: they protect nothing."""
+    """Random signs and hashes that anybody may know, from the key of the run: they protect nothing.
+
+    What is drawn so is fixed before anything that protects: guarantees hold whatever it is.
+    """
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -189,6 +193,18 @@ class PublicRandomness:
         """So many of −1 and 1."""
         words = self._key.stream(label, step).words(count)
         return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
+
+    def hashed(self, label: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """A keyed hash of pairs of 64-bit integers (m,), (m,): each pair's is its own affair."""
+        secret = self._key.stream(label).words(4).tobytes()
+
+        def found(marks: np.ndarray, places: np.ndarray) -> np.ndarray:
+            pairs = np.stack([marks.astype("<u8"), places.astype("<u8")], axis=1).tobytes()
+            each = (pairs[i : i + 16] for i in range(0, len(pairs), 16))
+            digests = (blake2b(p, digest_size=8, key=secret).digest() for p in each)
+            return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+        return found
 
 
 class _Budget:
