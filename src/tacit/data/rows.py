@@ -399,9 +399,14 @@ class Rows:
         Rows
             Of which every unit has one.
         """
+        return self if self.owners is None else self.taken(self.standing)
+
+    @property
+    def standing(self) -> np.ndarray:
+        """Places of the rows that stand for a person each, or of all rows."""
         if self.owners is None:
-            return self
-        return self.taken(np.sort(np.unique(self.owners.codes, return_index=True)[1]))
+            return np.arange(self.n)
+        return np.unique(self.owners.codes, return_index=True)[1]
 
     def hidden(self) -> Rows:
         """The same shape and bound without a single row: what a free or public stage is shown.

@@ -248,6 +248,7 @@ class Token:
     ) -> None:
         self.event, self._releases, self._budget = event, releases, budget
         self._place = place
+        self._unit = releases.unit
         self._opened: list[Stream] = []
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
@@ -277,7 +278,30 @@ class Token:
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         other._settings, other._sides = self._settings, self._sides
-        other._chance, other._law = self._chance, self._law
+        other._chance, other._law, other._unit = self._chance, self._law, self._unit
+        return other
+
+    def per_row(self, rows: Any) -> Token:
+        """The same token, for sums over rows of which every person has one: then rows are people.
+
+        Parameters
+        ----------
+        rows : Rows
+            What is summed; without owners, the token stays what it is.
+
+        Returns
+        -------
+        Token
+            Which takes bounds on rows, if everybody has one of these at most.
+        """
+        if rows.owners is None:
+            return self
+        self._require_unit(rows.unit)
+        if not rows.owners.each_once:
+            raise ReleaseError(f"{self._budget.name} sums several rows of one person")
+        place = self._place or ("", 0, 0)
+        other = self.at(*place)
+        other._place, other._unit = self._place, ROW
         return other
 
     def part(self, share: float) -> Token:
@@ -298,6 +322,7 @@ class Token:
         child = Token(self._releases, event, budget, self._place)
         child._batches, child._chance, child._law = self._batches, self._chance, self._law
         child._opened = self._opened  # one stream, drawn from in turn
+        child._unit = self._unit
         return child
 
     @property
@@ -309,10 +334,10 @@ class Token:
         return self._opened[0]
 
     def _require_unit(self, owner: Unit) -> None:
-        if owner != self._releases.unit:
+        if owner != self._unit:
             raise ReleaseError(
                 f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
-                f"{self._releases.unit}"
+                f"{self._unit}"
             )
 
     def deviation_of(self, total: BoundedSum) -> float:
@@ -463,10 +488,12 @@ class Token:
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
 
     def batch(self, n: int) -> np.ndarray:
-        """Rows of a step, each drawn independently with the probability that was counted."""
+        """Rows of a step, or people, each drawn independently with the probability counted.
+
+        Whose sum that is, the sum says: it is refused if it is not that of the unit.
+        """
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
-        self._require_unit(ROW)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

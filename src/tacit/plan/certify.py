@@ -74,7 +74,10 @@ def certify(
 def assumptions_of(plan: CalibratedPlan) -> list[str]:
     """What the guarantee takes for granted, in words, besides that a person is one row."""
     size, asked = plan.facts.size, plan.plan
-    texts = [sentences.rows_known(size, asked.neighbors), sentences.columns_known(plan.columns)]
+    texts = [
+        sentences.rows_known(size, asked.neighbors, asked.unit),
+        sentences.columns_known(plan.columns),
+    ]
     if plan.search is None:
         texts.append(sentences.SETTINGS)
     else:

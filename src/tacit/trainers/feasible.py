@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.data.memory import machine_memory
 from tacit.engine.checks import MOST_ROWS
+from tacit.engine.people import person_clipping
 from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
@@ -69,7 +70,9 @@ def require_feasible(
     deviations = trainer.deviations(noise_multiplier, 0.0, None)
     for clip, deviation in zip(trainer.clips, deviations, strict=True):
         per_class = trainer.clipping == "per-class"
-        clipping = Clipping.of(np.array([clip]), facts.outputs, scale, kind, per_class)
+        terms = (np.array([clip]), facts.outputs, scale, kind, per_class)
+        many = facts.unit.rows
+        clipping = Clipping.of(*terms) if many == 1 else person_clipping(*terms, many)
         if kind != "fast":
             sigma_for(deviation / float(clipping.lattice[0]))
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.losses import Loss
+from tacit.privacy.unit import ROW, Unit
 
 INTERCEPT_FRACTION = 0.1  # size of the constant feature, in row bounds
 #: Of the descent that theorems are about, which bounds the mean of its iterates.
@@ -23,7 +24,7 @@ class PublicFacts:
     Attributes
     ----------
     size : int
-        Number of rows, or the public stand-in for it.
+        Number of rows, or of people, or the public stand-in for it.
     features : int
         Columns of the rows that reach the trainer, without the intercept's.
     outputs : int
@@ -56,6 +57,8 @@ class PublicFacts:
         none is released.
     moment : (ndarray of shape (k,), ndarray of shape (f, k)), optional
         Its eigenvalues and eigenvectors above the noise, once it is.
+    unit : Unit
+        Whose gradients are clipped: those of rows, or of people with so many rows at most.
     """
 
     size: int
@@ -75,6 +78,7 @@ class PublicFacts:
     monotone: tuple[tuple[int, int, int], ...] = ()
     moment_noise: float = 0.0
     moment: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
+    unit: Unit = ROW
 
 
 @dataclass(frozen=True)
