@@ -293,7 +293,7 @@ class Engine:
         """Whether residuals are computed in the compiled loops of
         `tacit.engine.kernels.compact`.
         """
-        return self.people is None and self.store.compiled and type(self.loss) in FUSED
+        return self.store.compiled and type(self.loss) in FUSED
 
     def _shares(self, count: int, values: int) -> list[range]:
         """Rows for every call of compiled loops: all of them, unless several threads are worth it.
@@ -304,6 +304,12 @@ class Engine:
         size = max(1, -(-count // shares))
         size += -size % LANES  # whole vectors
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _share(self, values: int) -> int | None:
+        """Rows of people for every call of compiled loops; None for all of them."""
+        if self.threads == 1 or self._count * values < SHARED:
+            return None
+        return -(-self._count // (4 * self.threads))
 
     @property
     def _total_type(self) -> type[np.int64] | type[np.float64]:
@@ -392,7 +398,8 @@ class Engine:
             fused = Fused(self.loss, clippings[0], operand)
         tiles: Sequence[Tile] = ()
         if self.people is not None:
-            block_rows = self.store.block_rows
+            # Of integers, so that any block will do for compiled loops.
+            block_rows = self.store.block_rows if fused is None else self._share(operand[0].size)
             if index is None:
                 groups, tiles = self.people.whole(block_rows)
             else:
@@ -567,7 +574,11 @@ class Engine:
             onto = step.sums.pop()
         except IndexError:
             onto = np.zeros(columns.shape, dtype=np.int64)
-        at(group).step(step.fused, step.index, group, self.targets, onto)
+        people: tuple[Any, ...] = ()
+        for tile in step.tiles:
+            if tile.span.start <= group.start < tile.span.stop:
+                people = tile.terms(group.start, step.outputs)
+        at(group).step(step.fused, step.index, group, self.targets, onto, *([people] if people else []))
         step.sums.append(onto)
 
     def _block_sum(

@@ -45,7 +45,10 @@ them are below the factor's 2**-40. Hence the norm before rint is at most T - A.
 T - A + A = T. (A as computed is rounded up, by the same factor.)  ∎
 
 With ``per_class`` (and for K = 1) each output is clipped by itself to C / sqrt(K), by the same
-argument with K = 1: A is sum |x_i| / 2 then.
+argument with K = 1: A is sum |x_i| / 2 then. The gradient of somebody with one row is clipped as
+`tacit.engine.quantization` clips that of a row, on this lattice. (Where C / (g |x|) is not much more
+than sqrt(K) / 2 there, the difference is below 1/2 or has 50 bits that are right: it becomes 0, or
+the argument holds.)
 
 **What is summed is exact.** |x_i| |z_i| <= B / g + |x_i| sqrt(K) / 2, so the magnitudes of what
 LATTICE_ROWS rows add up to is at most 2**52 + 2**44 < 2**53. Rows of one person are always in one
@@ -131,6 +134,14 @@ class Tile:
     span: slice
     gram: list[np.ndarray]
 
+    def terms(self, start: int, outputs: int) -> tuple[Any, ...]:
+        """What compiled loops are told of people whose rows begin there; nothing if they are one."""
+        if self.rows == 1:
+            return ()
+        first = (start - self.span.start) // self.rows
+        pairs = self.gram[0].reshape(len(self.gram[0]), -1)
+        return self.rows, pairs, first, LOOSE, spread_of(self.rows, outputs, "exact")
+
 
 class People:
     """Where the rows of people lie in an engine, and what is known of each person once.
@@ -208,7 +219,7 @@ class People:
             found[each.places(np.arange(len(each.people)))[0]] = True
         return found
 
-    def whole(self, block_rows: int) -> tuple[list[range], list[Tile]]:
+    def whole(self, block_rows: int | None) -> tuple[list[range], list[Tile]]:
         """All rows, as groups of blocks of whole tiles, and what is known of each size."""
         groups, tiles = [], []
         for each, grams in zip(self.classes, self._grams, strict=True):
@@ -217,7 +228,7 @@ class People:
             tiles.append(Tile(each.rows, slice(each.start, each.stop), shaped))
         return groups, tiles
 
-    def batch(self, chosen: np.ndarray, block_rows: int) -> tuple[Any, list[range], list[Tile]]:
+    def batch(self, chosen: np.ndarray, block_rows: int | None) -> tuple[Any, list[range], list[Tile]]:
         """Rows of some people, in order of the sum; groups; and what is known of each size."""
         index, groups, tiles, start = [], [], [], 0
         for i, (each, grams) in enumerate(zip(self.classes, self._grams, strict=True)):
@@ -232,16 +243,19 @@ class People:
             stop = start + index[-1].size
             groups += list(_groups(each.rows, start, stop, block_rows))
             shape = (len(grams[0]), len(who) // LANES, LANES)
-            shaped = [gram[:, who].reshape(shape) for gram in grams]
+            shaped = [np.take(gram, who, axis=1).reshape(shape) for gram in grams]
             tiles.append(Tile(each.rows, slice(start, stop), shaped))
             start = stop
         found = np.concatenate(index) if index else np.zeros(0, dtype=np.intp)
         return found, groups, tiles
 
 
-def _groups(m: int, start: int, stop: int, block_rows: int) -> Iterator[range]:
-    """Groups of blocks of whole tiles, none of more than LATTICE_ROWS rows."""
+def _groups(m: int, start: int, stop: int, block_rows: int | None) -> Iterator[range]:
+    """Groups of blocks of whole tiles, none of more than LATTICE_ROWS rows; or all at once."""
     tile = m * LANES
+    if block_rows is None:
+        yield range(start, stop)
+        return
     block = max(1, block_rows // tile) * tile
     group = max(1, LATTICE_ROWS // block) * block
     for first in range(start, stop, group):
@@ -284,6 +298,9 @@ class PersonClipping:
             Inner products.
         """
         how = self.clipping
+        if m == 1:
+            how.apply(residual, inverse)
+            return
         if not np.isfinite(residual).all():  # a row whose residual is not a number counts nothing
             finite = np.isfinite(residual).all(axis=1, keepdims=True)
             np.copyto(residual, 0.0, where=~finite)
@@ -319,7 +336,7 @@ class PersonClipping:
                 along = along + gram[k] * products
                 k += 1
             square = square + 2 * along
-        spread = (2 * m + outputs + 40) * ROUNDING[how.arithmetic]
+        spread = spread_of(m, outputs, how.arithmetic)
         bound = np.sqrt(np.maximum(square, 0.0) + spread * np.square(total))
         lost = how.allowance * _sum_slots(norm)[None, None]
         room = np.where(lost <= ceiling / 2, ceiling - lost, 0.0) * shrink
@@ -338,6 +355,11 @@ def person_clipping(
     longest = min(scale.longest, math.ldexp(1.0, scale.radius))
     PersonClipping(made).require_room(rows, longest)
     return made
+
+
+def spread_of(m: int, outputs: int, arithmetic: str) -> float:
+    """b: what rounding adds to a squared norm, in squared sums of the norms of rows."""
+    return (2 * m + outputs + 40) * ROUNDING[arithmetic]
 
 
 def _sum_slots(values: np.ndarray) -> np.ndarray:
