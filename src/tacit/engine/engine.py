@@ -123,6 +123,7 @@ class GradientSource(Protocol):
     n: int
     d: int
     split: int | None
+    unit: Unit
 
     def __enter__(self) -> Any: ...
 
@@ -498,6 +499,7 @@ class Engine:
         Returns
         -------
         ndarray of int64, shape (S,)
+            Of people, the row that stands for each of them counts.
         """
         if self._blanked:
             raise InputError("rows that were blanked would count: their losses are not summed")
@@ -539,7 +541,7 @@ class Engine:
 
     def _standing(self, start: int, stop: int) -> np.ndarray | None:
         """Which rows count by themselves: all, or the one that stands for a person."""
-        return None if self.people is None else self.people.first_rows()[start:stop]
+        return None if self.people is None else self.people.first_rows[start:stop]
 
     def _group_sum(
         self, step: _Step, at: Callable[[range], Any], group: range
@@ -578,7 +580,8 @@ class Engine:
         for tile in step.tiles:
             if tile.span.start <= group.start < tile.span.stop:
                 people = tile.terms(group.start, step.outputs)
-        at(group).step(step.fused, step.index, group, self.targets, onto, *([people] if people else []))
+        more = (people,) if people else ()
+        at(group).step(step.fused, step.index, group, self.targets, onto, *more)
         step.sums.append(onto)
 
     def _block_sum(

@@ -69,6 +69,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,7 @@ class People:
                         gram[k, some] = values
             self._grams.append(grams)
 
+    @cached_property
     def first_rows(self) -> np.ndarray:
         """Which rows of the store stand for a person, (rows,)."""
         found = np.zeros(len(self.order), dtype=bool)

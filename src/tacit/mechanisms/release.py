@@ -487,13 +487,11 @@ class Token:
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
 
-    def batch(self, n: int) -> np.ndarray:
-        """Rows of a step, or people, each drawn independently with the probability counted.
-
-        Whose sum that is, the sum says: it is refused if it is not that of the unit.
-        """
+    def batch(self, n: int, owner: Unit = ROW) -> np.ndarray:
+        """Rows of a step, or people, each drawn independently with the probability counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
+        self._require_unit(owner)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

@@ -122,7 +122,7 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
     if plan.test is not None:
         chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
     return {
-        "rows": plan.facts.size,
+        plan.plan.unit.plural: plan.facts.size,
         "columns": plan.columns,
         "features": plan.facts.features,
         "classes": plan.classes,

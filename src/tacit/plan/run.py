@@ -210,7 +210,7 @@ class CalibratedPlan:
         described: dict[str, Any] = {
             "steps": steps,
             "loss": plan.loss.name,
-            "rows": self.facts.size,
+            plan.unit.plural: self.facts.size,
         }
         if self.search is not None:
             described["search"] = {k: v for k, v in self.search.items() if k != "grid"}
