@@ -198,9 +198,7 @@ def draw_table(seed: int) -> Case | None:
             neighbors,
             target=finder,
             unit=unit,
-        ).calibrate(
-            size=len(np.unique(owner)) + 1, columns=5, classes=2 * (loss == "logistic")
-        )
+        ).calibrate(size=len(np.unique(owner)) + 1, columns=5, classes=2 * (loss == "logistic"))
     except (InputError, BudgetError):
         return None
     labels: Any = rng.integers(0, 2, n)

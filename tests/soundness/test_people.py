@@ -110,7 +110,9 @@ def test_a_choice_of_rows_that_depends_on_others_is_found(monkeypatch):
 
     def shared(self, hashed):
         turned = np.roll(np.arange(len(self.marks), dtype=np.uint64), len(self.codes))
-        return real(self, lambda marks, places: hashed(turned[marks.argsort() % len(turned)], places))
+        return real(
+            self, lambda marks, places: hashed(turned[marks.argsort() % len(turned)], places)
+        )
 
     monkeypatch.setattr(Owners, "kept", shared)
     assert "were counted" in found(like=full)

@@ -176,9 +176,7 @@ def _text(value: Any) -> str:
 def _require_exact(size: float) -> None:
     if not size < LARGEST:
         raise of_rows(
-            InputError(
-                "identifiers are floats too large to be told apart: pass integers, or text"
-            )
+            InputError("identifiers are floats too large to be told apart: pass integers, or text")
         )
 
 

@@ -235,7 +235,9 @@ class Engine:
                 raise InputError("somebody has more than one row: choose among them")
         elif rows.owners is not None:
             if arithmetic not in ("exact", "fast"):
-                raise InputError(f"rows of people are summed by arithmetic='exact', not {arithmetic!r}")
+                raise InputError(
+                    f"rows of people are summed by arithmetic='exact', not {arithmetic!r}"
+                )
             self.people = People(rows.owners)
             targets = np.asarray(targets)[self.people.order]
             blanked = rows.blanked
@@ -535,7 +537,9 @@ class Engine:
                 _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self.targets[block]
-                total += count_rows(counts, cube, targets, stop - start, self._standing(start, stop))
+                total += count_rows(
+                    counts, cube, targets, stop - start, self._standing(start, stop)
+                )
         self._idle.append(work)
         return np.asarray(total)
 

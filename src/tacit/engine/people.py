@@ -230,7 +230,9 @@ class People:
             tiles.append(Tile(each.rows, slice(each.start, each.stop), shaped))
         return groups, tiles
 
-    def batch(self, chosen: np.ndarray, block_rows: int | None) -> tuple[Any, list[range], list[Tile]]:
+    def batch(
+        self, chosen: np.ndarray, block_rows: int | None
+    ) -> tuple[Any, list[range], list[Tile]]:
         """Rows of some people, in order of the sum; groups; and what is known of each size."""
         index, groups, tiles, start = [], [], [], 0
         for i, (each, grams) in enumerate(zip(self.classes, self._grams, strict=True)):

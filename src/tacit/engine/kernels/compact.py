@@ -236,9 +236,7 @@ def _right(found: int, rows: np.ndarray, lines: int) -> bool:
     return bool(same and (sums == np.einsum("ki,ij->kj", multipliers, rows[index])).all())
 
 
-def _alike(
-    found: int, loss: Loss, outputs: int, clip: float, per_class: bool, many: int
-) -> bool:
+def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool, many: int) -> bool:
     """One step of three settings on rows of all lengths, or of people, against NumPy."""
     n, d, settings = 53 if many == 1 else 2 * LANES * many, 16, 3
     spread = np.arange(n * d, dtype=np.float64).reshape(n, d)
