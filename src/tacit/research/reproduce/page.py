@@ -10,12 +10,16 @@ from typing import Any
 from tacit.diagnostics.picture import STYLE, draw_curves
 from tacit.report.show import clean, number
 from tacit.report.templates import render
+from tacit.research.reproduce.inventory import INVENTORY, PAPERS, Item
 
 INTRODUCTION = (
     "Each claim is a table, figure or theorem of one of the five papers, tested with Tacit's own "
     "code on the data at hand. Verdicts are computed from the checks that stand below them; the "
-    "checks that the verdict rests on are the paper's own statements, others are marked as ours."
+    "checks that the verdict rests on are the paper's own statements, others are marked as ours. "
+    "Beside each check stands its null: the same rule where there is no effect, where it must "
+    "fail. A check that was changed after its outcome was seen says when, and how."
 )
+CONTENTS = "What the papers hold"
 
 
 def show_cell(cell: Any) -> str:
@@ -66,6 +70,10 @@ def render_html(records: Sequence[Mapping[str, Any]]) -> str:
         show=show_cell,
         how=_how,
         draw=draw,
+        beside=_beside,
+        contents=CONTENTS,
+        papers=_papers(),
+        outcome=lambda item: _outcome(item, records, link=False),
     )
 
 
@@ -76,6 +84,10 @@ def render_markdown(records: Sequence[Mapping[str, Any]]) -> str:
     for record in records:
         name = record["claim"]
         lines.append(f"| [{name}](#{name}) | {_text(record['source'])} | {record['verdict']} |")
+    lines += ["", f"## {CONTENTS}"]
+    for paper, items in _papers():
+        lines += ["", f"**{_text(paper)}**", "", "| item | what became of it |", "| --- | --- |"]
+        lines += [f"| {_text(item.item)} | {_outcome(item, records)} |" for item in items]
     for record in records:
         lines += ["", *_section(record)]
     return "\n".join(lines) + "\n"
@@ -99,11 +111,42 @@ def _section(record: Mapping[str, Any]) -> list[str]:
     for check in record["checks"]:
         mark, whose = ("yes" if check["holds"] else "no"), ("" if check["paper"] else " (ours)")
         lines.append(f"- **{mark}**{whose}: {_text(check['text'])}: {_text(check['found'])}")
+        lines += [f"  - *{_text(words)}*" for words in _beside(check)]
     for name in picture_names(record):
         lines += ["", f"![{record['claim']}]({name})"]
     for note in record["notes"]:
         lines += ["", _text(note)]
     return lines
+
+
+def _beside(check: Mapping[str, Any]) -> list[str]:
+    """The null of a check, and what was changed, as sentences."""
+    words, null = [], check.get("null")
+    if null:
+        fails = "holds there as well, and says nothing" if null["holds"] else "fails there"
+        words.append(f"Null, {null['what']}: {fails}: {null['found']}")
+    if check.get("changed"):
+        words.append(f"Changed after its outcome was seen, {check['changed']}")
+    return words
+
+
+def _papers() -> list[tuple[str, list[Item]]]:
+    """Papers by their full names, with their items."""
+    return [
+        (full, [item for item in INVENTORY if item.paper == paper])
+        for paper, full in PAPERS.items()
+    ]
+
+
+def _outcome(item: Item, records: Sequence[Mapping[str, Any]], link: bool = True) -> str:
+    """What became of an item, with the verdicts of the claims that test it."""
+    if item.state != "tested":
+        words = f"{item.state}: {item.where or item.why}"
+        return _text(words) if link else words
+    verdicts = {record["claim"]: record["verdict"] for record in records}
+    shown = [(name, verdicts.get(name, "not run")) for name in item.claims]
+    named = [f"[{name}](#{name}): {said}" if link else f"{name}: {said}" for name, said in shown]
+    return "tested, " + "; ".join(named)
 
 
 def _how(record: Mapping[str, Any]) -> str:

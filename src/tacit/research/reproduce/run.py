@@ -161,7 +161,7 @@ def _find(name: str) -> Claim:
 
 def test_claim(claim: Claim, work: Work) -> Outcome:
     missing = _missing(claim)
-    asked = {"quick": work.quick, "first_seed": work.first_seed}
+    asked: dict[str, Any] = {"quick": work.quick, "first_seed": work.first_seed}
     if missing:
         return Outcome(claim, None, missing, seeds=work.seeds, **asked)
     work.label, work.seconds = claim.name, 0.0
