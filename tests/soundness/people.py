@@ -2,8 +2,8 @@
 
 The rows of the odd person lie anywhere in the table. In its neighbour they are gone, or they are
 those of another person, as many or not, in the same places or in others. Nobody else's rows change,
-but where they lie does. Tables are made to hurt: rows of one person that cancel or that add up, more
-rows than count, people who share all of their values.
+but where they lie does. Tables are made to hurt: rows of one person that cancel or that add up,
+more rows than count, people who share all of their values.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def draw(seed: int) -> Case | None:
     sides = []
     for rows, name in ((odd, ODD), (other, [ODD, OTHER][rng.integers(2)])):
         theirs = rng.integers(0, 3, len(rows))
-        order, is_odd = _joined(common, rows, rng)
+        order, _ = _joined(common, rows, rng)
         ids = np.array([f"p{i}" for i in owner.tolist()] + [name] * len(rows), dtype=object)
         table = np.vstack([common, rows])[order]
         sides.append((table, np.concatenate([labels, theirs])[order], ids[order]))
@@ -215,7 +215,7 @@ def draw_table(seed: int) -> Case | None:
             theirs = np.array(["mine", "own", "yes", "no"], dtype=object)[rng.integers(0, 4, m)]
         elif finder is not None:
             theirs = rng.choice([1e308, -1e300, 5.0], m)
-        order, is_odd = _joined(np.empty(n), np.empty(m), rng)
+        order, _ = _joined(np.empty(n), np.empty(m), rng)
         ids = np.array([f"p{i}" for i in owner.tolist()] + [ODD] * m, dtype=object)
         cells = {k: [*common[k], *(row[k] for row in rows)] for k in common}
         table = Table.from_columns({k: [cells[k][i] for i in order] for k in cells})

@@ -158,7 +158,7 @@ def test_batches_of_rows_in_the_place_of_people_are_found(monkeypatch):
     real = engines.People.batch
 
     def some(self, chosen, block_rows):
-        index, groups, tiles = real(self, chosen, block_rows)
+        index, *_ = real(self, chosen, block_rows)
         return real(self, np.unique(index % self.count), block_rows)
 
     monkeypatch.setattr(engines.People, "batch", some)

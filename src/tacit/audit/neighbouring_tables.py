@@ -1,6 +1,7 @@
 """Neighbouring tables on which one row moves everything as far as it can.
 
-A `Pair` is two tables that differ in their first row, or person. What differing means is the relation's:
+A `Pair` is two tables that differ in their first row, or person. What differing means is the
+relation's:
 another row in its place (``replace_one``), or no row at all under the same public number of rows.
 The latter is what ``replace_special`` means, too: a null row counts nothing in any sum, so sums
 with it are sums without it, divided by the same number.

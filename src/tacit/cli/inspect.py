@@ -17,11 +17,10 @@ PRIVATE = """Look through noise only: what is shown is covered by a certificate.
 EPSILON = """With --private: what looking may cost."""
 RADIUS = """Look for copies within this distance, too; give it as often as wanted. 0 unless
 given: equal rows."""
-PERSON = """With --private: column that says whose a row is. Everybody counts once, and how many rows
-people have is shown."""
-ROWS_PER_PERSON = (
-    """With --person: the most rows of a person that are told apart. 10 unless given."""
-)
+PERSON = """With --private: column that says whose a row is. Everybody counts once, and how many
+rows people have is shown."""
+ROWS_PER_PERSON = """With --person: the most rows of a person that are told apart. 10 unless
+given."""
 NEIGHBORS = """With --private: replace_special unless given, add_or_remove_one (then give
 --public-size), replace_one."""
 TRAJECTORY = """Follow a run as well: in how few directions its gradients lie, and how well it

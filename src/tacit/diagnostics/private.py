@@ -167,6 +167,7 @@ def inspect_privately(
     rows = as_rows(data, bound=bound)
     if rows.bound is None:
         raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
+    d, radius = rows.d, float(rows.bound)
     if (groups is None) != (max_rows_per_group is None):
         raise InputError("groups= and max_rows_per_group= belong together")
     who = ROW
@@ -174,7 +175,6 @@ def inspect_privately(
         who = Unit("person", max_rows_per_group, identifier)
         rows = replace(rows, owners=Owners.of(groups, who, rows.n))
     size = resolve_size(rows.units, neighbors, public_size)
-    d, radius = rows.d, float(rows.bound)
     draws = d + d * (d + 1) // 2 + (0 if rows.owners is None else who.rows)
     slack = require_precision(budget.epsilon, budget.delta, draws)
     left = Budget(budget.epsilon, budget.delta - slack)

@@ -36,7 +36,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
 from tacit.engine.kernels.compact import FUSED, Fused
-from tacit.engine.people import People, PersonClipping, Tile, person_clipping
+from tacit.engine.people import PersonClipping, Tile, clipping_of, lay_out
 from tacit.engine.quantization import (
     LIMIT,
     ROUNDED_ROWS,
@@ -228,25 +228,11 @@ class Engine:
                 raise InputError(f"shift must hold {rows.d} finite numbers")
         if arithmetic != "fast":
             tested()
-        self.n, self.unit = rows.units, rows.unit
-        self.people: People | None = None
-        if rows.owners is not None and rows.unit.rows == 1:
-            if not np.array_equal(rows.owners.codes, np.arange(rows.n)):
-                raise InputError("somebody has more than one row: choose among them")
-        elif rows.owners is not None:
-            if arithmetic not in ("exact", "fast"):
-                raise InputError(
-                    f"rows of people are summed by arithmetic='exact', not {arithmetic!r}"
-                )
-            self.people = People(rows.owners)
-            targets = np.asarray(targets)[self.people.order]
-            blanked = rows.blanked
-            rows = rows.taken(self.people.order)
-            gone = self.people.null if rows.blanked is None else self.people.null | rows.blanked
-            rows = replace(rows, blanked=gone, owners=None)
-        self._count = rows.n
+        self.n, self.unit, bound = rows.units, rows.unit, rows.bound
         self.d = rows.d + (1 if intercept else 0)
-        self._blanked = rows.blanked is not None if self.people is None else blanked is not None
+        self._blanked = rows.blanked is not None
+        self.people, rows, targets = lay_out(rows, targets, arithmetic)
+        self._count = rows.n
         if split is not None and not 0 < split < self.d:
             raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
         self.split = split
@@ -260,7 +246,7 @@ class Engine:
         self._residual = (loss.portable() if exact else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self.targets = checked_targets(targets, rows.n, self._kind)
-        self.scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
+        self.scale = Scale.of(bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
         self.store = make_store(
             rows,
@@ -455,12 +441,9 @@ class Engine:
                 raise InputError(said) from None
         key = (clips.tobytes(), outputs, per_class)
         if key not in self._clippings:  # mostly those of the last step
-            terms = (np.array(clips), outputs, self.scale, self._kind, per_class)
-            made = (
-                Clipping.of(*terms)
-                if self.people is None
-                else person_clipping(*terms, self.unit.rows)
-            )
+            how: dict[str, Any] = {"arithmetic": self._kind, "per_class": per_class}
+            how["rows"] = self.unit.rows
+            made = clipping_of(np.array(clips), outputs, self.scale, **how)
             self._clippings = {key: made}
         return self._clippings[key]
 
@@ -562,7 +545,7 @@ class Engine:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
                 tile = _tile(step.tiles, start, stop)
-                part = self._block_sum(step, block, stop - start, store, work, tile)
+                part = self._block_sum(step, block, stop - start, store, work, tile=tile)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
@@ -580,16 +563,22 @@ class Engine:
             onto = step.sums.pop()
         except IndexError:
             onto = np.zeros(columns.shape, dtype=np.int64)
-        people: tuple[Any, ...] = ()
+        people: dict[str, Any] = {}
         for tile in step.tiles:
-            if tile.span.start <= group.start < tile.span.stop:
-                people = tile.terms(group.start, step.outputs)
-        more = (people,) if people else ()
-        at(group).step(step.fused, step.index, group, self.targets, onto, *more)
+            if tile.rows > 1 and tile.span.start <= group.start < tile.span.stop:
+                people = {"people": tile.terms(group.start, step.outputs)}
+        at(group).step(step.fused, step.index, group, self.targets, onto, **people)
         step.sums.append(onto)
 
     def _block_sum(
-        self, step: _Step, block: Block, count: int, store: Any, work: Workspace, tile: Tile | None
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        store: Any,
+        work: Workspace,
+        *,
+        tile: Tile | None,
     ) -> np.ndarray:
         rows, scores = store.forward(block, step.operand, work)
         how: dict[str, Any] = {"norms": store.norms(block), "tile": tile}
@@ -610,7 +599,7 @@ class Engine:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
         targets = self.targets[block]
         if step.check is None:
-            found = self._clipped(step, scores, targets, norms, work, tile)
+            found = self._clipped(step, scores, targets, norms, work, tile=tile)
         else:
             step.check.scores(block, count, scores)
             again = step.check.elsewhere(scores)
@@ -631,6 +620,7 @@ class Engine:
         targets: np.ndarray,
         norms: Sequence[np.ndarray],
         work: Workspace,
+        *,
         tile: Tile | None = None,
     ) -> list[np.ndarray]:
         """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""

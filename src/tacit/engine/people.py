@@ -1,66 +1,73 @@
 r"""The whole gradient of a person, clipped: how rows of people lie, and why the bound holds.
 
 Write x_1 ... x_m for the rows of a person as integers, r_i for their residuals, and everything else
-as `tacit.engine.quantization` does: g is the lattice, T = C / g the clipping bound on it, M = 1 / s_z
-the multiplier, K the number of outputs. The gradient of a person is :math:`\sum_i x_i r_i^T`. Its
-squared norm is :math:`\sum_{ij} G_{ij} \langle r_i, r_j\rangle` with the inner products
-:math:`G_{ij} = \langle x_i, x_j\rangle`, which are integers below 2**53 and found once.
+as `tacit.engine.quantization` does: g is the lattice, T = C / g the clipping bound on it, M = 1 /
+s_z the multiplier, K the number of outputs, and u = 2**-53. The gradient of a person is
+:math:`\sum_i x_i r_i^T`. Its squared norm is :math:`\sum_{ij} G_{ij} \langle r_i, r_j\rangle` with
+the inner products :math:`G_{ij} = \langle x_i, x_j\rangle`, which are integers below 2**53 and
+found once.
 
 Rows of one person may oppose each other: each may be far beyond the clip while their sum is not.
 So no bound on a single row follows from C. It is imposed: every row is first limited to B = `LOOSE`
 times C, which touches few rows, and depends on the row alone. **The lattice is that of B**:
 LATTICE_ROWS B / g <= 2**52.
 
-**One person counts for at most C, without slack.** Let
+**One person counts for at most C, without slack.** All of these are as computed, in float64:
 
-1. w_i be M r_i, shortened such that |x_i| |w_i| <= B / g, as computed, a vector of floats;
-2. q the computed sum of G_ij <w_i, w_j>, and S the computed sum of |x_i| |w_i|, over rows of the
-   person in their order;
-3. N = sqrt(max(q, 0) + b S**2) with b = (2 m + K + 40) 2**-52;
+1. w_i is M r_i, shortened such that |x_i| |w_i| <= B / g (as a single row is, with its factor of
+   1 - 2**-40);
+2. s_i is the product of the norms |x_i| and |w_i|; S the sum of the s_i; q the sum of s_i**2, plus
+   twice the sum of G_ij <w_i, w_j> over i < j;
+3. N = sqrt(max(q, 0) + b S**2) with b = (2 m + K + 40) 2**-52 = (4 m + 2 K + 80) u;
 4. A = (sqrt(K) / 2) sum |x_i|; t = (1 - 2**-40) (T - A) if A <= T / 2, else 0;
 5. z_i = rint(a w_i) with a = min(1, t / N).
 
 *Claim:* |sum x_i z_i^T| <= T, in the Frobenius norm.
 
-*The norm is not underestimated.* Products and sums are correctly rounded, and no sum here has more
-than 2 m + K + 16 roundings on the way from a term to the result (K for an inner product, one for
-G_ij, then the terms of a row, then rows). So |q - Q| <= c S'**2, where Q is the exact sum for these
-w, S' the exact sum of |x_i| |w_i|, and c = (2 m + K + 16) 2**-53 (1 + 2**-30) (Higham 2002, lemma 3.1
-and section 3.1), since |G_ij| <= |x_i| |x_j| bounds the sum of the terms' magnitudes by S'**2. The
-computed S is off by at most (m + K + 16) 2**-53 in relative terms, so that c S'**2 is at most
-(2 m + K + 32) 2**-53 S**2 for m <= `MOST_ROWS` and K <= `MAX_OUTPUTS`. Hence Q <= q + (b / 2) S**2
-with (2 m + K + 48) 2**-53 S**2 to spare. This is an absolute bound, in S and not in the norm: where
-rows cancel, nothing is concluded from the little that is left.
+*Proof.* Let Q be the exact squared norm of sum x_i w_i^T for these w_i, and S' the exact sum of
+|x_i| |w_i|, so that Q <= S'**2. As |G_ij| <= |x_i| |x_j|, the magnitudes of all terms of Q add up
+to S'**2 at most. A term i < j has K roundings in its inner product, one with G_ij, and at most 2 m
+on its way through the sums: over j, then over i. A computed |w_i| is off by (K + 4) u in relative
+terms (a sum of K squares, a root, the rounding of every product r_ik f), 1 / (1 / |x_i|) by 4 u, so
+s_i by (K + 12) u and its square by twice that; m more are added. So, with room for second orders
+(Higham 2002, lemma 3.1 and section 3.1),
 
-*Rounding of a w_i.* The computed product lies within 2**-53 |a w_i| of a w_i, so that all of them
-together move the sum by 2**-53 a S' at most: with n = sqrt(Q), (n + 2**-53 S')**2 <= Q + 2**-52 n S'
-+ 2**-106 S'**2 <= Q + 2**-51 S'**2, as n <= S'. That is within what is spared above. So the exact
-sum of x_i (a w_i)^T, as computed before rint, has a norm of at most a N (1 + 2**-50).
+    |q - Q| <= (2 m + 2 K + 32) u S'**2,    S' <= (1 + (m + K + 16) u) S.
 
-*The factor.* a N <= t but for the roundings of the root, of the quotient, of T - A and of A: A <=
-T / 2, so that the difference at most triples relative errors, of which A has (m + 8) 2**-53. All of
-them are below the factor's 2**-40. Hence the norm before rint is at most T - A.
+This is an absolute bound, in S and not in the norm: where rows cancel, nothing is concluded from
+the little that is left. The computed product of a and w_i lies within u |a w_i| of a w_i, which
+moves the sum by u a S' at most, and (sqrt(Q) + u S')**2 <= Q + 3 u S'**2. Together the exact norm
+of the sum of x_i times what rint is given is at most a sqrt(q + (2 m + 2 K + 40) u S**2) and so at
+most a sqrt(max(q, 0) + b S**2), with 2 m + 40 units to spare, for m <= `MOST_ROWS` and K <=
+`MAX_OUTPUTS`.
 
-*rint* moves every coordinate by 1/2 at most: x_i z_i^T by |x_i| sqrt(K) / 2 and the sum by A. Together
-T - A + A = T. (A as computed is rounded up, by the same factor.)  ∎
+The computed N is off by 4 u, the quotient by u: that norm is at most t (1 + 6 u), whichever of the
+two a is. A as computed is off by (m + 8) u, T by 2 u, the difference by u. Since T - A >= T / 2,
+the factor of t takes off at least T 2**-41, and these errors add at most (m + 40) u T / 2 < T
+2**-43. So the norm before rint, and the exact A, add up to T at most. And rint moves every
+coordinate by 1/2 at most: x_i z_i^T by |x_i| sqrt(K) / 2, and the sum by A. ∎
+
+(A residual whose square underflows is below 2**-500; its z is 0 as if it were 0. A row that is
+blanked has no inverse norm, and its w and z are 0.)
 
 With ``per_class`` (and for K = 1) each output is clipped by itself to C / sqrt(K), by the same
 argument with K = 1: A is sum |x_i| / 2 then. The gradient of somebody with one row is clipped as
-`tacit.engine.quantization` clips that of a row, on this lattice. (Where C / (g |x|) is not much more
-than sqrt(K) / 2 there, the difference is below 1/2 or has 50 bits that are right: it becomes 0, or
-the argument holds.)
+`tacit.engine.quantization` clips that of a row, on this lattice. (Where C / (g |x|) is not much
+more than sqrt(K) / 2 there, the difference is below 1/2, and z is 0; or it has 45 bits that are
+right, and the argument holds.)
 
 **What is summed is exact.** |x_i| |z_i| <= B / g + |x_i| sqrt(K) / 2, so the magnitudes of what
-LATTICE_ROWS rows add up to is at most 2**52 + 2**44 < 2**53. Rows of one person are always in one
-block, and in 64-bit integers behind it any order gives the same.
+LATTICE_ROWS rows add up to are at most 2**52 + 2**47 < 2**53. Rows of one person are always in one
+block; in 64-bit integers behind it any order gives the same.
 
 **A person decides alone.** Everything above is made of elementwise operations, each correctly
-rounded, in an order that depends on m and K only. So what a person adds to a sum does not depend on
-where the rows lie, nor on anybody else.
+rounded, in an order that depends on m and K only. So what a person adds to a sum does not depend
+on where the rows lie, nor on anybody else: sums of neighbours differ by what one person adds, or
+two, and by nothing else.
 
-**How rows lie.** People of m rows are put in *tiles* of `LANES`: first rows of 16 people, second rows
-of the same people, and so on. So each operation is one on vectors of people. The last tile of a
-size is filled up with rows that are blanked. Where a person's rows lie follows from all of the
+**How rows lie.** People of m rows are put in *tiles* of `LANES`: first rows of 16 people, second
+rows of the same people, and so on. So each operation is one on vectors of people. The last tile of
+a size is filled up with rows that are blanked. Where a person's rows lie follows from all of the
 table, and only says in which order exact integers are added.
 """
 
@@ -68,13 +75,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tacit.data.owners import Owners
+from tacit.data.rows import Rows
 from tacit.engine.quantization import LATTICE_ROWS, SHRINK, TINY, Clipping
 from tacit.engine.schedule import LANES
 from tacit.exceptions import InputError
@@ -136,9 +144,7 @@ class Tile:
     gram: list[np.ndarray]
 
     def terms(self, start: int, outputs: int) -> tuple[Any, ...]:
-        """What compiled loops are told of people whose rows begin there; nothing if they are one."""
-        if self.rows == 1:
-            return ()
+        """What compiled loops are told of people whose rows begin there."""
         first = (start - self.span.start) // self.rows
         pairs = self.gram[0].reshape(len(self.gram[0]), -1)
         return self.rows, pairs, first, LOOSE, spread_of(self.rows, outputs, "exact")
@@ -163,8 +169,8 @@ class People:
     def __init__(self, owners: Owners) -> None:
         if owners.unit.rows > MOST_ROWS:
             raise InputError(
-                f"at most {MOST_ROWS} rows of a person can be summed, not {owners.unit.rows}: lower "
-                "max_rows_per_group"
+                f"at most {MOST_ROWS} rows of a person can be summed, not {owners.unit.rows}: "
+                "lower max_rows_per_group"
             )
         self.unit, self.count = owners.unit, owners.people
         sizes = np.bincount(owners.codes, minlength=owners.people)
@@ -268,7 +274,7 @@ def _groups(m: int, start: int, stop: int, block_rows: int | None) -> Iterator[r
 
 @dataclass(frozen=True)
 class PersonClipping:
-    """How the gradients of people become multipliers of their rows, on the lattice of `LOOSE` clips.
+    """How gradients of people become multipliers of their rows, on the lattice of `LOOSE` clips.
 
     Attributes
     ----------
@@ -351,14 +357,32 @@ class PersonClipping:
         np.copyto(residual, w.reshape(residual.shape), casting="same_kind")
 
 
-def person_clipping(
-    clip: np.ndarray, outputs: int, scale: Any, arithmetic: str, per_class: bool, rows: int
+def clipping_of(
+    clip: np.ndarray, outputs: int, scale: Any, *, arithmetic: str, per_class: bool, rows: int
 ) -> Clipping:
-    """The clipping of a person's gradient, on the lattice of `LOOSE` clips."""
+    """The clipping of gradients of rows, or of people with several rows."""
+    if rows == 1:
+        return Clipping.of(clip, outputs, scale, arithmetic, per_class)
     made = Clipping.of(clip, outputs, scale, arithmetic, per_class, loose=LOOSE)
     longest = min(scale.longest, math.ldexp(1.0, scale.radius))
     PersonClipping(made).require_room(rows, longest)
     return made
+
+
+def lay_out(rows: Rows, targets: Any, arithmetic: str) -> tuple[People | None, Rows, Any]:
+    """Rows and targets as an engine sums them: those of people in tiles, and who they are."""
+    if rows.owners is None:
+        return None, rows, targets
+    if rows.unit.rows == 1:  # every row is a person
+        if not np.array_equal(rows.owners.codes, np.arange(rows.n)):
+            raise InputError("somebody has more than one row: choose among them")
+        return None, replace(rows, owners=None), targets
+    if arithmetic not in ("exact", "fast"):
+        raise InputError(f"rows of people are summed by arithmetic='exact', not {arithmetic!r}")
+    people = People(rows.owners)
+    rows = rows.taken(people.order)
+    gone = people.null if rows.blanked is None else people.null | rows.blanked
+    return people, replace(rows, blanked=gone, owners=None), np.asarray(targets)[people.order]
 
 
 def spread_of(m: int, outputs: int, arithmetic: str) -> float:

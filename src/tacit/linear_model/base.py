@@ -256,7 +256,7 @@ class DPLinearModel(Composed, BaseEstimator):
         if neighbors == "add_or_remove_one":
             if public_size is None:
                 raise MissingBound(
-                    "neighbors='add_or_remove_one' keeps the number of rows, or people, private and",
+                    "neighbors='add_or_remove_one' keeps the number of rows private and",
                     "public_size=, a public guess of it",
                 )
             return int(public_size)

@@ -64,7 +64,7 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
         if named is not None:
             logging.getLogger("tacit").warning(NOT_COUNTED.format(name=named))
         return X, Groups()
-    if isinstance(most, bool) or not (isinstance(most, Integral) and most >= 1):
+    if isinstance(most, bool) or not (isinstance(most, Integral) and int(most) >= 1):
         raise InputError(f"max_rows_per_group={most!r:.80} must be an integer of at least 1")
     if groups is None:
         groups = named

@@ -142,7 +142,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
             The fitted search.
         """
         candidates, settings = self._candidates()
-        chosen = choose(candidates, _words(settings), self._trials(), X, y, groups)
+        chosen = choose(candidates, _words(settings), self._trials(), X, y, groups=groups)
         self.best_estimator_ = chosen.estimator
         self.best_params_ = settings[chosen.setting]
         self.best_score_ = chosen.score
@@ -335,6 +335,7 @@ def choose(
     trials: Trials,
     X: Any,
     y: Any,
+    *,
     groups: Any = None,
 ) -> Choice:
     """The best of a random number of trials of estimators that differ in their settings only.

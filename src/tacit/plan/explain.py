@@ -32,8 +32,8 @@ def explain(plan: CalibratedPlan) -> str:
     ]
     if asked.unit != ROW:
         lines.append(
-            f"Unit of privacy: {asked.unit.described}. Private stages see one row of everybody, and "
-            "steps the sum of all rows of a person that count, clipped as a whole."
+            f"Unit of privacy: {asked.unit.described}. Private stages see one row of everybody, "
+            "and steps the sum of all rows of a person that count, clipped as a whole."
         )
     lines += asked.remarks
     if asked.target is not None:

@@ -181,6 +181,7 @@ def _tuned(
         given = part["stages"]
         stages = found.setdefault(id(given), [*encode, *given] if encode else given)
         candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
-    chosen = choose(candidates, words, trials, *table)
+    *rows, groups = table
+    chosen = choose(candidates, words, trials, *rows, groups=groups)
     best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
     return chosen.estimator, best

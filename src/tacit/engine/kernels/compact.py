@@ -158,6 +158,7 @@ class CompactStore(DenseStore):
         rows: range,
         targets: np.ndarray,
         onto: Any,
+        *,
         people: tuple[Any, ...] = (),
     ) -> None:
         """Add the clipped gradients of some rows, or of an index, to sums (S*K, width).
@@ -215,7 +216,7 @@ def self_test(found: int) -> None:
         for outputs in (1,) if kind is Squared else (1, 3) if kind is Logistic else (2, 5):
             for clip, per_class in ((1.0, False), (1e-3, False), (0.1, True)):
                 for many in (1, 3):
-                    if not _alike(found, kind(), outputs, clip, per_class, many):
+                    if not _alike(found, kind(), outputs, clip, per_class, many=many):
                         raise _failed("gradient is another one than NumPy finds")
 
 
@@ -236,7 +237,9 @@ def _right(found: int, rows: np.ndarray, lines: int) -> bool:
     return bool(same and (sums == np.einsum("ki,ij->kj", multipliers, rows[index])).all())
 
 
-def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool, many: int) -> bool:
+def _alike(
+    found: int, loss: Loss, outputs: int, clip: float, per_class: bool, *, many: int
+) -> bool:
     """One step of three settings on rows of all lengths, or of people, against NumPy."""
     n, d, settings = 53 if many == 1 else 2 * LANES * many, 16, 3
     spread = np.arange(n * d, dtype=np.float64).reshape(n, d)
