@@ -170,6 +170,9 @@ HIDING = 0.03  # noise of a second moment from which on it does, in squared norm
 MOST_HIDDEN = 12.0
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 LARGEST_INTERCEPT_FRACTION = 0.3
+# Of two classes, the sum of a person's rows is clipped to half of what a row's gradient would be:
+# rows of one person say much the same, and a larger clip pays for it in noise (decision 61).
+PEOPLE_CLIP = 0.5
 
 
 # What all rows together can say in a score, in units of its noise, with a curator or without:
@@ -250,7 +253,8 @@ def suggest(
     few = _few_steps(facts)
     momentum = float(given.get("momentum", few.momentum if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
-    least = constants.clip * grown * facts.typical_norm
+    several = facts.unit.rows > 1 and constants is RULE_CONSTANTS["two classes"]
+    least = constants.clip * grown * facts.typical_norm * (PEOPLE_CLIP if several else 1.0)
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.
