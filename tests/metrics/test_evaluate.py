@@ -271,3 +271,33 @@ def test_cross_validation_says_once_what_its_fits_spend_together(caplog):
     clone(DPLinearClassifier(**BUDGET)).fit(X, y)
     cross_val_score(DPLinearClassifier(**BUDGET, random_state=0), X, y, cv=4)  # is not private
     assert not [text for text in caplog.messages if "Copies" in text]
+
+
+# people
+
+
+def test_of_people_with_several_rows_one_row_counts(two):
+    model, X, y = two
+    ids = np.repeat(np.arange(1000), 4)
+    how = {"groups": ids, "max_rows_per_group": 5, "identifier": "patient"}
+    found = evaluate(model, X, y, **how, **PLENTY)
+    assert found.certificate.unit.rows == 5 and found.certificate.plan["people"] == 1000
+    assert "'patient'" in found.certificate.unit.sentence
+    assert found["accuracy"].value == pytest.approx(model.score(X, y), abs=0.05)
+    lopsided = np.where(np.arange(4000) < 3000, 0, np.arange(4000))  # one has most of the rows
+    found = evaluate(model, X, y, groups=lopsided, max_rows_per_group=5, **PLENTY)
+    assert found.certificate.plan["people"] == 1001
+    with pytest.raises(MissingBound, match="max_rows_per_group"):
+        evaluate(model, X, y, groups=ids, **BUDGET)
+
+
+def test_people_are_held_out_with_all_of_their_rows():
+    X, y = rows(6000)
+    ids = np.arange(6000) // 3
+    how = {"max_rows_per_group": 3, "holdout": 0.25, "random_state": 1}
+    model = DPLinearClassifier(4.0, 1e-6, **how).fit(X, y, groups=ids)
+    assert 1400 < model.certificate_.plan["people"] < 1600
+    assert model.certificate_.verify().holds
+    assert (
+        model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
+    )

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 BY = """A column and public values of it, such as sex=female,male: figures of each group."""
 BOUNDS = """Limits of a target that is a number, such as 0,100; the model's own unless given."""
+PERSON = """Column that says whose rows are whose: people are protected with all of their rows, and
+one row of each counts. Never learned from, and never written anywhere."""
+ROWS_PER_PERSON = """With --person: most rows of a person, as in the fit."""
 NEIGHBORS = """replace_special unless given, add_or_remove_one (then give --public-size),
 replace_one."""
 CONFIDENCE = """Of every interval by itself. 0.95 unless given."""
@@ -28,6 +31,8 @@ def evaluate(
     epsilon: options.Epsilon,
     delta: options.Delta,
     by: Annotated[str | None, flag(BY)] = None,
+    person: Annotated[str | None, flag(PERSON)] = None,
+    rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None,
     target_bounds: Annotated[str | None, flag(BOUNDS)] = None,
     confidence: Annotated[float | None, flag(CONFIDENCE)] = None,
     neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
@@ -60,7 +65,7 @@ def evaluate(
     book = account(ledger, dataset)
     how = given(epsilon=epsilon, delta=delta, by=by, confidence=confidence, neighbors=neighbors)
     how |= given(public_size=public_size, ledger=book, random_state=seed, decimal=decimal)
-    how |= given(extractor=extractor, out=out)
+    how |= given(extractor=extractor, out=out, person=person, max_rows_per_group=rows_per_person)
     if target_bounds is not None:
         how["bounds"] = limits_of(target_bounds)
     found = test(model, table, target=target, force=force, **how)

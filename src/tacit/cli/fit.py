@@ -74,6 +74,8 @@ def fit(
         --recipe pillar --public volunteers.parquet --test test.parquet
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --ledger ledger.db --dataset patients
+      tacit fit visits.csv --target sick --epsilon 1 --delta 1e-6 --out model \\
+        --person patient_id --rows-per-person 5
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --tune clip=0.01,0.1,1 --tune learning_rate=1,10
     """
@@ -97,7 +99,8 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
         dump(facts)
         return
     claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
-    say(f"Fitted to {facts['train_rows']:,} rows with {claim}.")
+    units = "people" if "train_people" in facts else "rows"
+    say(f"Fitted to {facts[f'train_{units}']:,} {units} with {claim}.")
     if "chosen" in facts:
         words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
         say(f"  {'chosen by private trials':<33}{words}")

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
+from tacit.data.owners import Owners
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
@@ -24,6 +25,7 @@ from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
 from tacit.linear_model.copies import Copies
 from tacit.linear_model.curves import ShapeCurves, shape_curves
+from tacit.linear_model.groups import take_groups
 from tacit.linear_model.held_out import Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
@@ -49,6 +51,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.projection import Projection
 from tacit.privacy.budget import Budget
+from tacit.privacy.unit import ROW
 from tacit.progress import Progress, progress_bar, silent
 from tacit.trainers import Trainer
 from tacit.trainers.base import is_auto
@@ -119,8 +122,12 @@ class DPLinearModel(Composed, BaseEstimator):
     fit_intercept : bool
         Whether to fit an intercept.
     public_size : int, optional
-        Public stand-in for the number of rows, needed with
+        Public stand-in for the number of rows, or of people, needed with
         ``"add_or_remove_one"``.
+    max_rows_per_group : int, optional
+        Protect people with all of their rows, of which so many count at most. Public. Whose rows
+        are whose is said by ``groups`` of `fit`, or by the identifier of the schema. Without it,
+        every row is taken for a person.
     arithmetic : {"exact", "strict", "fast"}
         ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
         step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
@@ -209,8 +216,8 @@ class DPLinearModel(Composed, BaseEstimator):
         """Fit to some of the rows, and test on the others."""
         key, rows = self._key(), problem.rows
         share = require_share(self.holdout, plan.trainer)
-        away = held_out(key, rows.n, share)
-        public = self._size(plan.neighbors, rows.n)
+        away = held_out(key, rows.units, share)
+        public = self._size(plan.neighbors, rows.units)
         counted = plan.neighbors != "add_or_remove_one"
         split = Split(away, public, share, counted, self.holdout_by)
         train, rest = split.problems(problem)
@@ -284,6 +291,7 @@ class DPLinearModel(Composed, BaseEstimator):
             bool(self.fit_intercept),
             self.arithmetic,
             fitted=before is not None,
+            unit=ROW if rows is None else rows.unit,
         )
 
     def _budget(self, epsilon: float | None = None, delta: float | None = None) -> Budget:
@@ -326,7 +334,10 @@ class DPLinearModel(Composed, BaseEstimator):
                 )
             return int(public_size)
         if public_size not in (None, n):
-            raise InputError(f"public_size={public_size}, but there are {n} rows, a public number")
+            what = "rows" if self.max_rows_per_group is None else "people"
+            raise InputError(
+                f"public_size={public_size}, but there are {n} {what}, a public number"
+            )
         return n
 
     def _require_account(self) -> None:
@@ -359,10 +370,10 @@ class DPLinearModel(Composed, BaseEstimator):
         stages = self.stages if reset else self.stages_
         return rows_of(self, X, stages, reset=reset, **targets)
 
-    def _declared(self, X: Any) -> tuple[Any, Schema | None]:
+    def _declared(self, X: Any, people: int | None = None) -> tuple[Any, Schema | None]:
         """X, read once if it is a table as it is, and what is known of its columns.
 
-        None of rows that are features.
+        None of rows that are features. ``people`` is how many there are, if rows are theirs.
         """
         told = {"schema": self.schema, "bounds": self.bounds, "categories": self.categories}
         given = [name for name, value in told.items() if value is not None]
@@ -390,11 +401,24 @@ class DPLinearModel(Composed, BaseEstimator):
             return X, None
         # Numbers alone could be learned from as they are, where nothing can be found out of them.
         neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
-        size = self._size(neighbors, len(read))
+        size = self._size(neighbors, len(read) if people is None else people)
         if enough_rows(schema, size, self._budget(), neighbors):
             return read, schema
         logging.getLogger("tacit").warning(FEW_ROWS)
         return X, None
+
+    def _checked(
+        self, X: Any, y: Any, groups: Any, *, reset: bool
+    ) -> tuple[Rows, Any, Schema | None]:
+        """Rows with their owners, targets, and what is known of the columns of a table."""
+        told = self.schema if reset else None
+        seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
+        people = None
+        if owned.unit is not None:
+            people = Owners.of(owned.identifiers, owned.unit).people
+        table, schema = self._declared(seen, people) if reset else (seen, None)
+        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
+        return owned.own(rows), y, schema
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -413,7 +437,7 @@ class DPLinearModel(Composed, BaseEstimator):
         before: Fit | None = None,
     ) -> Fit:
         calibrated = plan.calibrate(
-            size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
+            size=self._size(plan.neighbors, rows.units), columns=rows.d, classes=classes
         )
         assumptions = [
             *assumptions,

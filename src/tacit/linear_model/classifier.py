@@ -93,6 +93,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         classes: Any = None,
         fit_intercept: bool = True,
         public_size: int | None = None,
+        max_rows_per_group: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
@@ -114,6 +115,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.classes = classes
         self.fit_intercept = fit_intercept
         self.public_size = public_size
+        self.max_rows_per_group = max_rows_per_group
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
@@ -122,7 +124,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.holdout_by = holdout_by
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Fit on private rows and labels, spending the budget.
 
         Parameters
@@ -135,19 +137,23 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             names the network.
         y : sequence of n labels
             May be left out if X is a scan that names its target, or features with labels.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose, with ``max_rows_per_group``: a column of X, by its name, or an
+            identifier for every row. Never learned from, and never written anywhere.
 
         Returns
         -------
         Self
             The fitted estimator.
         """
-        return self._go(self._budget(), self._problem(X, y, self.classes))
+        return self._go(self._budget(), self._problem(X, y, self.classes, groups=groups))
 
     def partial_fit(
         self,
         X: Any,
         y: Any = None,
         classes: Any = None,
+        groups: Any = None,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -165,6 +171,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             Their labels.
         classes : sequence, optional
             The labels that may occur, at the first call.
+        groups : str or sequence of n identifiers, optional
+            As in `fit`.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
 
@@ -175,16 +183,19 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         """
         if not hasattr(self, "certificate_"):
             known = self.classes if classes is None else classes
-            return self._go(self._budget(epsilon, delta), self._problem(X, y, known))
-        before, problem = self._before(), self._problem(X, y, self.classes_, reset=False)
+            problem = self._problem(X, y, known, groups=groups)
+            return self._go(self._budget(epsilon, delta), problem)
+        before = self._before()
+        problem = self._problem(X, y, self.classes_, groups=groups, reset=False)
         return self._go(self._more(epsilon, delta), problem, before)
 
-    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+    def _problem(
+        self, X: Any, y: Any, given: Any = None, *, groups: Any = None, reset: bool = True
+    ) -> Problem:
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        table, schema = self._declared(X) if reset else (X, None)
-        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
+        rows, y, schema = self._checked(X, y, groups, reset=reset)
         if isinstance(given, str) and given == PRIVATE:
             scanned = isinstance(X, Scan) and y is None
             labels = _scanned_labels(X) if scanned else labels_of(_each(y), rows)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.data.rows import can_take
 from tacit.data.tables import Table
 from tacit.exceptions import InputError
 from tacit.mechanisms.release import Releases
@@ -54,18 +55,18 @@ def require_share(share: Any, trainer: Any) -> float:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows in two parts.
+    """Rows in two parts, those of one person in the same.
 
     Attributes
     ----------
-    away : ndarray of bool of shape (n,)
-        Rows that are tested on.
+    away : ndarray of bool of shape (units,)
+        Rows that are tested on, or people.
     public : int
-        Number of all rows, or its public stand-in.
+        Number of all of them, or its public stand-in.
     share : float
-        Chance of a row to be tested on.
+        Chance of each to be tested on.
     counted : bool
-        Whether the number of rows is public; if so, how many are on either side is, too.
+        Whether their number is public; if so, how many are on either side is, too.
     by : mapping of str to sequence, or None
         A column, and values of it that are groups.
     """
@@ -82,14 +83,14 @@ class Split:
 
     @property
     def train_size(self) -> int:
-        """Public number of rows that are trained on, or its stand-in."""
+        """Public number of units that are trained on, or its stand-in."""
         if self.counted:
             return int((~self.away).sum())
         return max(round(self.public * (1 - self.share)), 1)
 
     @property
     def test_size(self) -> int:
-        """Public number of rows that are tested on, or its stand-in."""
+        """Public number of units that are tested on, or its stand-in."""
         if self.counted:
             return int(self.away.sum())
         return max(round(self.public * self.share), 1)
@@ -114,10 +115,19 @@ class Split:
                 raise InputError(f"holdout_by names {column!r:.80}, which is no column of a table")
         if not 0 < self.away.sum() < len(self.away):
             raise InputError("there are too few rows to set some of them aside")
-        parts = [
-            replace_rows(problem, problem.rows.picked(mask), np.asarray(problem.values)[mask])
-            for mask in (~self.away, self.away)
-        ]
+        if not can_take(problem.rows):
+            raise InputError(
+                "rows can be set aside in memory only: pass an array or a data frame, or test "
+                "with tacit.metrics.evaluate on a table of its own"
+            )
+        owners = problem.rows.owners
+        away = self.away if owners is None else self.away[owners.codes]
+        parts = []
+        for index in (np.flatnonzero(~away), np.flatnonzero(away)):
+            rows = problem.rows.taken(index)
+            if rows.owners is not None:
+                rows = replace(rows, owners=rows.owners.renumbered())
+            parts.append(problem._replace(rows=rows, values=np.asarray(problem.values)[index]))
         return parts[0], parts[1]
 
     def noise(self, budget: Budget, neighbors: Neighbors, classes: int) -> tuple[float, int]:
@@ -190,6 +200,10 @@ class Split:
             Without a certificate: that of the fit covers it.
         """
         groups = None if self.by is None else next(iter(self.by.values()))
+        owners = rest.rows.owners
+        one: Any = slice(None)
+        if owners is not None:  # of each person one row counts
+            one = owners.one_of_each(run.public.hashed("rows tested on"))
         neighbors = "replace_special" if self.counted else "add_or_remove_one"
         plan = plan_evaluation(
             model, self.test_size, budget, neighbors, noise_multiplier=noise, by_values=groups
@@ -197,8 +211,8 @@ class Split:
         names = None
         if self.by is not None:
             (column,) = self.by
-            names = rest.rows.source.texts(column)
-        return plan.run(self._truth(model, rest, plan), scores, names, run)
+            names = rest.rows.source.texts(column)[one]
+        return plan.run(self._truth(model, rest, plan)[one], scores[one], names, run)
 
     def _truth(self, model: Any, rest: Problem, plan: EvaluationPlan) -> np.ndarray:
         values = np.asarray(rest.values)
@@ -208,23 +222,3 @@ class Split:
             return numbers(values)
         low, high = model.target_bounds_
         return values.reshape(-1) * (high / 2 - low / 2) + (low / 2 + high / 2)
-
-
-def replace_rows(problem: Problem, rows: Any, values: np.ndarray) -> Problem:
-    """The same problem with other rows.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of which classes, schema and assumptions stay.
-    rows : Rows
-        Some of its rows.
-    values : ndarray
-        Their targets.
-
-    Returns
-    -------
-    Problem
-        Of these.
-    """
-    return problem._replace(rows=rows, values=values)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
+from tacit.data.owners import Owners
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -33,6 +34,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian
 from tacit.privacy.public_size import resolve_size
 from tacit.privacy.relation import Neighbors
+from tacit.privacy.unit import ROW, Unit
 
 NAME = "Evaluation"
 VOTE = 1 << 24  # lattice units of one unit's count
@@ -174,9 +176,20 @@ class EvaluationPlan:
         (noisy,) = release([np.bincount(bins, minlength=len(edges) - 1)], token)
         return scale_from(noisy, edges, token.noise_multiplier)
 
-    def describe(self) -> dict[str, Any]:
-        """What a certificate says of it, in public words and numbers."""
-        facts: dict[str, Any] = {"kind": "evaluation", "task": self.task, "rows": self.size}
+    def describe(self, unit: Unit = ROW) -> dict[str, Any]:
+        """What a certificate says of it, in public words and numbers.
+
+        Parameters
+        ----------
+        unit : Unit
+            What was counted: rows, or people.
+
+        Returns
+        -------
+        dict
+            Plain JSON values.
+        """
+        facts: dict[str, Any] = {"kind": "evaluation", "task": self.task, unit.plural: self.size}
         if self.classes:
             facts["classes"] = [str(name) for name in self.classes]
         if self.bounds is not None:
@@ -187,7 +200,9 @@ class EvaluationPlan:
 
 
 def release(counts: Sequence[np.ndarray], token: Token) -> list[np.ndarray]:
-    """Tables of counts with noise; each unit is in one cell of each, or in none.
+    """Tables of counts with noise; each unit is in one cell of each.
+
+    Whoever counted has taken one row of every person, where people are the units.
 
     Parameters
     ----------
@@ -203,7 +218,8 @@ def release(counts: Sequence[np.ndarray], token: Token) -> list[np.ndarray]:
     """
     norm = math.sqrt(len(counts)) * UP
     values = np.concatenate(counts).astype(np.int64) * VOTE
-    noisy = token.gaussian(BoundedSum(values, 1 / VOTE, norm, norm * UP, "votes"))
+    total = BoundedSum(values, 1 / VOTE, norm, norm * UP, "votes", owner=token.unit)
+    noisy = token.gaussian(total)
     return np.split(noisy, np.cumsum([len(table) for table in counts])[:-1])
 
 
@@ -316,6 +332,9 @@ def evaluate(
     confidence: float = 0.95,
     neighbors: Neighbors = "replace_special",
     public_size: int | None = None,
+    groups: Any = None,
+    max_rows_per_group: int | None = None,
+    identifier: str | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> Evaluation:
@@ -349,7 +368,14 @@ def evaluate(
     neighbors : str
         The relation. With ``add_or_remove_one`` ``public_size`` must be given.
     public_size : int, optional
-        Public number that stands for the number of rows.
+        Public number that stands for the number of rows, or of people.
+    groups : sequence of n identifiers, optional
+        Whose rows are whose: then people are protected with all of their rows, and one row of
+        each, drawn at random, counts. Never written anywhere.
+    max_rows_per_group : int, optional
+        With ``groups``: most rows of a person, as in the fit.
+    identifier : str, optional
+        With ``groups``: name of the column that they are from, for the certificate.
     ledger : Ledger, optional
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
@@ -387,7 +413,15 @@ def evaluate(
             "figures of groups", "by=, the group of every row, and by_values=, their public names"
         )
     names = None if by is None else _column(by, n, "by")
-    size = resolve_size(n, neighbors, public_size)
+    owners, unit = None, ROW
+    if groups is not None or max_rows_per_group is not None:
+        if groups is None or max_rows_per_group is None:
+            raise MissingBound(
+                "testing on people with several rows", "groups= and max_rows_per_group="
+            )
+        unit = Unit("person", max_rows_per_group, identifier)
+        owners = Owners.of(groups, unit, n)
+    size = resolve_size(n if owners is None else owners.people, neighbors, public_size)
     plan = plan_evaluation(
         model,
         size,
@@ -403,9 +437,17 @@ def evaluate(
     if ledger is not None:
         require_ledger(ledger, seeded=key.seeded)
         entry = ledger.reserve(
-            plan.spent, neighbors=neighbors, draws=plan.draws, budget=budget, plan=plan.describe()
+            plan.spent,
+            neighbors=neighbors,
+            draws=plan.draws,
+            budget=budget,
+            plan=plan.describe(unit),
+            unit=unit,
         )
-    run = Releases(key, plan.spent)
+    run = Releases(key, plan.spent, unit=unit)
+    if owners is not None:
+        one = owners.one_of_each(run.public.hashed("rows tested on"))
+        truth, scores, names = truth[one], scores[one], None if names is None else names[one]
     known = positions(truth, plan.classes) if plan.classes else numbers(truth)
     found = plan.run(known, scores, names, run)
     run.close()
@@ -416,10 +458,11 @@ def evaluate(
         spent=plan.spent,
         releasable=not key.seeded,
         reasons=sentences.reasons(key.seeded),
-        assumptions=assumptions_of(plan, neighbors),
+        unit=unit,
+        assumptions=assumptions_of(plan, neighbors, unit),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=require_precision(budget.epsilon, budget.delta, plan.draws),
-        plan=plan.describe() | ({"ledger": entry.to_dict()} if entry else {}),
+        plan=plan.describe(unit) | ({"ledger": entry.to_dict()} if entry else {}),
         versions={"tacit": __version__, "numpy": np.__version__},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -428,7 +471,7 @@ def evaluate(
     return replace(found, certificate=certificate)
 
 
-def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors) -> tuple[str, ...]:
+def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW) -> tuple[str, ...]:
     """What the guarantee takes for granted.
 
     Parameters
@@ -437,13 +480,18 @@ def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors) -> tuple[str, ...
         What was counted.
     neighbors : str
         The relation.
+    unit : Unit
+        What was counted: rows, or people.
 
     Returns
     -------
     tuple of str
         Clauses of a certificate.
     """
-    texts = [sentences.rows_known(plan.size, neighbors), sentences.SETTINGS, sentences.EXACT]
+    known = sentences.rows_known(plan.size, neighbors, unit)
+    texts = [known, sentences.SETTINGS, sentences.EXACT]
+    if unit != ROW:
+        texts.append("of every person one row was tested on, drawn at random")
     texts.append("the model was made without these rows, or its certificate is counted besides")
     if plan.classes:
         texts.append("the labels that the model knows are public")

@@ -74,7 +74,10 @@ def certify(
 def assumptions_of(plan: CalibratedPlan) -> list[str]:
     """What the guarantee takes for granted, in words, besides that a person is one row."""
     size, asked = plan.facts.size, plan.plan
-    texts = [sentences.rows_known(size, asked.neighbors), sentences.columns_known(plan.columns)]
+    texts = [
+        sentences.rows_known(size, asked.neighbors, asked.unit),
+        sentences.columns_known(plan.columns),
+    ]
     if plan.search is None:
         texts.append(sentences.SETTINGS)
     else:
@@ -123,7 +126,7 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
     if plan.test is not None:
         chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
     return {
-        "rows": plan.facts.size,
+        plan.plan.unit.plural: plan.facts.size,
         "columns": plan.columns,
         "features": plan.facts.features,
         "classes": plan.classes,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.arrays import ArraySource
+from tacit.data.owners import choose_rows
 from tacit.data.rows import Rows, each
 from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import ArrayEngine
@@ -212,7 +213,7 @@ class CalibratedPlan:
         described: dict[str, Any] = {
             "steps": steps,
             "loss": plan.loss.name,
-            "rows": self.facts.size,
+            plan.unit.plural: self.facts.size,
         }
         if self.search is not None:
             described["search"] = {k: v for k, v in self.search.items() if k != "grid"}
@@ -281,6 +282,7 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
+        rows, targets = self.choose(rows, targets, run)
         told, found = self.find_target(targets, rows, run)
         seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         if found is not None:
@@ -302,6 +304,30 @@ class CalibratedPlan:
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
         fit = plan.conclude(seen, weights, **how)
         return fit if found is None else replace(fit, target=found.facts)
+
+    def choose(self, rows: Rows, targets: Any, run: Releases) -> tuple[Rows, Any]:
+        """Of people with more rows than count, those that do; everybody's lie together.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows.
+        targets : ndarray of shape (n,) or (n, K)
+            Theirs.
+        run : Releases
+            Whose key decides, together with each person's identifier alone.
+
+        Returns
+        -------
+        rows : Rows
+            The same, if they are nobody's in particular.
+        targets : ndarray
+            Of these rows.
+        """
+        if rows.owners is None:
+            return rows, targets
+        kept, index = choose_rows(rows, run.public.hashed("rows of people"))
+        return kept, np.asarray(targets)[index]
 
     def find_target(
         self, targets: Any, rows: Rows, run: Releases
@@ -328,8 +354,9 @@ class CalibratedPlan:
         if finder is None:
             return self, None
         counted = self.plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
-        token = run.token(finder.name).at("target")
-        found = finder.find(targets, self.plan.loss, token, size=facts.size, counted=counted)
+        token = run.token(finder.name).at("target").per_row(rows.one_each())
+        how: dict[str, Any] = {"size": facts.size, "counted": counted, "voting": rows.standing}
+        found = finder.find(targets, self.plan.loss, token, **how)
         plan = replace(self, found=found.describe())
         if found.classes is not None:
             plan = replace(plan, classes=len(found.classes))
@@ -415,13 +442,16 @@ class CalibratedPlan:
         fitted: list[Stage] = []  # what maps rows at prediction
         public: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
+        shown = rows.one_each()  # what private stages count: everybody once
         last = max((i for i, stage in enumerate(plan.stages) if stage.tested), default=-1)
         for i, stage in enumerate(plan.stages):
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.noiseless else None
             counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
-            token = run.token(stage.name) if stage.pays and not plan.fitted else None
+            token = None
+            if stage.pays and not plan.fitted:
+                token = run.token(stage.name).per_row(shown)
             norm = released_norm(fitted, self.columns)
             context = Context(
                 size, token, run.public, tuple(fitted), i, drift, counted, strict, norm
@@ -433,10 +463,11 @@ class CalibratedPlan:
             crash = None
             try:
                 if not plan.fitted:
-                    stage.fit(seen if looks else seen.hidden(), context)
+                    stage.fit(shown if looks else seen.hidden(), context)
                 stage.precompute(seen, context, progress)
                 if not stage.keeps_rows:
                     before, seen = seen, stage.through(seen)
+                    shown = seen if rows.owners is None else stage.through(shown)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
             if crash is not None:

@@ -178,13 +178,14 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
 
 def _subject(plan: Mapping[str, Any], neighbors: Neighbors) -> str:
     """What was trained on what, in one sentence."""
-    rows = plan["rows"]
+    what = "people" if "people" in plan else "rows"
+    rows = plan[what]
     if rows is None:
         table = "a private table"
     elif neighbors == "add_or_remove_one":
-        table = f"a table whose size is private (taken as {setting(rows)} rows)"
+        table = f"a table whose size is private (taken as {setting(rows)} {what})"
     else:
-        table = f"{setting(rows)} rows"
+        table = f"{setting(rows)} rows" if what == "rows" else f"the rows of {setting(rows)} people"
     if plan.get("kind") == "evaluation":
         return f"A model was tested on {table}, through noise."
     classes = f" and {setting(plan['classes'])} classes" if plan.get("classes") else ""

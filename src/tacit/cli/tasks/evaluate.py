@@ -30,6 +30,7 @@ def evaluate(
     target: str,
     out: PathLike | None = None,
     by: str | None = None,
+    person: str | None = None,
     force: bool = False,
     extractor: PathLike | None = None,
     decimal: str | None = None,
@@ -37,19 +38,22 @@ def evaluate(
 ) -> Evaluation:
     """Test a model on the rows of a table, and write figures, certificate and report.
 
-    ``by``, such as ``sex=female,male``, names a column and public values of it. ``options`` go to
-    `tacit.metrics.evaluate` as they are.
+    ``by``, such as ``sex=female,male``, names a column and public values of it; ``person`` the
+    column that says whose rows are whose. ``options`` go to `tacit.metrics.evaluate` as they are.
     """
     with outputs.output_in(out, FILES, force, options) as output:
         estimator = open_model(model, extractor)
         rows = read(table, decimal)
         groups = groups_of(by)
-        for column in (target, *groups):
+        for column in (target, *groups, *([person] if person else [])):
             if column not in rows.column_names:
                 near = did_you_mean(column, rows.column_names)
                 raise SchemaError(f"the table lacks the column {column!r:.80}{near}")
         for column, values in groups.items():
             options |= {"by": rows.texts(column), "by_values": values}
+        if person is not None:
+            options |= {"groups": rows.column(person), "identifier": person}
+            rows = rows.drop([person])
         if output is not None:
             output.set_aside(dict.fromkeys(FILES, ROOM))
         truth = rows.column(target)

@@ -26,6 +26,7 @@ from tacit.exceptions import InputError, PrivateTestError
 from tacit.model_selection.dp_search import choose
 from tacit.model_selection.search import Trials
 from tacit.persistence import LIMIT, dumps
+from tacit.privacy.unit import ROW
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
@@ -48,7 +49,9 @@ class Fitted:
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
-        facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        what = claim.unit.plural
+        facts = {**facts, f"train_{what}": claim.plan[what], **self.best}
+        facts |= {} if claim.unit == ROW else {"unit": claim.unit.to_dict()}
         tested = getattr(self.estimator, "evaluation_", None)
         found = {} if tested is None else {"evaluation": tested.to_dict()}
         return {**facts, **scores, **entry, **found, "out": str(self.out)}
@@ -92,6 +95,8 @@ def fit(
     with outputs.output_in(out, outputs.FILES, force, options) as output:
         train = tables.open_table(table, memory, decimal)
         schema, number = tables.schema_of(train, schema, target, target_bounds)
+        schema = settings.identified(schema)
+        groups = None if settings.rows_per_person is None else tables.identifiers_of(train, schema)
         seen = tables.public_features(public, schema)
         listed, words = settings.candidates(seen)
         parts = listed[0]
@@ -119,9 +124,9 @@ def fit(
         try:
             if settings.tune:
                 how = settings.how_often
-                estimator, best = _tuned(estimator, listed, words, how, (rows, labels))
+                estimator, best = _tuned(estimator, listed, words, how, (rows, labels, groups))
             else:
-                estimator.fit(rows, labels)
+                estimator.fit(rows, labels, groups=groups)
         except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
             raise
@@ -182,7 +187,7 @@ def _tuned(
     parts: Sequence[Mapping[str, Any]],
     words: Sequence[dict[str, str]],
     trials: Trials,
-    table: tuple[Any, Any],
+    table: tuple[Any, Any, Any],
 ) -> tuple[Estimator, dict[str, Any]]:
     """The best of private trials, and what it sets."""
     encode = [] if estimator.stages == "auto" else [estimator.stages[0]]
@@ -192,6 +197,7 @@ def _tuned(
         given = part["stages"]
         stages = found.setdefault(id(given), [*encode, *given] if encode else given)
         candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
-    chosen = choose(candidates, words, trials, *table)
+    *rows, groups = table
+    chosen = choose(candidates, words, trials, *rows, groups=groups)
     best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
     return chosen.estimator, best

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit import diagnostics
 from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, written
-from tacit.cli.tasks.tables import labels_of, read, unit_rows, with_target
+from tacit.cli.tasks.tables import identifiers_of, labels_of, read, unit_rows, with_target
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.diagnostics import Inspection, PrivateInspection
@@ -57,12 +57,15 @@ def inspect_privately(
     out: PathLike | None = None,
     train: tuple[float | None, float | None] = (None, None),
     force: bool = False,
+    person: str | None = None,
+    rows_per_person: int = 10,
     **options: Any,
 ) -> PrivateInspection:
     """Look at a table through noise; ``out`` gets a page and the certificate.
 
     ``options`` go to `tacit.diagnostics.inspect_privately` as they are; ``train`` is the budget of
-    the training to come. The target is not looked at.
+    the training to come. The target is not looked at. ``person`` is the column that says whose a
+    row is, of whom as many rows are told apart as ``rows_per_person``.
     """
     schema = Schema.of(schema)
     schema = schema if schema.target is None and target is None else with_target(schema, target)
@@ -74,7 +77,13 @@ def inspect_privately(
             TRAIN_EPSILON if epsilon is None else epsilon,
             TRAIN_DELTA if delta is None else delta,
         )
-        rows = unit_rows(read(table), schema)
+        given = read(table)
+        if person is not None:
+            columns = {k: v for k, v in schema.columns.items() if k != person}
+            schema = replace(schema, columns=columns, identifier=person)
+            options["groups"] = identifiers_of(given, schema)
+            options |= {"max_rows_per_group": rows_per_person, "identifier": person}
+        rows = unit_rows(given, schema)
         found = diagnostics.inspect_privately(rows, train=budget, **options)
         if output is not None:
             page = render_page(found, title="Inspection through noise").encode()
