@@ -49,6 +49,9 @@ EXPORTED = {
     "tacit.ledger": """
         Charge DeferredLedger Entry Ledger Limits Remaining Reservation
     """,
+    "tacit.metrics": """
+        Estimate evaluate Evaluation
+    """,
     "tacit.linear_model": """
         DPLinearClassifier DPLinearRegressor
     """,

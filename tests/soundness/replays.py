@@ -22,7 +22,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from tests.soundness import plans
 
 from tacit.audit.recorder import Recorder, Release, Replayer
 from tacit.data.columns import UnknownColumn, default_column
+from tacit.data.owners import Owners
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
@@ -161,6 +162,7 @@ class Case:
     name: str
     rows: tuple[Any, Any]
     labels: tuple[np.ndarray, np.ndarray]
+    groups: tuple[np.ndarray, np.ndarray] | None = None  # whose rows they are
 
     def __str__(self) -> str:
         plan = self.plan.plan
@@ -467,6 +469,8 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
         with warnings.catch_warnings(record=True) as warned, one_thread():
             warnings.simplefilter("always")
             rows = as_rows(case.rows[side], gaps=gaps)
+            if case.groups is not None:
+                rows = replace(rows, owners=Owners.of(case.groups[side], plan.plan.unit))
             fit = Lenient.of(plan).run(
                 rows,
                 values if finds else loss.targets(values, plan.facts.outputs),

@@ -89,7 +89,7 @@ def train_together(
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
     def draw(step: int) -> np.ndarray:
-        return tokens[0].at("batch", run * steps + step).batch(engine.n)
+        return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
 
     with engine, ThreadPoolExecutor(1) as ahead:
         drawn = ahead.submit(draw, 0) if tokens[0].samples else None

@@ -168,16 +168,15 @@ class Following(Batched):
                 bounded = total.bounded(0, self.reaches(0.0, None)[part])
                 noisy.append(self.noisy(bounded, paid, step, rows.n))
             gradient = view.gradient(noisy) / normaliser + (self.alpha + self.anchor) * weights
+            entries = [total.values[0].size for total in sums]
+            spread = np.square(self.deviations(token.noise_multiplier, 0.0, None))
+            averages.look(step, gradient[None], [float(spread @ entries) / normaliser**2])
             velocity = float(self.momentum) * velocity + gradient
             weights = weights - rates[step] * velocity
             if self.radius is not None:
                 norm = max(float(np.linalg.norm(weights)), 1e-300)
                 weights = weights * min(1.0, float(self.radius) / norm)
-            entries = [total.values[0].size for total in sums]
-            spread = np.square(self.deviations(token.noise_multiplier, 0.0, None))
-            averages.add(
-                step, weights[None], gradient[None], [float(spread @ entries) / normaliser**2]
-            )
+            averages.add(step, weights[None])
             progress("training", step + 1, steps)
         return averages.result()[0]
 
