@@ -12,6 +12,8 @@ from tacit.cli.settings import Settings, with_settings
 
 SCHEMA = """Public facts about the columns: see tacit schema. What it does not say is found in the
 rows, through noise that is paid for, and so is all of it without a schema."""
+FILES = """Private rows: CSV, TSV, Parquet or a folder of it; or features (.npz)."""
+LABELS = """For features: a table with their labels, in the column --target, row by row."""
 LIMITS = """The target is a number with these public limits, such as 0,100; or private: limits are
 found through noise."""
 SEEDED = """WARNING: with --seed the noise can be foretold.
@@ -28,13 +30,15 @@ SCORES = {
 
 @with_settings
 def fit(
-    table: Annotated[Path, argument("TABLE", "Private rows: CSV, TSV, Parquet or a folder of it.")],
+    table: Annotated[Path, argument("TABLE", FILES)],
     *,
     settings: Settings,
     out: options.Out,
     schema: Annotated[Path | None, flag(SCHEMA)] = None,
     target: options.Target = None,
     target_bounds: Annotated[str | None, flag(LIMITS)] = None,
+    labels: Annotated[Path | None, flag(LABELS)] = None,
+    key: options.Key = None,
     public: options.Public = None,
     public_size: options.PublicSize = None,
     test: Annotated[Path | None, flag("Rows to test on; they are not protected.")] = None,
@@ -58,12 +62,16 @@ def fit(
     A folder of Parquet files, or a file of more than 256 MB, stays on disk and may be larger than
     memory.
 
+    An .npz, as tacit features writes it or with arrays x and y (or x_train, y_train), holds
+    features that are ready: there is no schema, and --target names another array of labels.
+
     \b
     Examples:
       tacit fit patients.csv --target sick --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.parquet --schema s.yaml --epsilon 0.3 --delta 1e-6 --out model \\
         --recipe pillar --public volunteers.parquet --test test.parquet
+      tacit fit scans.npz --epsilon 1 --delta 1e-6 --out model
       tacit fit patients.csv --schema patients.yaml --epsilon 1 --delta 1e-6 --out model \\
         --ledger ledger.db --dataset patients
       tacit fit visits.csv --target sick --epsilon 1 --delta 1e-6 --out model \\
@@ -72,7 +80,7 @@ def fit(
         --tune clip=0.01,0.1,1 --tune learning_rate=1,10
     """
     files = given(schema=schema, test=test, public=public, out=out, target=target)
-    files |= given(target_bounds=target_bounds, decimal=decimal)
+    files |= given(target_bounds=target_bounds, decimal=decimal, labels=labels, key=key)
     more = given(ledger=account(ledger, dataset), public_size=public_size)
     more |= {} if memory is None else {"memory": memory * 1e9}
     report(seed, quiet, as_json, table, settings, force=force, **files, **more)
@@ -96,6 +104,8 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
     if "chosen" in facts:
         words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
         say(f"  {'chosen by private trials':<33}{words}")
+    for text in facts.get("found", ()):
+        say(f"  {text}")
     for key, label in SCORES.items():
         if key in facts:
             say(f"  {label:<33}{facts[key]:.{'1%' if key.endswith('accuracy') else '4g'}}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.console import Json, dump, flag, given, say, shown_progress
+from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.ledger import account, left
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TRAIN_EPSILON = """Budget of the training to come. 1 unless given."""
 PRIVATE = """Look through noise only: what is shown is covered by a certificate."""
 EPSILON = """With --private: what looking may cost."""
+SCHEMA = """Public facts about the columns: see tacit schema. Features (.npz) have none."""
 RADIUS = """Look for copies within this distance, too; give it as often as wanted. 0 unless
 given: equal rows."""
 PERSON = """With --private: column that says whose a row is. Everybody counts once, and how many
@@ -28,9 +29,9 @@ does with those alone."""
 
 
 def inspect(
-    table: options.PrivateTable,
+    table: Annotated[Path, argument("TABLE", "A table (CSV, TSV, Parquet), or features (.npz).")],
     *,
-    schema: options.SchemaFile,
+    schema: Annotated[Path | None, flag(SCHEMA)] = None,
     target: options.Target = None,
     out: Annotated[Path | None, flag("Directory for a page of plots (and a certificate).")] = None,
     train_epsilon: Annotated[float | None, flag(TRAIN_EPSILON)] = None,

@@ -211,7 +211,7 @@ def inspect_privately(
         spent=spent,
         releasable=not key.seeded,
         reasons=sentences.reasons(key.seeded),
-        assumptions=_assumptions(neighbors, size, d, who),
+        assumptions=(*_assumptions(neighbors, size, d, who), *filter(None, [rows.origin])),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
         plan={**facts, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},

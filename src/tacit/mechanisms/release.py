@@ -35,6 +35,7 @@ from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
+PIECE = 1 << 14  # integers that become numbers together
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -48,7 +49,7 @@ class BoundedSum:
     Attributes
     ----------
     values : ndarray
-        int64 multiples of ``unit``; or float64, where arithmetic is fast.
+        int64 multiples of ``unit``; or float64 or float32, where arithmetic is fast.
     unit : float
         Spacing of the lattice, a positive number; 1.0 for floats.
     bound : float
@@ -91,12 +92,17 @@ class Draws:
     """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
 
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        """Sum and noise, in units of the lattice where there is one."""
+        """Sum and noise, in units of the lattice where there is one: a new array."""
         size, shape = total.values.size, total.values.shape
+        drawn: np.ndarray
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
-            return total.values + drawn.reshape(shape)
-        return total.values + deviation * stream.normal(size).reshape(shape)
+        else:
+            single = total.values.dtype == np.float32
+            drawn = stream.single_normal(size) if single else stream.normal(size)
+            drawn *= deviation
+        drawn = drawn.reshape(shape)
+        return np.add(total.values, drawn, out=drawn)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise as numbers, where nobody sees the outcome."""
@@ -114,8 +120,9 @@ class Draws:
         every = np.arange(d)
         noisy[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
         beside = sigma_for(sigma * math.sqrt(0.5) * UP)
-        for j in range(1, d):
-            noisy[:j, j] += stream.discrete_gaussian(beside, j)
+        # One column above the diagonal after the other.
+        drawn = stream.discrete_gaussian(beside, d * (d - 1) // 2)
+        noisy.T[np.tri(d, k=-1, dtype=bool)] += drawn
         return noisy
 
     def reports(self, total: BoundedSum, deviation: float, rows: int, stream: Stream) -> np.ndarray:
@@ -296,7 +303,7 @@ class Token:
         """
         if rows.owners is None:
             return self
-        self._require_unit(rows.unit)
+        self.require_unit(rows.unit)
         if not rows.owners.each_once:
             raise ReleaseError(f"{self._budget.name} sums several rows of one person")
         place = self._place or ("", 0, 0)
@@ -333,7 +340,8 @@ class Token:
             self._opened.append(self._releases.open(*self._place))
         return self._opened[0]
 
-    def _require_unit(self, owner: Unit) -> None:
+    def require_unit(self, owner: Unit) -> None:
+        """Refuse a bound on what another unit counts for than was counted."""
         if owner != self._unit:
             raise ReleaseError(
                 f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
@@ -341,7 +349,7 @@ class Token:
             )
 
     def deviation_of(self, total: BoundedSum) -> float:
-        self._require_unit(total.owner)
+        self.require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
     def _require(self, *kinds: type[Event]) -> None:
@@ -355,7 +363,17 @@ class Token:
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
         noisy = self.multiples(total)
-        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+        if not total.exact:
+            return noisy
+        if type(self._releases.draws) is not Draws:  # others may keep what they return
+            return noisy.astype(np.float64) * total.unit
+        whole = noisy.reshape(-1)
+        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
+        for start in range(0, whole.size, PIECE):
+            part = whole[start : start + PIECE].astype(np.float64)
+            part *= total.unit
+            numbers[start : start + PIECE] = part
+        return numbers.reshape(noisy.shape)
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""
@@ -461,7 +479,7 @@ class Token:
     def choose(self, utilities: Any, reach: float) -> int:
         """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
         return self._releases.draws.choose(utilities, noise, self._stream)
@@ -472,7 +490,7 @@ class Token:
         Masses are for m targets with m times the noise each: one selection together.
         """
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         return [self._releases.draws.cell(*run, self._stream) for run in runs]
 
@@ -482,7 +500,7 @@ class Token:
         The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
         """
         self._require(Gaussian)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
@@ -491,7 +509,7 @@ class Token:
         """Rows of a step, or people, each drawn independently with the probability counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
-        self._require_unit(owner)
+        self.require_unit(owner)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

@@ -115,6 +115,8 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
         behind = plan.drifts[i + 1] if plan.drifts and plan.plan.noiseless else None
         if behind is not None and behind.l1:
             entry["drift"] = behind.to_dict()
+        if stage.found():
+            entry["found"] = stage.found()
         stages.append(entry)
     chosen = {} if plan.search is None else {"search": dict(plan.search)}
     if plan.found is not None:

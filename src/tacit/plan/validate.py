@@ -290,6 +290,8 @@ def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | No
         raise InputError(f"{plan.trainer.name} begins at zero: it takes no model to start from")
     coef = init[0]
     stages, wide = list(plan.plan.stages), plan.columns
+    while stages and stages[-1].affine:
+        stages.pop()  # coefficients are for the columns in front of these, however many come out
     open_stages = [s.name for s in stages if s.widest(wide) != s.width(wide)]
     if open_stages or plan.plan.target is not None:
         raise InputError(
@@ -297,8 +299,6 @@ def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | No
             f"found out first, by {(*open_stages, plan.plan.target and plan.plan.target.name)[0]}: "
             "go on from a fitted model instead, with partial_fit, or describe the columns"
         )
-    while stages and stages[-1].affine:
-        stages.pop()
     for stage in stages:
         wide = stage.width(wide)
     if coef.shape != (plan.facts.outputs, wide):

@@ -108,7 +108,8 @@ class DPSGD(GradientTrainer):
         float
             A norm of weights.
         """
-        return 1 / moves.bound if self.radius is None else float(self.radius)
+        largest = self.largest_norm(moves.features * moves.outputs)
+        return largest if math.isfinite(largest) else 1 / moves.bound
 
     def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
         """As accounted at weights of the `reference_norm`; larger by μ/μ₀ beyond.

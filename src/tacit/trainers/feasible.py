@@ -122,9 +122,10 @@ def _require_bounded(
     root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST_SQUARABLE else middle
     growth = math.log(max(abs(middle + root) / 2, abs(middle - root) / 2, 1.0)) * steps
     reach = (math.log(step * steps) if step else 0.0) + growth
-    if trainer.radius is not None:
-        held = rate * pull * float(trainer.radius) / (1 - momentum)
-        most = math.log(float(trainer.radius)) if step + held < LARGEST_SQUARABLE else math.inf
+    largest = trainer.largest_norm(width * facts.outputs)
+    if math.isfinite(largest):
+        held = rate * pull * largest / (1 - momentum)
+        most = math.log(largest) if step + held < LARGEST_SQUARABLE else math.inf
         reach = min(reach, most)
     longest = _bound(facts) * math.sqrt(width) * 8
     if reach + math.log(longest) > math.log(LIMIT):

@@ -57,6 +57,7 @@ class TableFacts:
     schema: Schema | None
     columns: int
     classes: int
+    target_bounds: tuple[float, float] | None = None  # where there is no schema to say so
 
     def sizes(self, rows: int) -> dict[str, int]:
         return {"size": rows, "columns": self.columns, "classes": self.classes}
@@ -83,7 +84,7 @@ class TableFacts:
         options |= settings.chosen | {"stages": stages, "trainer": parts["trainer"]}
         budget = settings.epsilon, settings.delta
         if self.classes == 0:
-            bounds = None if self.schema is None else self.schema.target_bounds
+            bounds = self.target_bounds if self.schema is None else self.schema.target_bounds
             return DPLinearRegressor(*budget, target_bounds=bounds, **options)
         classes = None if self.schema is None else self.schema.classes
         return DPLinearClassifier(*budget, classes=classes, **options)

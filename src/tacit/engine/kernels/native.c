@@ -298,7 +298,7 @@ static void *scratch_for(const Job *job, Scratch *work)
         most = most < job->offsets[j + 1] - job->offsets[j] ? job->offsets[j + 1] - job->offsets[j] : most;
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
-        sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
+        sizeof(*work->parts) * (size_t)(2 * lines * length + 32), sizeof(*work->most) * (size_t)length,
         sizeof(*work->peaks) * (size_t)(2 * length),
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)((outputs + 1) * many), sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
@@ -519,7 +519,7 @@ static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offse
     job->shapes = view->shape[1];
     job->one = one;
     int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
-               one < 1 << 15 && job->shapes < 1 << 20;
+               one <= 1 << 14 && job->shapes < 1 << 20;
     if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
         return 0;
     job->offsets = view->buf;
@@ -635,6 +635,12 @@ static PyObject *failed(Buffers *held)
     return NULL;
 }
 
+static PyObject *refused(Buffers *held, const char *why)
+{
+    refuse(why);
+    return failed(held);
+}
+
 PyDoc_STRVAR(scores_doc,
              "scores(level, rows, index, start, stop, weights, out)\n--\n\n"
              "Rows times lines of weights (K, stride): 32-bit integers (K, count).");
@@ -652,10 +658,8 @@ static PyObject *py_scores(PyObject *module, PyObject *args)
     if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
         !take_weights(&held, &job, weights) || !(view = array(&held, out, "out", 'i', 2, 1)))
         return failed(&held);
-    if (view->shape[0] != job.lines || view->shape[1] != job.count) {
-        refuse("out must have a line for every line of weights, and a place for every row");
-        return failed(&held);
-    }
+    if (view->shape[0] != job.lines || view->shape[1] != job.count)
+        return refused(&held, "out must have a line for every line of weights, and a place for every row");
     return done(&held, loops, &job, SCORES, view->buf);
 }
 
@@ -680,15 +684,11 @@ static PyObject *py_sums(PyObject *module, PyObject *args)
         return failed(&held);
     job.given = view->buf;
     job.lines = view->shape[0];
-    if (view->shape[1] != job.count) {
-        refuse("there must be a multiplier for every row");
-        return failed(&held);
-    }
+    if (view->shape[1] != job.count)
+        return refused(&held, "there must be a multiplier for every row");
     for (int64_t i = 0; i < job.lines * job.count; i++)
-        if (!(fabs(job.given[i]) < 0x1p47)) {
-            refuse("a multiplier is 2**47 or more, or not a number");
-            return failed(&held);
-        }
+        if (!(fabs(job.given[i]) < 0x1p47))
+            return refused(&held, "a multiplier is 2**47 or more, or not a number");
     if (!take_onto(&held, &job, onto))
         return failed(&held);
     return done(&held, loops, &job, SUMS, NULL);
@@ -733,10 +733,8 @@ static PyObject *py_step(PyObject *module, PyObject *args)
         return failed(&held);
     t->multiplier = view->buf;
     fits &= view->shape[0] == t->settings && t->settings > 0 && job.lines % t->settings == 0;
-    if (!fits) {
-        refuse("unit, ceiling and multiplier do not suit the weights");
-        return failed(&held);
-    }
+    if (!fits)
+        return refused(&held, "unit, ceiling and multiplier do not suit the weights");
     t->outputs = job.lines / t->settings;
     if (!(view = array(&held, inverse, "inverse", 'd', 1, 0)))
         return failed(&held);
@@ -747,10 +745,8 @@ static PyObject *py_step(PyObject *module, PyObject *args)
         return failed(&held);
     t->targets = view->buf;
     fits &= view->shape[0] == job.n && (classes || view->shape[1] == t->outputs);
-    if (!fits || !(t->allowance > 0)) {
-        refuse("loss, targets, norms or allowance do not suit the rows");
-        return failed(&held);
-    }
+    if (!fits || !(t->allowance > 0))
+        return refused(&held, "loss, targets, norms or allowance do not suit the rows");
     double loose = 1.0;
     if (many != 1) {
         if (!gram || !(view = array(&held, gram, "gram", 'd', 2, 0)))
@@ -761,17 +757,13 @@ static PyObject *py_step(PyObject *module, PyObject *args)
         fits = many > 1 && many <= 512 && view->shape[0] == many * (many - 1) / 2 && person >= 0 &&
                job.count % (LANES * many) == 0 && person <= t->people &&
                job.count / many <= t->people - person && loose >= 1.0 && t->spread >= 0.0;
-        if (!fits) {
-            refuse("rows of people must come in whole tiles, with their inner products");
-            return failed(&held);
-        }
+        if (!fits)
+            return refused(&held, "rows of people must come in whole tiles, with inner products");
     }
     /* So that multipliers stay below 2**47, whatever the rows. */
     for (int64_t s = 0; s < t->settings; s++)
-        if (!(t->ceiling[s] * loose < 0x1p47) || !(t->shrink <= 1.0)) {
-            refuse("a ceiling is 2**47 or more");
-            return failed(&held);
-        }
+        if (!(t->ceiling[s] * loose < 0x1p47) || !(t->shrink <= 1.0))
+            return refused(&held, "a ceiling is 2**47 or more");
     return done(&held, loops, &job, STEP, NULL);
 }
 
@@ -813,10 +805,8 @@ static PyObject *py_rounded(PyObject *module, PyObject *args)
         return failed(&held);
     int64_t width = d + (constant != Py_None);
     if (square->shape[0] != n || peak->shape[0] != n || width > stride || last < -32767 ||
-        last > 32767) {
-        refuse("out, shift, squares and peaks do not suit each other");
-        return failed(&held);
-    }
+        last > 32767)
+        return refused(&held, "out, shift, squares and peaks do not suit each other");
     const char *rows = NULL;
     if (PyObject_CheckBuffer(values)) {
         view = &held.views[held.count];
