@@ -126,7 +126,7 @@ def test_stages_that_are_shown_all_rows_of_a_person_are_stopped_or_found(monkeyp
 
     assert "several rows of one person" in found(like=several)
     monkeypatch.setattr(Token, "per_row", lambda self, rows: self)
-    monkeypatch.setattr(Token, "_require_unit", lambda self, owner: None)
+    monkeypatch.setattr(Token, "require_unit", lambda self, owner: None)
     assert "were counted" in found(like=several)
 
 
@@ -143,7 +143,7 @@ def test_labels_of_all_rows_that_vote_are_found(monkeypatch):
             patched.setattr(Rows, "standing", property(lambda rows: np.arange(rows.n)))
             patched.setattr(Rows, "one_each", lambda rows: rows)
             patched.setattr(Token, "per_row", lambda self, rows: self)
-            patched.setattr(Token, "_require_unit", lambda self, owner: None)
+            patched.setattr(Token, "require_unit", lambda self, owner: None)
             return real(self, targets, rows, run)
 
     monkeypatch.setattr(CalibratedPlan, "find_target", every)
