@@ -356,7 +356,7 @@ def public_table(found: list[dict[str, Any]]) -> list[str]:
     ]
     return [
         "Test accuracy in per cent by the recipe `pillar`, δ = 1e-5: mean and standard deviation",
-        "over runs, each of which draws its own public rows. Without the check, with it, and with no",
+        "over runs, each of which draws public rows anew. Without the check, with it, and with no",
         "projection (`dp-gd`); and in how many runs public rows were found to be unlike.",
         "",
         *table(("private rows", "public rows", "ε", *ways, "found unlike"), *cells),
