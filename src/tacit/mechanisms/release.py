@@ -16,9 +16,10 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -187,7 +188,10 @@ class Draws:
 
 
 class PublicRandomness:
-    """Random signs that anybody may know, from the key of the run: they protect nothing."""
+    """Signs, coins and hashes that anybody may know, from the key of the run: they protect nothing.
+
+    What is drawn so is fixed before anything that protects: guarantees hold whatever it is.
+    """
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -196,6 +200,22 @@ class PublicRandomness:
         """So many of −1 and 1."""
         words = self._key.stream(label, step).words(count)
         return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
+
+    def uniform(self, label: str, count: int) -> np.ndarray:
+        """So many numbers from 0 to 1."""
+        return self._key.stream(label).uniform(count)
+
+    def hashed(self, label: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """A keyed hash of pairs of 64-bit integers (m,), (m,): each pair's is its own affair."""
+        secret = self._key.stream(label).words(4).tobytes()
+
+        def found(marks: np.ndarray, places: np.ndarray) -> np.ndarray:
+            pairs = np.stack([marks.astype("<u8"), places.astype("<u8")], axis=1).tobytes()
+            each = (pairs[i : i + 16] for i in range(0, len(pairs), 16))
+            digests = (blake2b(p, digest_size=8, key=secret).digest() for p in each)
+            return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+        return found
 
 
 class _Budget:
@@ -239,6 +259,7 @@ class Token:
     ) -> None:
         self.event, self._releases, self._budget = event, releases, budget
         self._place = place
+        self._unit = releases.unit
         self._opened: list[Stream] = []
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
@@ -252,6 +273,11 @@ class Token:
     def noise_multiplier(self) -> float:
         """Noise in contributions of one row."""
         return self.event.noise_multiplier
+
+    @property
+    def unit(self) -> Unit:
+        """Whose contributions were counted."""
+        return self._unit
 
     @property
     def failure(self) -> float:
@@ -268,7 +294,30 @@ class Token:
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         other._settings, other._sides = self._settings, self._sides
-        other._chance, other._law = self._chance, self._law
+        other._chance, other._law, other._unit = self._chance, self._law, self._unit
+        return other
+
+    def per_row(self, rows: Any) -> Token:
+        """The same token, for sums over rows of which every person has one: then rows are people.
+
+        Parameters
+        ----------
+        rows : Rows
+            What is summed; without owners, the token stays what it is.
+
+        Returns
+        -------
+        Token
+            Which takes bounds on rows, if everybody has one of these at most.
+        """
+        if rows.owners is None:
+            return self
+        self.require_unit(rows.unit)
+        if not rows.owners.each_once:
+            raise ReleaseError(f"{self._budget.name} sums several rows of one person")
+        place = self._place or ("", 0, 0)
+        other = self.at(*place)
+        other._place, other._unit = self._place, ROW
         return other
 
     def part(self, share: float) -> Token:
@@ -289,6 +338,7 @@ class Token:
         child = Token(self._releases, event, budget, self._place)
         child._batches, child._chance, child._law = self._batches, self._chance, self._law
         child._opened = self._opened  # one stream, drawn from in turn
+        child._unit = self._unit
         return child
 
     @property
@@ -299,15 +349,16 @@ class Token:
             self._opened.append(self._releases.open(*self._place))
         return self._opened[0]
 
-    def _require_unit(self, owner: Unit) -> None:
-        if owner != self._releases.unit:
+    def require_unit(self, owner: Unit) -> None:
+        """Refuse a bound on what another unit counts for than was counted."""
+        if owner != self._unit:
             raise ReleaseError(
                 f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
-                f"{self._releases.unit}"
+                f"{self._unit}"
             )
 
     def deviation_of(self, total: BoundedSum) -> float:
-        self._require_unit(total.owner)
+        self.require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
     def _require(self, *kinds: type[Event]) -> None:
@@ -437,7 +488,7 @@ class Token:
     def choose(self, utilities: Any, reach: float) -> int:
         """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
         return self._releases.draws.choose(utilities, noise, self._stream)
@@ -448,7 +499,7 @@ class Token:
         Masses are for m targets with m times the noise each: one selection together.
         """
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         return [self._releases.draws.cell(*run, self._stream) for run in runs]
 
@@ -458,16 +509,16 @@ class Token:
         The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
         """
         self._require(Gaussian)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
 
-    def batch(self, n: int) -> np.ndarray:
-        """Rows of a step, each drawn independently with the probability that was counted."""
+    def batch(self, n: int, owner: Unit = ROW) -> np.ndarray:
+        """Rows of a step, or people, each drawn independently with the probability counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
-        self._require_unit(ROW)
+        self.require_unit(owner)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

@@ -26,6 +26,7 @@ from tacit.engine.storage import checked_batch
 from tacit.exceptions import InputError
 from tacit.networks.factors import RowGradients, load_torch
 from tacit.networks.sums import BITS, ExactSum, FastSum
+from tacit.privacy.unit import ROW, Unit
 
 __all__ = ["ModuleEngine"]
 
@@ -56,6 +57,7 @@ class ModuleEngine:
     """
 
     split: int | None = None
+    unit: Unit = ROW
 
     def __init__(
         self,

@@ -78,6 +78,8 @@ def train_together(
     if init is not None:
         weights = _project(weights + (init if scales is None else init / scales), trainers)
         weights = monotone(weights, facts.monotone)
+    else:
+        weights = _hold(weights, trainers)  # zero need not be in a set
     begin, velocity = weights, np.zeros(1)
     move = None
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
@@ -87,7 +89,7 @@ def train_together(
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
     def draw(step: int) -> np.ndarray:
-        return tokens[0].at("batch", run * steps + step).batch(engine.n)
+        return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
 
     with engine, ThreadPoolExecutor(1) as ahead:
         drawn = ahead.submit(draw, 0) if tokens[0].samples else None
@@ -138,7 +140,8 @@ def train_together(
             weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             averages.add(step, weights)
             progress("training", step + 1, steps)
-    found = monotone(averages.result(), facts.monotone)  # a mean of them is, up to rounding
+    found = _hold(averages.result(), trainers)  # a mean of them is in the set, up to rounding
+    found = monotone(found, facts.monotone)
     return found if scales is None else found * scales
 
 
@@ -157,11 +160,20 @@ def rehearsal(
 
 
 def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    weights = _hold(weights, trainers)
     if all(t.radius is None for t in trainers):
         return weights
     radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
     norms = _norms(weights)
     return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]
+
+
+def _hold(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    sets = [trainer.convex_set for trainer in trainers]
+    if all(held is None for held in sets):
+        return weights
+    pairs = zip(weights, sets, strict=True)
+    return np.stack([each if held is None else held.project(each) for each, held in pairs])
 
 
 def _norms(weights: np.ndarray) -> np.ndarray:

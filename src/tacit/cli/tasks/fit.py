@@ -14,6 +14,8 @@ from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import arrays, outputs, tables
+from tacit.cli.tasks.evaluate import ROOM, groups_of
+from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.plan import Estimator, TableFacts, encoder, public_facts
 from tacit.cli.tasks.scores import nonprivate_accuracy, rows_to_test_on, score
@@ -25,6 +27,7 @@ from tacit.features import load_features
 from tacit.model_selection.dp_search import choose
 from tacit.model_selection.search import Trials
 from tacit.persistence import LIMIT, dumps
+from tacit.privacy.unit import ROW
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
@@ -47,9 +50,13 @@ class Fitted:
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
-        facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        what = claim.unit.plural
+        facts = {**facts, f"train_{what}": claim.plan[what], **self.best}
+        facts |= {} if claim.unit == ROW else {"unit": claim.unit.to_dict()}
         found = [stage["found"] for stage in claim.plan["stages"] if "found" in stage]
         facts |= {"found": found} if found else {}
+        tested = getattr(self.estimator, "evaluation_", None)
+        facts |= {} if tested is None else {"evaluation": tested.to_dict()}
         return {**facts, **scores, **entry, "out": str(self.out)}
 
 
@@ -67,6 +74,8 @@ class Problem:
     tests : (rows, labels), or None
     scores, wide, text : int
         Columns of scores and of rows, and characters that describe them, at most.
+    groups
+        Whose rows are whose, if people are counted.
     """
 
     rows: Any
@@ -77,6 +86,7 @@ class Problem:
     scores: int
     wide: int
     text: int = 0
+    groups: Any = None
 
 
 def fit(
@@ -95,6 +105,7 @@ def fit(
     force: bool = False,
     memory: float | None = None,
     decimal: str | None = None,
+    by: str | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to a table and write model, certificate and report into ``out``.
@@ -103,7 +114,8 @@ def fit(
     ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise;
     ``target_bounds``, such as ``0,100`` or ``private``, say that the target is a number.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
-    that are public anyway. ``options`` go to the estimator as they are.
+    that are public anyway. ``by`` names groups of a test on rows that are held out. ``options``
+    go to the estimator as they are.
 
     An ``.npz`` holds features (`tacit.features.load_features`): ``key`` is the array of the rows,
     ``target`` that of the labels, or a column of the table ``labels``.
@@ -111,11 +123,18 @@ def fit(
     if public is None and settings.recipe in takers("public"):
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     tables.require_other_file(table, public)
+    if by is not None:
+        if options.get("holdout") is None:
+            raise InputError("groups are those of a test on rows that are held out: give holdout")
+        options["holdout_by"] = groups_of(by)
+    if settings.tune and options.get("holdout") is not None:
+        raise InputError("settings that private trials choose are not tested on held-out rows yet")
     with outputs.output_in(out, outputs.FILES, force, options) as output:
         files: dict[str, Any] = {"target": target, "target_bounds": target_bounds}
         files |= {"test": test, "public": public, "decimal": decimal}
         if arrays.is_features(table):
-            arrays.refuse(table, schema=schema, memory=memory, baseline=baseline)
+            refused = {"schema": schema, "memory": memory, "baseline": baseline}
+            arrays.refuse(table, **refused, person=settings.person)
             problem = _of_features(table, key=key, labels=labels, **files)
         else:
             if labels is not None or key is not None:
@@ -129,9 +148,10 @@ def fit(
         try:
             if settings.tune:
                 how = settings.how_often
-                estimator, best = _tuned(estimator, listed, words, how, (rows, classes))
+                data = (rows, classes, problem.groups)
+                estimator, best = _tuned(estimator, listed, words, how, data)
             else:
-                estimator.fit(rows, classes)
+                estimator.fit(rows, classes, groups=problem.groups)
         except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
             raise
@@ -146,7 +166,11 @@ def fit(
         curves = None
         with suppress(InputError):  # a model that is no sum of curves
             curves = estimator.shape_curves().svg()
-        page = render_html(certificate.to_dict(), results=shown, curves=curves).encode()
+        tested = getattr(estimator, "evaluation_", None)
+        evaluation = None if tested is None else pictured(tested)
+        page = render_html(
+            certificate.to_dict(), results=shown, curves=curves, evaluation=evaluation
+        ).encode()
         contents = (dumps(estimator), outputs.written(certificate), page)
         output.commit(dict(zip(outputs.FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
@@ -168,6 +192,8 @@ def _of_table(
     """A table with named columns, in memory or in files."""
     train = tables.open_table(table, memory, decimal)
     schema, number = tables.schema_of(train, schema, target, target_bounds)
+    schema = settings.identified(schema)
+    groups = None if settings.rows_per_person is None else tables.identifiers_of(train, schema)
     seen = tables.public_features(public, schema)
     rows: Any = tables.features_of(train, schema)
     if isinstance(train, Scan):
@@ -197,6 +223,7 @@ def _of_table(
         1 if number else len(many),
         wide,
         text + CATEGORY * wide * schema.private,  # what may be found
+        groups,
     )
 
 
@@ -263,7 +290,7 @@ def _room(problem: Problem, parts: Sequence[Mapping[str, Any]]) -> dict[str, int
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + outputs.BASE,
+        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + ROOM + outputs.BASE,
     }
 
 
@@ -272,7 +299,7 @@ def _tuned(
     parts: Sequence[Mapping[str, Any]],
     words: Sequence[dict[str, str]],
     trials: Trials,
-    table: tuple[Any, Any],
+    table: tuple[Any, Any, Any],
 ) -> tuple[Estimator, dict[str, Any]]:
     """The best of private trials, and what it sets."""
     encode = [] if estimator.stages == "auto" else [estimator.stages[0]]
@@ -282,6 +309,7 @@ def _tuned(
         given = part["stages"]
         stages = found.setdefault(id(given), [*encode, *given] if encode else given)
         candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
-    chosen = choose(candidates, words, trials, *table)
+    *rows, groups = table
+    chosen = choose(candidates, words, trials, *rows, groups=groups)
     best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
     return chosen.estimator, best

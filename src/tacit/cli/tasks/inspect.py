@@ -11,7 +11,7 @@ from tacit import diagnostics
 from tacit.cli.tasks.arrays import is_features, refuse, targets_of
 from tacit.cli.tasks.arrays import unit_rows as unit_features
 from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, written
-from tacit.cli.tasks.tables import labels_of, read, unit_rows, with_target
+from tacit.cli.tasks.tables import identifiers_of, labels_of, read, unit_rows, with_target
 from tacit.data.rows import Rows
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
@@ -65,12 +65,15 @@ def inspect_privately(
     out: PathLike | None = None,
     train: tuple[float | None, float | None] = (None, None),
     force: bool = False,
+    person: str | None = None,
+    rows_per_person: int = 10,
     **options: Any,
 ) -> PrivateInspection:
     """Look at a table through noise; ``out`` gets a page and the certificate.
 
     ``options`` go to `tacit.diagnostics.inspect_privately` as they are; ``train`` is the budget of
-    the training to come. The target is not looked at.
+    the training to come. The target is not looked at. ``person`` is the column that says whose a
+    row is, of whom as many rows are told apart as ``rows_per_person``.
     """
     known = None if is_features(table) else _known(schema)
     if known is not None and not (known.target is None and target is None):
@@ -83,9 +86,18 @@ def inspect_privately(
             TRAIN_EPSILON if epsilon is None else epsilon,
             TRAIN_DELTA if delta is None else delta,
         )
-        rows = (
-            _features(table, schema, target)[0] if known is None else unit_rows(read(table), known)
-        )
+        if known is None:
+            if person is not None:
+                raise InputError("people are told apart by a column of a table, and these are not")
+            rows = _features(table, schema, target)[0]
+        else:
+            given = read(table)
+            if person is not None:
+                columns = {k: v for k, v in known.columns.items() if k != person}
+                known = replace(known, columns=columns, identifier=person)
+                options["groups"] = identifiers_of(given, known)
+                options |= {"max_rows_per_group": rows_per_person, "identifier": person}
+            rows = unit_rows(given, known)
         found = diagnostics.inspect_privately(rows, train=budget, **options)
         if output is not None:
             page = render_page(found, title="Inspection through noise").encode()

@@ -27,9 +27,10 @@ def predict(
     key: str | None = None,
 ) -> int:
     """Write predictions for a table to a CSV or Parquet file, and say how many."""
-    path, target = Path(model), new_file(Path(out), force, (".csv", ".parquet"))
-    estimator = load(_model_in(path) if path.is_dir() else path, extractor=extractor)
-    rows = _rows(path, any(stage.takes_tables for stage in estimator.stages_), table, decimal, key)
+    target = new_file(Path(out), force, (".csv", ".parquet"))
+    estimator = open_model(model, extractor)
+    takes_tables = any(stage.takes_tables for stage in estimator.stages_)
+    rows = rows_for(Path(model), takes_tables, table, decimal, key)
     columns = {"prediction": estimator.predict(rows)}
     if proba:
         if not hasattr(estimator, "predict_proba"):
@@ -40,7 +41,7 @@ def predict(
     return len(columns["prediction"])
 
 
-def _rows(
+def rows_for(
     model: Path, takes_tables: bool, table: PathLike, decimal: str | None, key: str | None
 ) -> Any:
     """Rows of the kind that the model was fitted to."""
@@ -57,6 +58,12 @@ def _rows(
     if key is not None:
         raise InputError("key is for features (.npz); this is a table")
     return open_table(table, decimal=decimal)
+
+
+def open_model(model: PathLike, extractor: PathLike | None = None) -> Any:
+    """A model, from the directory of a fit or from its file."""
+    path = Path(model)
+    return load(_model_in(path) if path.is_dir() else path, extractor=extractor)
 
 
 def _model_in(directory: Path) -> Path:

@@ -104,6 +104,15 @@ def limits_of(text: str) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
+def identifiers_of(table: Table | Scan, schema: Schema) -> np.ndarray:
+    """The column that says whose rows are whose."""
+    name = str(schema.identifier)
+    names = table.column_names or ()
+    if name not in names:
+        raise SchemaError(f"the table lacks the identifier {name!r}{did_you_mean(name, names)}")
+    return (table.read([name]) if isinstance(table, Scan) else table).column(name)
+
+
 def features_of(table: Any, schema: Schema) -> Any:
     """A table or scan without what is not learned from; a column unknown to the schema stays."""
     unused = {schema.target, *schema.ignore}

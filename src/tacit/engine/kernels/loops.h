@@ -262,45 +262,134 @@ INLINE VD N(score)(const Job *job, const Scratch *work, int64_t line, int64_t i)
     return __builtin_convertvector(raw, VD) * job->terms.unit[line];
 }
 
+/* Residuals of VL rows, of one setting. */
+INLINE void N(residual)(const Job *job, const Scratch *work, int64_t i, int64_t s, VD *r)
+{
+    int64_t outputs = job->terms.outputs, length = work->length;
+    for (int64_t k = 0; k < outputs; k++)
+        r[k] = N(score)(job, work, s * outputs + k, i);
+    if (job->terms.loss == LOGISTIC) {
+        for (int64_t k = 0; k < outputs; k++) {
+            VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
+            VD small = N(exp)(VMIN(u, -u));
+            VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
+            r[k] = -(top / (small + 1.0)) * y;
+        }
+    } else if (job->terms.loss == SOFTMAX) {
+        VD top = r[0];
+        for (int64_t k = 1; k < outputs; k++)
+            top = VMAX(top, r[k]);
+        r[0] = N(exp)(r[0] - top);
+        VD total = r[0];
+        for (int64_t k = 1; k < outputs; k++) {
+            r[k] = N(exp)(r[k] - top);
+            total += r[k];
+        }
+        VD each = 1.0 / total, own = N(get)(work->targets + i);
+        for (int64_t k = 0; k < outputs; k++)
+            r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
+    } else { /* SQUARED */
+        for (int64_t k = 0; k < outputs; k++)
+            r[k] -= N(get)(work->targets + k * length + i);
+    }
+}
+
 /* From scores to parts of multipliers, for all rows of a block. */
 static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t count)
 {
-    int64_t outputs = job->terms.outputs, length = work->length;
     VD *r = (VD *)work->residuals;
     for (int64_t i = 0; i < count; i += VL) {
-        fetch(job, first + length + i, VL);
+        fetch(job, first + work->length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
-            for (int64_t k = 0; k < outputs; k++)
-                r[k] = N(score)(job, work, s * outputs + k, i);
-            if (job->terms.loss == LOGISTIC) {
-                for (int64_t k = 0; k < outputs; k++) {
-                    VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
-                    VD small = N(exp)(VMIN(u, -u));
-                    VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
-                    r[k] = -(top / (small + 1.0)) * y;
-                }
-            } else if (job->terms.loss == SOFTMAX) {
-                VD top = r[0];
-                for (int64_t k = 1; k < outputs; k++)
-                    top = VMAX(top, r[k]);
-                r[0] = N(exp)(r[0] - top);
-                VD total = r[0];
-                for (int64_t k = 1; k < outputs; k++) {
-                    r[k] = N(exp)(r[k] - top);
-                    total += r[k];
-                }
-                VD each = 1.0 / total, own = N(get)(work->targets + i);
-                for (int64_t k = 0; k < outputs; k++)
-                    r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
-            } else { /* SQUARED */
-                for (int64_t k = 0; k < outputs; k++)
-                    r[k] -= N(get)(work->targets + k * length + i);
-            }
+            N(residual)(job, work, i, s, r);
             N(clip)(job, work, first, i, s, r, &most);
         }
         N(bound)(work, i, most);
     }
+}
+
+/* Of VL people of m rows, residuals (m, outputs), shortened to what a row may count for and then
+   together, operation for operation as tacit.engine.people.PersonClipping.apply does. They begin
+   at row i of the block; those of one person lie LANES apart. `gram` has their inner products. */
+INLINE void N(clip_people)(const Job *job, Scratch *work, int64_t first, int64_t i, int64_t s, int64_t m,
+                           VD *r, VD *most, const double *gram)
+{
+    const Terms *t = &job->terms;
+    int64_t outputs = t->outputs, lines = t->separate ? outputs : 1, width = t->separate ? 1 : outputs;
+    VD none = N(all)(0.0), ceiling = N(all)(t->ceiling[s]), multiplier = N(all)(t->multiplier[s]);
+    VD reach = N(all)(t->loose * t->ceiling[s]), norms = none;
+    for (int64_t j = 0; j < m; j++) {
+        VD inverse = N(get)(work->inverse + i + j * LANES);
+        VD norm = N(choose)(inverse > none, 1.0 / inverse, none);
+        norms = j ? norms + norm : norm;
+    }
+    VD lost = t->allowance * norms;
+    VD room = N(choose)(lost <= ceiling / 2.0, ceiling - lost, none) * t->shrink;
+    for (int64_t line = 0; line < lines; line++) {
+        VD total = none, square = none, *w = r + line;
+        for (int64_t j = 0; j < m; j++) {
+            VD *own = w + j * outputs, inverse = N(get)(work->inverse + i + j * LANES), size;
+            VD norm = N(choose)(inverse > none, 1.0 / inverse, none);
+            VD limit = reach * inverse * t->shrink;
+            if (t->separate) {
+                own[0] = VMIN(VMAX(own[0] * multiplier, -limit), limit);
+                size = VMAX(own[0], -own[0]) * norm;
+            } else {
+                VD length = own[0] * own[0];
+                for (int64_t k = 1; k < outputs; k++)
+                    length += own[k] * own[k];
+                length = VSQRT(length);
+                VD factor = VMIN(limit / VMAX(length, N(all)(TINY)), multiplier);
+                for (int64_t k = 0; k < outputs; k++)
+                    own[k] *= factor;
+                size = length * factor * norm;
+            }
+            total = j ? total + size : size;
+            square = j ? square + size * size : size * size;
+        }
+        const double *inner = gram;
+        for (int64_t a = 0; a < m - 1; a++) {
+            VD along = none;
+            for (int64_t b = a + 1; b < m; b++, inner += t->people) {
+                VD *one = w + a * outputs, *other = w + b * outputs, product = one[0] * other[0];
+                for (int64_t k = 1; k < width; k++)
+                    product += one[k] * other[k];
+                along += N(get)(inner) * product;
+            }
+            square += 2.0 * along;
+        }
+        VD bound = VSQRT(VMAX(square, none) + t->spread * (total * total));
+        VD scale = VMIN(room / VMAX(bound, N(all)(TINY)), N(all)(1.0));
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t k = 0; k < width; k++) {
+                VD z = N(rint)(w[j * outputs + k] * scale);
+                N(split)(job, work, first, i + j * LANES, s * outputs + line + k, z, most + j);
+            }
+    }
+}
+
+/* The same as `multipliers` for rows of people, in whole tiles. */
+static void N(people)(const Job *job, Scratch *work, int64_t first, int64_t count)
+{
+    const Terms *t = &job->terms;
+    int64_t m = t->many, tile = LANES * m;
+    VD *r = (VD *)work->residuals, *most = (VD *)work->tops;
+    for (int64_t at = 0; at < count; at += tile)
+        for (int64_t v = 0; v < LANES; v += VL) {
+            const double *gram = t->gram + t->person + (first + at) / m + v;
+            for (int64_t j = 0; j < m; j++) {
+                most[j] = N(all)(0.0);
+                fetch(job, first + work->length + at + j * LANES + v, VL);
+            }
+            for (int64_t s = 0; s < t->settings; s++) {
+                for (int64_t j = 0; j < m; j++)
+                    N(residual)(job, work, at + j * LANES + v, s, r + j * t->outputs);
+                N(clip_people)(job, work, first, at + v, s, m, r, most, gram);
+            }
+            for (int64_t j = 0; j < m; j++)
+                N(bound)(work, at + j * LANES + v, most[j]);
+        }
 }
 
 /* Multipliers that are given, in parts. */
@@ -729,7 +818,7 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
     *peak = (uint16_t)most;
 }
 
-static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
+static const Loops N(loops) = {N(scores), N(multipliers), N(people), N(given),         N(sums),
                                N(conclude), N(shape_scores), N(shape_sums),
                                N(round_doubles), N(round_singles), N(measure)};
 

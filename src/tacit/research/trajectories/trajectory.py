@@ -32,6 +32,7 @@ from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
@@ -195,6 +196,7 @@ class Projected:
     """An engine whose sums are projected onto some directions, before any noise."""
 
     split: int | None = None
+    unit: Unit = ROW
 
     def __init__(self, engine: GradientSource, directions: Directions) -> None:
         self.engine, self.directions = engine, directions
