@@ -46,6 +46,10 @@ class DPSGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPSGD
 
+    @property
+    def takes_people(self) -> bool:
+        return type(self) is DPSGD
+
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         allowed = f"above 0 and at most the number of rows, {facts.size}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.memory import machine_memory
 from tacit.engine.checks import MOST_ROWS
-from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
+from tacit.engine.people import clipping_of
+from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.trainers.settings import PublicFacts
@@ -69,7 +70,9 @@ def require_feasible(
     deviations = trainer.deviations(noise_multiplier, 0.0, None)
     for clip, deviation in zip(trainer.clips, deviations, strict=True):
         per_class = trainer.clipping == "per-class"
-        clipping = Clipping.of(np.array([clip]), facts.outputs, scale, kind, per_class)
+        how: dict[str, Any] = {"arithmetic": kind, "per_class": per_class}
+        how["rows"] = facts.unit.rows
+        clipping = clipping_of(np.array([clip]), facts.outputs, scale, **how)
         if kind != "fast":
             sigma_for(deviation / float(clipping.lattice[0]))
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))

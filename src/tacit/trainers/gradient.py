@@ -286,7 +286,8 @@ class GradientTrainer(Trainer):
             For `explain`.
         """
         q = self.sampling_probability(facts)
-        return "all rows" if q == 1 else f"each row with probability {q:.3g}"
+        unit = facts.unit
+        return f"all {unit.plural}" if q == 1 else f"each {unit.kind} with probability {q:.3g}"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
         """A sum over that many rows, with its noise.
@@ -326,8 +327,8 @@ class GradientTrainer(Trainer):
         mean = [z / self.normaliser(facts) for z in noise]
         joint = "" if len(clips) == 1 else f", which count as one sum with {noise_multiplier:.4g}"
         lines = [
-            f"Training, {self.name}: {self.steps} steps on {self.sampled(facts)}, each row's "
-            f"gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
+            f"Training, {self.name}: {self.steps} steps on {self.sampled(facts)}, each "
+            f"{facts.unit.kind}'s gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
             f"{float(self.learning_rate):.3g} ({self.schedule}), momentum "
             f"{float(self.momentum):g}.",
             f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
@@ -353,8 +354,9 @@ class GradientTrainer(Trainer):
         wandering = WANDERING * (self.average == "converged")
         feature = f", the constant feature {float(self.intercept_fraction):.3g}" * constant
         return [
-            f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
-            f"the noise. A typical row has norm {facts.typical_norm:.3g}, {norm}. The clip is "
+            f"Settings, where not given: all {facts.unit.plural} together weigh "
+            f"{facts.size * facts.mu:.4g} times the noise. A typical row has norm "
+            f"{facts.typical_norm:.3g}, {norm}. The clip is "
             f"{float(self.clip) / facts.typical_norm:.2g} of such a row{feature}. Rate and steps "
             f"are to leave noise of {noise_left(self, facts):.2g} in its score: more would drown "
             f"what rows say, less would stop before they have said it.{wandering}"

@@ -405,6 +405,9 @@ SETTINGS = {
     "soft-pca": {"strength": 0.05},
     "scale": {"deviation": 0.3},
     "mean-imputation": {"missing": 500},
+    "median-imputation": {"missing": 500, "change": 0.01, "cells": 4},
+    "trimmed-mean-imputation": {"missing": 500, "trim": 100, "cells": 4},
+    "regression-imputation": {"missing": 500, "smallest": 500.0, "largest": 5000.0},
     "shrunk-mean": {"strength": 500.0},
     "ridge": {"strength": 0.1},
     "quantize": {"radius": 0.1, "crowd": 50},
@@ -508,6 +511,9 @@ def test_wrong_formulas_are_labelled_and_only_those():
         "soft-pca": [],
         "scale": ["table2"],
         "mean-imputation": ["theorem2", "table2"],
+        "median-imputation": ["theorem2"],
+        "trimmed-mean-imputation": ["theorem2"],
+        "regression-imputation": ["theorem2"],
         "shrunk-mean": [],
         "ridge": [],
         "quantize": ["theorem2", "table2"],
@@ -515,10 +521,18 @@ def test_wrong_formulas_are_labelled_and_only_those():
     }
 
 
+def test_the_paper_s_median_holds_where_rows_lack_one_value_each():
+    ask = {"n": N, "delta": DELTA, "base_epsilon": 1.0, "missing": 500, "change": 0.01}
+    one, many = (price("median-imputation", cells=cells, **ask) for cells in (1, 16))
+    assert one.ways["theorem2"].sound and not many.ways["theorem2"].sound
+    # 500 rows that move by 0.01, or four times as far; beside 2C = 2
+    assert one.inflation == pytest.approx(3.5) and many.inflation == pytest.approx(11.0)
+
+
 def test_stages_without_a_condition_say_so():
     for stage, setting in SETTINGS.items():
         note = price(stage, n=N, delta=DELTA, base_epsilon=1.0, **setting).ways["tacit"].note
-        tested = stage in ("pca", "scale", "mean-imputation", "quantize", "dedup")
+        tested = stage.endswith("imputation") or stage in ("pca", "scale", "quantize", "dedup")
         assert note.startswith("Holds if" if tested else "Holds for all tables")
     found = price("scale", n=N, delta=DELTA, base_epsilon=1.0, strength=0.1, deviation=None)
     assert found.parameters == {"strength": 0.1}
@@ -557,6 +571,16 @@ GOOD = {"n": 1000, "delta": 1e-5, "base_epsilon": 1.0}
         ("mean-imputation", {"missing": 1000}, "nothing to impute from"),
         ("mean-imputation", {"missing": 999}, "a column might lack all its values"),
         ("mean-imputation", {"missing": -1}, "missing must be an integer from 0"),
+        ("median-imputation", {"missing": 10, "change": 3.0}, "medians of rows .* lie within ±1"),
+        ("median-imputation", {"missing": 1000, "change": 0.1}, "nothing to impute from"),
+        ("median-imputation", {"missing": 1, "change": 0.1, "cells": 0}, "most values that a row"),
+        ("trimmed-mean-imputation", {"missing": 1, "trim": 0}, "it is 'mean-imputation'"),
+        ("trimmed-mean-imputation", {"missing": 1, "trim": 500}, "n − missing − 2·trim"),
+        (
+            "regression-imputation",
+            {"missing": 1, "smallest": 2.0, "largest": 1.0},
+            "smallest=2.0 must not exceed largest=1.0",
+        ),
         ("quantize", {"radius": 0.0, "crowd": 3}, "radius must be a number above 0"),
         ("quantize", {"radius": 0.1, "crowd": 0}, "crowd must be an integer from 1 to 1,000"),
         ("dedup", {"crowd": 1001}, "a ball holds at least one row and at most n"),

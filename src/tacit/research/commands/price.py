@@ -8,7 +8,10 @@ from typing import Annotated
 from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.options import Delta
 
-STAGES = """pca, soft-pca, scale, mean-imputation, shrunk-mean, ridge, quantize or dedup."""
+STAGES = """pca, soft-pca, scale, mean-imputation, median-imputation, trimmed-mean-imputation,
+regression-imputation, shrunk-mean, ridge, quantize or dedup."""
+
+CELLS = """median- and trimmed-mean-imputation: most values that a row lacks. 1 unless given."""
 
 Number = float | None
 
@@ -24,7 +27,12 @@ def price(
     centered: Annotated[bool, flag("pca: of the covariance.", "--centered")] = False,
     strength: Annotated[Number, flag("soft-pca, scale, shrunk-mean, ridge.")] = None,
     deviation: Annotated[Number, flag("scale: least deviation of a column.")] = None,
-    missing: Annotated[int | None, flag("mean-imputation: rows with missing values.")] = None,
+    missing: Annotated[int | None, flag("…-imputation: rows with missing values.")] = None,
+    cells: Annotated[int | None, flag(CELLS)] = None,
+    change: Annotated[Number, flag("median-imputation: most that a row moves a median.")] = None,
+    trim: Annotated[int | None, flag("trimmed-mean-imputation: values left out at an end.")] = None,
+    smallest: Annotated[Number, flag("regression-imputation: least eigenvalue of XᵀX,")] = None,
+    largest: Annotated[Number, flag("and the largest.")] = None,
     radius: Annotated[Number, flag("quantize: reach of a cluster.")] = None,
     crowd: Annotated[int | None, flag("quantize, dedup: most rows in four reaches.")] = None,
     clip: Annotated[Number, flag("Bound on a row's contribution. 1 unless given.")] = None,
@@ -51,6 +59,7 @@ def price(
 
     asked = given(n=n, delta=delta, base_epsilon=base_epsilon, epsilon=epsilon, gap=gap)
     asked |= given(centered=centered or None, strength=strength, deviation=deviation)
+    asked |= given(cells=cells, change=change, trim=trim, smallest=smallest, largest=largest)
     asked |= given(missing=missing, radius=radius, crowd=crowd, clip=clip, constant=constant)
     found = price_of(stage, plot=plot, **asked)
     if as_json:

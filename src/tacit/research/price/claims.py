@@ -95,13 +95,13 @@ def mean_claim(n: int, missing: int) -> Sensitivity:
     return Sensitivity(missing, 2 / (n - missing), "Corollary 4; Table 3; eq. (34)", False, note)
 
 
-def _median_claim(missing: int, high: float, low: float) -> Sensitivity:
+def median_claim(missing: int, high: float, low: float) -> Sensitivity:
     whole("missing", missing, 0)
     note = "Holds column by column; a row with gaps in k columns may move √k times as far."
     return Sensitivity(missing, high - low, "Proposition 16; Table 3", False, note)
 
 
-def _trimmed_mean_claim(n: int, missing: int, trim: int, high: float, low: float) -> Sensitivity:
+def trimmed_mean_claim(n: int, missing: int, trim: int, high: float, low: float) -> Sensitivity:
     kept = whole("n", n, 2) - whole("missing", missing, 0) - 2 * whole("trim", trim, 0)
     whole("n − missing − 2·trim", kept, 1)
     note = (
@@ -111,7 +111,7 @@ def _trimmed_mean_claim(n: int, missing: int, trim: int, high: float, low: float
     return Sensitivity(missing, (high - low) / kept, "Proposition 16; Table 3", False, note)
 
 
-def _regression_claim(missing: int, largest: float, smallest: float) -> Sensitivity:
+def regression_claim(missing: int, largest: float, smallest: float) -> Sensitivity:
     whole("missing", missing, 0)
     low, top = number("smallest", smallest), number("largest", largest)
     note = (
@@ -155,9 +155,9 @@ PREPROCESSORS: dict[str, Callable[..., Sensitivity]] = {
     "dedup": dedup_claim,
     "quantize": quantize_claim,
     "mean": mean_claim,
-    "median": _median_claim,
-    "trimmed-mean": _trimmed_mean_claim,
-    "regression": _regression_claim,
+    "median": median_claim,
+    "trimmed-mean": trimmed_mean_claim,
+    "regression": regression_claim,
     "pca-rank": pca_rank_claim,
     "pca-dim": _pca_dim_claim,
     "scale": scale_claim,

@@ -34,13 +34,17 @@ from tacit.privacy.sensitivity import drift as rules
 from tacit.privacy.sensitivity.drift import Drift
 from tacit.research.price.claims import (
     GAP,
+    MISSING,
     Sensitivity,
     dedup_claim,
     mean_claim,
+    median_claim,
     pca_rank_claim,
     quantize_claim,
+    regression_claim,
     scale_claim,
     table2,
+    trimmed_mean_claim,
 )
 from tacit.research.price.smooth import (
     GradientDescent,
@@ -145,6 +149,49 @@ def _mean_imputation(n: int, missing: int) -> _Stage:
     )
 
 
+def _cells(cells: int) -> int:
+    return whole("cells", cells, 1, advice="; it is the most values that a row may lack")
+
+
+def _gaps(missing: int, n: int) -> str:
+    return f"at most {whole('missing', missing, 0, n - 1, advice=MISSING):,} rows have gaps"
+
+
+def _median_imputation(n: int, missing: int, change: float, cells: int = 1) -> _Stage:
+    number("change", change, most=2.0, advice="; medians of rows of norm at most 1 lie within ±1")
+    claim = median_claim(missing, high=change, low=0.0)
+    note = " (Here the most that one row may move a median stands for the range of all medians.)"
+    return _Stage(
+        rules.impute_median(Drift(1.0), n, missing, change, _cells(cells)),
+        missing + 1,
+        _TESTED.format(f"{_gaps(missing, n)} and no row moves a median by more than {change:g}"),
+        claim=replace(claim, note=claim.note + note, sound=cells == 1),
+    )
+
+
+def _trimmed_mean_imputation(n: int, missing: int, trim: int, cells: int = 1) -> _Stage:
+    whole("trim", trim, 1, advice="; with nothing trimmed it is 'mean-imputation'")
+    claim = trimmed_mean_claim(n, missing, trim, high=1.0, low=-1.0)
+    note = " (Here it is turned the right way round, and order statistics lie within ±1.)"
+    return _Stage(
+        rules.impute_trimmed_mean(Drift(1.0), n, missing, trim, _cells(cells)),
+        missing + 1,
+        _TESTED.format(_gaps(missing, n)),
+        claim=replace(claim, note=claim.note + note),
+    )
+
+
+def _regression_imputation(n: int, missing: int, smallest: float, largest: float) -> _Stage:
+    if not number("smallest", smallest) <= number("largest", largest, most=float(n)):
+        raise InputError(f"smallest={smallest!r} must not exceed largest={largest!r}")
+    return _Stage(
+        rules.impute_regression(Drift(1.0), n, smallest / n, missing),
+        missing + 1,
+        _TESTED.format(f"{_gaps(missing, n)} and no eigenvalue of XᵀX is below {smallest:g}"),
+        claim=regression_claim(missing, largest, smallest),
+    )
+
+
 def _quantize(n: int, radius: float, crowd: int) -> _Stage:
     number("radius", radius)
     found = rules.quantize(Drift(1.0), n, radius, _crowd(crowd, n))
@@ -176,6 +223,9 @@ STAGES: dict[str, Callable[..., _Stage]] = {
     "soft-pca": _by_strength(rules.soft_pca),
     "scale": _scale,
     "mean-imputation": _mean_imputation,
+    "median-imputation": _median_imputation,
+    "trimmed-mean-imputation": _trimmed_mean_imputation,
+    "regression-imputation": _regression_imputation,
     "shrunk-mean": _by_strength(rules.impute_shrunk_mean),
     "ridge": _by_strength(rules.impute_ridge),
     "quantize": _quantize,
@@ -276,8 +326,10 @@ def price(
     ----------
     stage : str
         ``pca`` (gap, centered), ``soft-pca`` (strength), ``scale`` (deviation or strength),
-        ``mean-imputation`` (missing), ``shrunk-mean`` (strength), ``ridge`` (strength),
-        ``quantize`` (radius, crowd) or ``dedup`` (crowd).
+        ``mean-imputation`` (missing), ``median-imputation`` (missing, change, cells),
+        ``trimmed-mean-imputation`` (missing, trim, cells), ``regression-imputation`` (missing,
+        smallest, largest), ``shrunk-mean`` (strength), ``ridge`` (strength), ``quantize``
+        (radius, crowd) or ``dedup`` (crowd).
     n : int
         Rows, of norm at most 1.
     delta : float

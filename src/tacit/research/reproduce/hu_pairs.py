@@ -203,6 +203,40 @@ def turned(n: int, gap: float, width: float, norm: float = 1.0) -> dict[str, Any
     return _found(apart, 12.2 / true * norm, ours) | {"gap": true}
 
 
+def beside(n: int, gap: float) -> dict[str, Any]:
+    """Two neighbours on either side of an eigengap, which is returned: descent after projection.
+
+    Components are those of the covariance; rows come with both signs, so that they have no mean.
+    """
+    long = 2 * round((n - 1) / 4 * (1 + gap))
+    signs = np.where(np.arange(n - 1) % 2, 1.0, -1.0)[:, None]
+    axes = np.vstack([np.tile([1.0, 0.0], (long, 1)), np.tile([0.0, 1.0], (n - 1 - long, 1))])
+    tables = _pair(signs * axes, [0.6, 0.8], [0.8, -0.6])
+    found = [_basis(table, centred=True) for table in tables]
+    bad, good = found[0][1], found[1][1]
+    first, second = (table @ np.outer(v, v) for table, (v, _) in zip(tables, found, strict=True))
+    apart = _apart(first, second, np.array([0.0, 1.0]), 2.0)
+    return {**apart, "gap": (bad + good) / 2, "bad": bad, "good": good}
+
+
+def crowded(members: int) -> dict[str, Any]:
+    """De-duplication (section 5.1): a row in their midst makes one cluster of rows that are none.
+
+    Gradients are one and the same unit vector, which is lost with every row that is removed.
+    """
+    eta = 0.1
+    rows = 0.9 * eta * np.eye(members + 1)
+    tables = _pair(rows[:-1], np.zeros(members + 1), rows[-1])
+    kept = [_kept(table, eta) for table in tables]
+    sizes = [max(_good(table, eta), default=0) for table in tables]
+    claim = preprocessor("dedup", cluster=1)  # of a collection whose good clusters are single rows
+    return {
+        "shift": abs(int(kept[0].sum()) - int(kept[1].sum())),
+        "clusters": sizes,
+        "claimed": claim.l1,
+    }
+
+
 def dimensions(n: int) -> dict[str, Any]:
     """Coordinates on one component: the sign of an eigenvector turns, whatever rule sets it."""
     along, across = np.array([1, -1]) / math.sqrt(2), np.array([1, 1]) / math.sqrt(2)
