@@ -227,8 +227,8 @@ def counterexample(work: Work) -> Finding:
                 null=far["DPSGD"][-1],
                 without="clusters beyond nε",
                 paper=False,
-                changed="2026-11-18: eight runs choose a setting; three chose one that fails now and "
-                "then",
+                changed="2026-11-18: eight runs choose a setting; three chose one that fails now "
+                "and then",
             ),
         ],
         figures=[
