@@ -16,17 +16,18 @@ test: lint
 
 # The compiled loops under the sanitizers of addresses and of undefined behaviour (GCC, Linux).
 SANITIZED := build/sanitized
-KERNELS := src/tacit/engine/kernels
+COMPILED := src/tacit/engine/kernels src/tacit/mechanisms
 sanitize: $(VENV)/.dev
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src tests $(SANITIZED)
-	$(CC) -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+	for folder in $(COMPILED); do \
+	  $(CC) -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	  -ffp-contract=off -fno-math-errno -Wno-psabi -DPy_LIMITED_API=0x030B0000 \
 	  -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-	  -shared -fPIC $(KERNELS)/native.c -o $(SANITIZED)/$(KERNELS)/native.abi3.so
+	  -shared -fPIC $$folder/native.c -o $(SANITIZED)/$$folder/native.abi3.so || exit 1; done
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
 	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
-	  tests/trainers/test_compact.py tests/trainers/test_shaped.py
+	  tests/trainers/test_compact.py tests/trainers/test_shaped.py tests/mechanisms/test_compiled.py
 
 # The loops for any processor on another one, in an emulator: the same integers as here. Needs a
 # compiler for it, and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user).
@@ -72,7 +73,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tacit needs Python 3.11 or later: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-NATIVE := setup.py $(wildcard src/tacit/engine/kernels/*.[ch])
+NATIVE := setup.py $(wildcard src/tacit/engine/kernels/*.[ch] src/tacit/mechanisms/*.c)
 
 $(VENV)/.installed: pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .

@@ -1,9 +1,12 @@
-"""Time of whole default fits, beside scikit-learn's LogisticRegression on standardised rows.
+"""Time of whole default fits, beside LogisticRegression of scikit-learn and of diffprivlib.
 
     python benchmarks/bench_fit.py              # all cores, by the clock on the wall
     OMP_NUM_THREADS=1 python benchmarks/bench_fit.py --threads 1    # processor time
 
-Both take turns, and the shortest turn of each counts: other work on the machine only adds time.
+Rows are standardised. diffprivlib is left out where it is not installed (`bench_time.py` says how
+that is done); it has its default settings, and is told the norm of the longest row.
+
+All take turns, and the shortest turn of each counts: other work on the machine only adds time.
 Labels follow a logistic model of the rows, with as much noise as signal. The first fit of a new
 process is timed as well, beside its second.
 """
@@ -66,6 +69,16 @@ def ours(
     return fit
 
 
+def diffprivlib(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[], object]]:
+    """A fit by default settings, if it is installed."""
+    try:
+        from diffprivlib.models import LogisticRegression as Private
+    except ImportError:
+        return {}
+    longest = float(np.linalg.norm(rows, axis=1).max())
+    return {"diffprivlib": lambda: Private(epsilon=1.0, data_norm=longest).fit(rows, labels)}
+
+
 def take_turns(
     runs: dict[str, Callable[[], object]], rounds: int, threads: int | None
 ) -> dict[str, float]:
@@ -104,6 +117,7 @@ def measure(rounds: int, threads: int | None, most: int) -> list[dict[str, float
         runs = {
             "tacit": ours(rows, labels, classes, threads),
             "sklearn": lambda: LogisticRegression(max_iter=1000).fit(rows, labels),  # noqa: B023
+            **diffprivlib(rows, labels),
         }
         times = take_turns(runs, rounds, threads)
         shape = {"rows": n, "columns": d, "classes": classes}
@@ -128,8 +142,11 @@ def main() -> None:
         shape = f"{row['rows']:,} x {row['columns']}, {row['classes']} classes"
         print(
             f"{shape:<32}{row['tacit'] * 1e3:>9.1f} ms{row['sklearn'] * 1e3:>9.1f} ms"
-            f"{row['ratio']:>7.2f}"
+            f"{row['ratio']:>7.2f}",
+            end="",
         )
+        rival = row.get("diffprivlib")
+        print(f"{rival * 1e3:>9.1f} ms{row['tacit'] / rival:>7.2f}" if rival else "")
     print(f"first fit of a process {first:.3f} s, second {second:.3f} s")
 
 

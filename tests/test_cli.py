@@ -457,12 +457,13 @@ def test_pillar_chooses_its_components_from_the_command_line(here):
         found = parsed("plan", *facts, *given, *extra)
         assert found["plan"]["stages"][-1]["parameters"]["n_components"] >= 1
     options = ("--option", "n_components=2", "--option", "center=False", "--option", "clip=0.3")
-    found = parsed("plan", *facts, *given, *options)
+    found = parsed("plan", *facts, *given, *options, "--option", "check=0")
     assert [s["name"] for s in found["plan"]["stages"]] == ["Encode", "Normalize", "PublicPCA"]
     assert found["plan"]["features"] == 2
     assert found["plan"]["trainer"]["parameters"]["clip"] == 0.3
     extra = ("--trainer", "noisy-sgd", "--option", "runs=2", "--option", "batch_size=600")
-    run(*fitting(*given, *extra))
+    shown = run(*fitting(*given, *extra)).stdout
+    assert "components of public rows keep" in shown and "of the energy of the private" in shown
     certificate = Certificate.load("model/certificate.json")
     assert certificate.plan["trainer"]["name"] == "NoisySGD"
     assert "components were chosen" in certificate.plan["stages"][-1]["note"]

@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 from tacit import DPLinearClassifier, DPSearch
 from tacit.audit.leaky_pipelines import LEAKY_PIPELINES
 from tacit.cli.main import app
-from tacit.diagnostics import power_law_fit
 from tacit.losses import get_loss
 from tacit.model_selection.calibrated import SCORE_SHARE
 from tacit.plan import Plan
@@ -276,16 +275,6 @@ def public_rows(data: str, epsilon: str) -> list[float]:
     ways = ("DP-SGD", "PILLAR about zero", "PILLAR", "Tacit's recipe, not searched")
     column = f"ε = {epsilon}, here"
     return [n for way in ways for n in recorded("pinto-methods", way, column, table=data)]
-
-
-def spectrum() -> list[float]:
-    """Of li-spectrum: the power by both fits, what ten directions carry, and the first alone."""
-    found = record("li-spectrum")
-    values = np.array(found["figures"][0]["curves"]["gradients"][1])
-    slope = -np.polyfit(np.log(np.arange(1, len(values) + 1)), np.log(values), 1)[0]
-    (share,) = (c["found"] for c in found["checks"] if c["text"].startswith("the first 10"))
-    ten = float(share.rstrip("%"))
-    return [slope, power_law_fit(values).decay, ten, ten * values[0] ** 2 / sum(values[:10] ** 2)]
 
 
 def searches(trials: int) -> list[Any]:
@@ -573,31 +562,6 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
                 ("50,000 columns", "gamma noise"),
             )
         ],
-    ),
-    *(
-        (
-            "docs/spectral-analysis.md",
-            cells(label),
-            lambda name=name: recorded("li-spectrum", name, "test accuracy, %"),
-        )
-        for label, name in (
-            ("(untrained)", "untrained"),
-            ("10 directions", "10"),
-            ("20 directions", "20"),
-            ("100 directions", "100"),
-            ("all 589,824", "all"),
-        )
-    ),
-    (
-        "docs/spectral-analysis.md",
-        r"values fall as k\^-([\d.]+) by .* fall as k\^-([\d.]+): .* carry (\d+)% of the square,"
-        r" the first alone (\d+)%",
-        spectrum,
-    ),
-    (
-        "docs/spectral-analysis.md",
-        r"(\d+) s of processor time",
-        lambda: [record("li-spectrum")["seconds"]],
     ),
     ("docs/reproduction.md", r"(\d+) minutes of processor time", minutes),
     *(

@@ -103,6 +103,7 @@ def test_results_may_be_written_over_the_input():
 
 EVERY = [get_loss(name) for name in sorted(LOSSES)]
 EVERY += [clipped("softmax", 0.3), clipped("logistic", 0.3), get_loss("tempered", temperature=0.9)]
+EVERY += [get_loss("tempered", temperature=0.3, tail=tail) for tail in (1.5, 4.0)]
 
 
 def problem(loss, outputs, n=200):
@@ -125,6 +126,7 @@ def test_portable_losses_are_the_same_to_rounding(loss, outputs):
 #: Operations whose result IEEE 754 fixes, or that only choose, compare or move bits.
 FIXED = {"add", "subtract", "multiply", "divide", "sqrt", "square", "rint", "negative", "absolute"}
 FIXED |= {"maximum", "minimum", "clip", "sign", "copysign", "less", "greater", "left_shift"}
+FIXED |= {"frexp"}  # the bits of a number, taken apart
 
 
 class Watched(np.ndarray):

@@ -49,6 +49,9 @@ EXPORTED = {
     "tacit.ledger": """
         Charge DeferredLedger Entry Ledger Limits Remaining Reservation
     """,
+    "tacit.metrics": """
+        Estimate evaluate Evaluation
+    """,
     "tacit.linear_model": """
         DPLinearClassifier DPLinearRegressor
     """,
@@ -78,6 +81,7 @@ EXPORTED = {
     "tacit.preprocessing": """
         Bound ByColumns ClipNorm Context Dedup Encode FillGaps NoiselessImpute NoiselessPCA
         NoiselessScale Normalize PrivateBlocks PrivateBounds PrivateByColumns PrivateCenter
+        PrivateCheckedPCA
         PrivateClip PrivateEncode PrivateEqualize PrivateImpute PrivatePCA PrivatePrecondition
         PrivateScale PublicCenter PublicFeatures PublicPCA PublicPrecondition PublicRotation
         PublicScale Quantize RandomProjection Root SoftPCA Stage
@@ -103,18 +107,19 @@ EXPORTED = {
         Check Claim CLAIMS Figure Finding Measured Null Outcome reproduce Table Work
     """,
     "tacit.research.theory": """
-        centring compare Comparison decay descent flatness halfspaces lower projection
-        Risk Setting
+        centring compare Comparison decay descent flatness halfspace_learner HalfspaceLearner
+        halfspaces lower projection Risk separability Setting
     """,
     "tacit.research.trainers": """
-        AdaDPS DPRAFT FlattestDPGD GammaSGD GEP IteratedSGD LocalDPGD NoisySGD
+        AdaDPS DPRAFT FlattestDPGD GammaSGD GEP IteratedSGD LabelledAdaDPS LocalDPGD NoisySGD
+        PowerGEP
     """,
     "tacit.research.trajectories": """
-        Directions module_trajectory module_trajectory_privately ReleasedTrajectory
-        Sketch Trajectory trajectory trajectory_privately
+        Directions module_run module_trajectory module_trajectory_privately ReleasedTrajectory
+        Sketch spectral_density Trajectory trajectory trajectory_privately
     """,
     "tacit.trainers": """
-        DPGD DPSGD GradientTrainer SufficientStatistics Trainer
+        Ball Box DPGD DPSGD GradientTrainer L1Ball Simplex SufficientStatistics Trainer
     """,
 }
 

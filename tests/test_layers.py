@@ -30,7 +30,7 @@ LAYERS = [
     {"privacy"},
     {"mechanisms"},
     {"data", "ledger", "report"},
-    {"datasets", "engine"},
+    {"datasets", "engine", "metrics"},
     {"features", "trainers"},
     {"networks", "preprocessing"},
     {"plan"},

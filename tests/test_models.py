@@ -149,6 +149,7 @@ def test_labels_keep_their_type(labels, path):
         HuberHinge(0.3),
         "savage",
         Tempered(0.2),
+        Tempered(0.2, tail=1.5),
         clipped("hinge", 0.5),
     ],
     ids=str,

@@ -57,7 +57,15 @@ NAMING = {"audit/recorder.py", "research/trajectories/trajectory.py"}
 OF_STREAMS = {"stream", "words", "discrete_gaussian", "include"}
 
 MODULES = {"random", "secrets", "uuid"}
-LAWS = {"normal", "standard_normal", "laplace", "gumbel", "standard_exponential", "standard_gamma"}
+LAWS = {
+    "normal",
+    "single_normal",
+    "standard_normal",
+    "laplace",
+    "gumbel",
+    "standard_exponential",
+    "standard_gamma",
+}
 LAWS |= {"rvs", "randn", "gauss", "normalvariate"}
 
 
@@ -110,7 +118,8 @@ def test_randomness_is_used_only_where_it_is_allowed():
 def test_only_the_fast_path_draws_in_floating_point():
     found = {name: sorted(calls(tree, LAWS)) for name, tree in files() if any(calls(tree, LAWS))}
     assert {place(name) for name in found} <= FLOATING
-    assert len(found["mechanisms/release.py"]) == 4  # sums, of reports, hidden, gamma noise
+    # Sums (in either precision), of reports, hidden, gamma noise.
+    assert len(found["mechanisms/release.py"]) == 5
 
 
 def outside():
@@ -279,7 +288,9 @@ def test_every_draw_of_a_fit_is_exact_and_counted(name, arithmetic, drawn):
         assert drawn.floating == 0
         # Rows that randomise themselves answer for their own draws, of which one report is counted.
         rows = model.plan_.facts.size if name == "local" else 1
-        assert drawn.exact == rows * model.plan_.draws
+        wider = name == "pillar"  # where fewer columns are left than there might have been
+        assert drawn.exact <= rows * model.plan_.draws
+        assert wider == (drawn.exact < rows * model.plan_.draws)
         assert model.plan_.draws >= min(weights, 4)
         assert model.certificate_.numerical_delta > 0
     # Every address once; those of checks have keys of their own, since they decide nothing.
@@ -287,5 +298,5 @@ def test_every_draw_of_a_fit_is_exact_and_counted(name, arithmetic, drawn):
     labels = {label for _, label, _, _ in drawn.opened}
     labels -= {"check", "cut", "turns"} if arithmetic == "strict" else set()
     stages = {"init", "center", "rotation", "scale", "impute", "components", "clip", "bounds"}
-    stages |= {"equalize"}
+    stages |= {"equalize", "energies"}
     assert labels <= {"noise", "batch", "test", *stages}

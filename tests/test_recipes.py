@@ -35,7 +35,7 @@ PARTS = {
     "dpsgd": (["Normalize"], DPSGD),
     "dp-gd": (["Normalize"], DPGD),
     "local": (["Normalize"], LocalDPGD),
-    "pillar": (["Normalize", "PublicCenter", "PublicPCA"], DPGD),
+    "pillar": (["Normalize", "PublicCenter", "PrivateCheckedPCA"], DPGD),
     "gep": (["Normalize", "PublicRotation"], GEP),
     "adadps": (["Normalize", "PublicPrecondition"], AdaDPS),
     "dp-raft": (["Normalize"], DPRAFT),
@@ -91,7 +91,8 @@ def test_settings_reach_their_stage():
     assert recipe("dp-raft", radius=3.0)["trainer"].clip == 3.0  # in proportion to the rows
     assert recipe("dp-raft+pillar", public=X, clip=0.2)["trainer"].clip == 0.2
     assert recipe("pillar", public=X, n_components=2)["stages"][2].n_components == 2
-    paper = recipe("pillar", public=X, center=False)["stages"]
+    assert recipe("pillar", public=X, check=0.3)["stages"][2].share == 0.3
+    paper = recipe("pillar", public=X, center=False, check=0)["stages"]
     assert [stage.name for stage in paper] == ["Normalize", "PublicPCA"]
     assert paper[1].n_components == "auto"
 
@@ -139,7 +140,8 @@ def test_pillar_fits_with_every_trainer(trainer):
     model = DPLinearClassifier(epsilon=20.0, arithmetic=arithmetic, **made).fit(X, LABELS)
     assert model.coef_.shape == (1, 6)
     assert model.certificate_.verify().holds
-    (pca,) = (s for s in model.certificate_.plan["stages"] if s["name"] == "PublicPCA")
+    (pca,) = (s for s in model.certificate_.plan["stages"] if s["name"].endswith("PCA"))
+    assert pca["name"] == ("PublicPCA" if made["trainer"].local else "PrivateCheckedPCA")
     assert pca["parameters"]["n_components"] == model.plan_.facts.features
     assert pca["parameters"]["reason"] in model.plan_.explain()
 

@@ -47,6 +47,7 @@ _SUBMODULES = (
     "linear_model",
     "losses",
     "mechanisms",
+    "metrics",
     "model_selection",
     "networks",
     "persistence",

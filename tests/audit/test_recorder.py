@@ -106,7 +106,8 @@ def test_every_event_is_seen_as_often_as_it_is_counted_and_nothing_else(case):
         stated[name] = stated.get(name, 0) + event.count
     assert tape.events(plan) == stated
     if plan.draws and not plan.trainer.local:  # which states the draws of one row
-        assert tape.draws == plan.draws
+        wider = case == "pillar"  # where fewer columns are left than there might have been
+        assert tape.draws < plan.draws if wider else tape.draws == plan.draws
 
 
 def test_few_columns_by_default_are_statistics():

@@ -14,6 +14,7 @@ from tacit.losses import LOSSES, Clipped, Huber, HuberHinge, Tempered, clipped, 
 from tacit.losses.base import ScalarLoss
 
 ALL = [*map(get_loss, LOSSES), HuberHinge(0.1), Huber(2.5), Tempered(0.0), Tempered(0.9)]
+ALL += [Tempered(0.5, tail=2.0)]
 ALL += [LogCosh()]  # of CONTRIBUTING.md
 SCALAR = [loss for loss in ALL if isinstance(loss, ScalarLoss)]
 every_scalar_loss = pytest.mark.parametrize("loss", SCALAR, ids=repr)

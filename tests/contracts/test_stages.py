@@ -38,6 +38,7 @@ from tacit.preprocessing import (
     PrivateBlocks,
     PrivateBounds,
     PrivateCenter,
+    PrivateCheckedPCA,
     PrivateClip,
     PrivateEqualize,
     PrivateImpute,
@@ -101,6 +102,10 @@ MAKERS = {
     "PrivateBounds, exponential": lambda d: PrivateBounds(0.2, 3.0, "exponential"),
     "PrivateCenter": lambda d: PrivateCenter(0.2, noise_multiplier=3.0),
     "PrivateCenter, located": lambda d: PrivateCenter(0.2, 3.0, method="instance-optimal"),
+    "PrivateCheckedPCA": lambda d: PrivateCheckedPCA(public_rows(d), 3, noise_multiplier=3.0),
+    "PrivateCheckedPCA, unlike": lambda d: PrivateCheckedPCA(
+        public_rows(d) * np.eye(d)[0], 1, noise_multiplier=3.0
+    ),
     "PrivateClip": lambda d: PrivateClip(0.2, noise_multiplier=3.0),
     "PrivateClip, constant": lambda d: PrivateClip(0.2, 3.0, constant=True),
     "PrivateClip, exponential": lambda d: PrivateClip(0.2, 3.0, "exponential"),
@@ -131,7 +136,7 @@ PRIVATE = [name for name in OTHERS if MAKERS[name](D).kind == "private"]
 TOGETHER = ["Dedup", "Quantize"]
 # Rows that have moved may cross an edge together, so these take none of them.
 COUNTS_ROWS = [n for n in PRIVATE if n.startswith(("PrivateBounds", "PrivateClip"))]
-COUNTS_ROWS += ["PrivateCenter, located"]
+COUNTS_ROWS += ["PrivateCenter, located", "PrivateCheckedPCA", "PrivateCheckedPCA, unlike"]
 ROW_WISE = [name for name in EVERY_STAGE if name not in TOGETHER]
 
 

@@ -87,6 +87,63 @@ def of_images(size=8, channels=3, width=5, seed=0, last=False):
     return model(nodes, [("x", shape)], [("y", ["n", width]), ("s", ["n", width])], [weights])
 
 
+INT64 = 7
+
+
+def of_tokens(words, width=6, seed=0, names=("input_ids", "attention_mask"), pooled=False):
+    """tanh(softmax(xxᵀ)x) of the vectors x of tokens: no BERT, and as any encoder looks outside."""
+    vectors = tensor("E", np.random.default_rng(seed).normal(size=(words, width)))
+    nodes = [
+        node("Gather", ["E", "input_ids"], ["x"]),
+        node("Transpose", ["x"], ["t"], _integers("perm", [0, 2, 1])),
+        node("MatMul", ["x", "t"], ["s"]),
+        node("Softmax", ["s"], ["p"]),
+        node("MatMul", ["p", "x"], ["h"]),
+        node("Tanh", ["h"], ["last_hidden_state"]),
+        node(
+            "ReduceMax",
+            ["h"],
+            ["most"],
+            _integers("axes", [1]),
+            field(1, "keepdims") + b"\x18\0" + field(20, 2),
+        ),
+    ]
+    given = [(name, ["n", "tokens"], INT64) for name in names]
+    found = [("last_hidden_state", ["n", "tokens", width]), ("most", ["n", width])]
+    return model(nodes, given, found[::-1] if pooled else found, [vectors])
+
+
+def _integer(name, value):
+    return field(1, name) + field(3, value) + field(20, 2)
+
+
+def _integers(name, values):
+    return field(1, name) + b"".join(field(8, value) for value in values) + field(20, 7)
+
+
+def write_encoder(folder, seed=0, **how):
+    """A folder with an encoder that is no BERT: ONNX, and a tokenizer of pairs of bytes (BPE)."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    marks = ["<s>", "<pad>", "</s>", "<unk>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=marks, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(["a good film", "a very bad film", "good films"], trainer)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    made.enable_padding(length=20, pad_id=1, pad_token="<pad>")  # which must not be done
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "model.onnx").write_bytes(of_tokens(made.get_vocab_size(), seed=seed, **how))
+    config = {"model_type": "roberta", "max_position_embeddings": 18, "pad_token_id": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 def write_bert(folder, seed=0, *, layers=2, width=8, heads=2, pooling="mean", normalize=True):
     """A tiny BERT with random weights, in the files of a published one."""
     rng = np.random.default_rng(seed)

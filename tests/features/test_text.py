@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from tests.features import nets
+from tokenizers import Tokenizer
 
-from tacit.exceptions import FileError
+from tacit.exceptions import FileError, InputError
 from tacit.features import open_extractor
 from tacit.features.bert import read_bert
-from tacit.features.wordpiece import WordPiece
+from tacit.features.tokens import WordPiece
 
 SPLIT = WordPiece({word: i for i, word in enumerate(nets.WORDS)})
 
@@ -178,3 +179,117 @@ def test_a_text_at_another_place_in_memory_is_the_same(tmp_path):
     with net.workers(1) as each:
         again = list(each(net.alone, texts[::-1]))[::-1]
     assert [a.tobytes() for a in first] == [a.tobytes() for a in again]
+
+
+# Any other architecture, in ONNX
+
+
+def by_numpy(folder, text, seed=0):
+    """What the network of `nets.of_tokens` says of a text, and its tokens."""
+    tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens.no_padding()
+    ids = tokens.encode(text).ids
+    vectors = np.random.default_rng(seed).normal(size=(tokens.get_vocab_size(), 6))
+    x = vectors.astype(np.float32)[ids]
+    scores = np.exp(x @ x.T - (x @ x.T).max(axis=1, keepdims=True))
+    return np.tanh(scores / scores.sum(axis=1, keepdims=True) @ x), ids
+
+
+def alone(net, texts, jobs=1):
+    with net.workers(jobs) as each:
+        return list(each(net.alone, texts))
+
+
+def test_an_encoder_that_is_no_bert_is_run_from_onnx_with_its_own_tokenizer(tmp_path):
+    folder = nets.write_encoder(tmp_path)
+    net = open_extractor(folder)
+    assert net.takes == "text" and net.width == 6
+    for text in ("a good film", "Caf\u00e9!", "", "\ud800 half"):
+        vectors, ids = by_numpy(folder, text.replace("\ud800", ""))
+        assert ids[0] == 0 and ids[-1] == 2 and 1 not in ids  # marks at both ends, none filled up
+        assert alone(net, [text])[0] == pytest.approx(vectors.mean(axis=0), abs=1e-5)
+    assert set(net.versions) == {"onnxruntime", "tokenizers"}
+    assert net.settings["tokens"] == 16  # of 18 positions, two stand before the first
+    texts = ["a good film", "very bad", "", "films ! a ! a"] * 5
+    first, again = alone(net, texts, 2), alone(open_extractor(folder), texts[::-1])[::-1]
+    assert [a.tobytes() for a in first] == [a.tobytes() for a in again]
+
+
+def test_long_texts_are_cut_for_any_tokenizer(tmp_path):
+    net = open_extractor(nets.write_encoder(tmp_path))
+    long, longer = alone(net, ["film " * 40, "film " * 400])
+    assert (long == longer).all()
+
+
+def test_pooling_and_norm_are_those_of_the_folder(tmp_path):
+    folder = nets.write_encoder(tmp_path)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (folder / "modules.json").write_text('[{"type": "x.Normalize"}]')
+    vectors, _ = by_numpy(folder, "good films")
+    (found,) = alone(open_extractor(folder), ["good films"])
+    assert found == pytest.approx(vectors[0] / np.linalg.norm(vectors[0]), abs=1e-5)
+
+
+def test_a_network_may_pool_by_itself(tmp_path):
+    folder = nets.write_encoder(tmp_path, names=("input_ids", "token_type_ids"), pooled=True)
+    vectors, _ = by_numpy(folder, "a bad film")
+    net = open_extractor(folder)
+    assert alone(net, ["a bad film"])[0] == pytest.approx(np.arctanh(vectors).max(axis=0), abs=1e-4)
+    other = open_extractor(folder, output="last_hidden_state")
+    assert alone(other, ["a bad film"])[0] == pytest.approx(vectors.mean(axis=0), abs=1e-5)
+    assert other.digest != net.digest
+
+
+def test_the_digest_of_an_encoder_covers_network_tokenizer_and_pooling(tmp_path):
+    digests = {open_extractor(nets.write_encoder(tmp_path / "a")).digest}
+    digests.add(open_extractor(nets.write_encoder(tmp_path / "b", seed=1)).digest)
+    folder = nets.write_encoder(tmp_path / "c")
+    words = (folder / "tokenizer.json").read_text()
+    spaced = words.replace('"add_prefix_space": false', '"add_prefix_space": true')
+    (folder / "tokenizer.json").write_text(spaced)
+    digests.add(open_extractor(folder).digest)
+    (folder / "modules.json").write_text('[{"type": "x.Normalize"}]')
+    digests.add(open_extractor(folder).digest)
+    assert len(digests) == 4
+
+
+def test_the_weights_of_a_bert_are_taken_where_there_is_onnx_as_well(tmp_path):
+    folder = nets.write_bert(tmp_path)
+    digest = open_extractor(folder).digest
+    nets.write_encoder(tmp_path / "other")
+    (tmp_path / "other" / "model.onnx").rename(folder / "model.onnx")
+    assert open_extractor(folder).digest == digest
+    with pytest.raises(InputError, match="takes no setting 'size'"):
+        open_extractor(nets.write_bert(tmp_path / "third"), size=3)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("tokenizer.json", "no tokenizer.json"),
+        ("config.json", ""),  # which it can do without
+        ("model.onnx", "or of any other with model.onnx and tokenizer.json"),
+        ("spoilt tokenizer", "damaged or no tokenizer"),
+        ("spoilt network", "damaged or not an ONNX network"),
+        ("other inputs", "an encoder takes input_ids"),
+        ("numbers", "an encoder takes input_ids"),
+    ],
+)
+def test_a_folder_that_holds_no_whole_encoder_is_refused(tmp_path, what, words):
+    folder = nets.write_encoder(tmp_path)
+    if what == "spoilt tokenizer":
+        (folder / "tokenizer.json").write_text('{"model": 3}')
+    elif what == "spoilt network":
+        (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:-9])
+    elif what == "other inputs":
+        (folder / "model.onnx").write_bytes(nets.of_tokens(300, names=("input_ids", "pixels")))
+    elif what == "numbers":
+        (folder / "model.onnx").write_bytes(nets.of_vectors(4))
+    else:
+        (folder / what).unlink()
+    if not words:
+        assert open_extractor(folder).settings["tokens"] == 512
+        return
+    with pytest.raises(InputError, match=words):
+        open_extractor(folder)

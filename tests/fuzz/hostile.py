@@ -39,6 +39,7 @@ from tacit.data import NumberColumn, Schema, Table, declared_schema, read_table,
 from tacit.data.cells import is_missing
 from tacit.datasets.archives import member, unpacked
 from tacit.exceptions import TacitError
+from tacit.features import load_features
 from tacit.files import first_bytes
 from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import ORIGIN, digest
@@ -458,6 +459,27 @@ def scan_rows(path: Path) -> None:
         pass
 
 
+def features_files() -> list[bytes]:
+    """As Tacit writes them, and as anybody does."""
+    rows, labels = np.arange(12.0).reshape(4, 3), np.array(["a", "b", "a", "b"])
+    facts = np.array('{"format": "tacit-features/1", "extractor": "net.onnx"}')
+    found = []
+    for write, arrays in (
+        (np.savez, {"features": rows, "labels": labels, "metadata": facts}),
+        (np.savez_compressed, {"x_train": np.asfortranarray(rows), "y_train": np.arange(4)}),
+    ):
+        file = BytesIO()
+        write(file, **arrays)
+        found.append(file.getvalue())
+    return found
+
+
+def read_features(path: Path) -> None:
+    found = load_features(path, part="train")
+    assert found.features.ndim == 2 and found.features.nbytes < 1 << 30
+    assert found.assumption().isprintable()
+
+
 def read_stage(path: Path) -> None:
     stage = parse_stage(path.read_bytes().decode("utf-8", "replace"))
     repr(stage)
@@ -481,6 +503,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "scanned csv": ("scanned.csv.gz", scan_rows),
     "scanned parquet": ("scanned.parquet", scan_rows),
     "array": ("array.npy", scan_rows),
+    "features": ("features.npz", read_features),
     "stage": ("stage.txt", read_stage),
     "archive": ("archive.bin", read_archive),
 }
@@ -500,6 +523,7 @@ def seeds(kind: str) -> list[bytes]:
         "scanned csv": lambda: [gzip.compress(CSV.encode(), mtime=0)],
         "scanned parquet": lambda: [parquet_file(), varied_parquet_file()],
         "array": lambda: [array_file()],
+        "features": features_files,
         "stage": lambda: [text.encode() for text in STAGES],
         "archive": archive_files,
     }[kind]()

@@ -433,8 +433,10 @@ def test_uniforms_are_uniform() -> None:
     assert ((u * 2**53) == np.floor(u * 2**53)).all()
 
 
-def test_normals_are_normal() -> None:
-    z = Key.from_seed("normal").stream("noise").normal(1_000_000)
+@pytest.mark.parametrize("name", ["normal", "single_normal"])
+def test_normals_are_normal(name: str) -> None:
+    z = getattr(Key.from_seed(name).stream("noise"), name)(1_000_000)
+    assert z.shape == (1_000_000,) and z.dtype == np.float64
     assert stats.kstest(z, "norm").pvalue > 1e-3
     assert abs((z**4).mean() - 3) < 4 * math.sqrt(96 / z.size)
     assert abs(np.count_nonzero(np.abs(z) > 4) - z.size * 2 * stats.norm.sf(4)) < 4 * math.sqrt(64)
@@ -445,6 +447,30 @@ def test_normals_are_finite_at_the_ends(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Stream, "words", lambda self, count: ends.copy())
     z = Key.from_seed(0).stream("noise").normal(4)
     np.testing.assert_allclose(z, [9.155, 0.0, -9.155, 0.0], atol=0.001)
+
+
+def test_normals_of_single_precision_follow_their_definition_and_reach_far() -> None:
+    words = Key.from_seed("pairs").stream("noise").words(12)
+    for count in (11, 12):
+        z = Key.from_seed("pairs").stream("noise").single_normal(count)
+        for i in range(count):
+            u, v = (int(words[i % 6]) >> 11) + 0.5, int(words[6 + i % 6]) >> 40
+            turn = math.cos if i < 6 else math.sin
+            wanted = math.sqrt(-2 * math.log(u / 2**53)) * turn(math.tau * v / 2**24)
+            assert z[i] == pytest.approx(wanted, abs=4e-6)
+    z = Key.from_seed("independent").stream("noise").single_normal(2**21)
+    halves = z.reshape(-1, 2, dg.BLOCK)  # the two of a pair
+    assert abs(np.mean(halves[:, 0] * halves[:, 1])) < 4.5 / 2**10
+    assert abs(np.mean(halves[:, 0] ** 2 * halves[:, 1] ** 2) - 1) < 4.5 * math.sqrt(8) / 2**10
+
+
+def test_normals_of_single_precision_are_finite_at_the_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = np.array([0, 2**64 - 1, 0, 0], dtype=np.uint64)
+    monkeypatch.setattr(Stream, "words", lambda self, count: ends.copy())
+    z = Key.from_seed(0).stream("noise").single_normal(4)
+    np.testing.assert_allclose(z, [8.652, 0.0, 0.0, 0.0], atol=0.001)
 
 
 # --- Poisson samples -----------------------------------------------------------------------------

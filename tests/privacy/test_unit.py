@@ -15,11 +15,13 @@ from tacit.ledger.links import Tampered
 from tacit.ledger.spending import Spending, Tally
 from tacit.losses import LOSSES
 from tacit.plan import Plan
+from tacit.preprocessing import SoftPCA
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate, counts_groups
 from tacit.privacy.events import Failure, Gaussian, Parallel, PoissonGaussian, Repeated
 from tacit.privacy.unit import ROW, Unit
+from tacit.research.trainers import LocalDPGD
 from tacit.trainers import DPGD
 
 PERSON = Unit("person", 5, "patient")
@@ -218,11 +220,19 @@ def test_certificates_add_up_for_one_unit_only(certificate, personal):
         personal.then(issue(unit=Unit("person", 4, "patient")))
 
 
-def test_plans_are_of_rows_until_something_bounds_what_a_person_counts_for():
-    how = {"budget": Budget(1.0, 1e-5), "stages": (), "trainer": DPGD(), "loss": LOSSES["logistic"]}
-    assert Plan(**how).unit == ROW
-    with pytest.raises(InputError, match="not yet a person"):
-        Plan(**how, unit=PERSON)
+def test_plans_are_of_rows_unless_everything_bounds_what_a_person_counts_for():
+    how = {"budget": Budget(1.0, 1e-5), "trainer": DPGD(), "loss": LOSSES["logistic"]}
+    assert Plan(**how, stages=()).unit == ROW
+    assert Plan(**how, stages=(), unit=PERSON).unit == PERSON
+    with pytest.raises(InputError, match="SoftPCA is fitted on the rows without noise"):
+        Plan(**how, stages=(SoftPCA(0.1),), unit=PERSON, neighbors="replace_one")
+    for wrong, more in (
+        ("train with DPGD or DPSGD", {"trainer": LocalDPGD(), "neighbors": "replace_one"}),
+        ("lower max_rows_per_group", {"unit": Unit("person", 10_000)}),
+        ("sums over rows, not over people", {"arithmetic": "strict"}),
+    ):
+        with pytest.raises(InputError, match=wrong):
+            Plan(**{**how, "stages": (), "unit": PERSON, **more})
 
 
 # --- ledgers --------------------------------------------------------------------------------------

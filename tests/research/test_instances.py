@@ -262,3 +262,17 @@ def test_gradients_of_medians_keep_to_their_coefficients(decay):
 def test_what_cannot_be_made_is_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_rows_of_a_subspace_are_what_they_say():
+    made = instances.subspace(60, 12, 3, norm=2.0, noise=0.5, shortest=0.4, seed=1)
+    assert np.linalg.matrix_rank(made.rows) == 3
+    sizes = np.linalg.norm(made.rows, axis=1)
+    assert sizes.min() >= 0.4 and sizes.max() <= 1 + 1e-12
+    assert np.linalg.norm(made.optimum) == pytest.approx(2.0)
+    assert np.abs(made.labels - made.rows @ made.optimum).max() <= 0.5
+    assert made.excess(made.optimum) == 0
+    lost = made.facts["fresh"]
+    assert lost(made.optimum) == 0 < lost(0.5 * made.optimum) < lost(np.zeros(12))
+    outside = made.optimum + 9 * np.linalg.svd(made.facts["basis"])[2][-1]
+    assert lost(outside) == pytest.approx(0, abs=1e-20)

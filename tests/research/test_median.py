@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
 
 from tacit import Ledger
+from tacit.cli.main import app
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.mechanisms.additive import BITS, lattice_sum
-from tacit.privacy import Gaussian
+from tacit.privacy import Gaussian, PoissonGaussian
 from tacit.research import median
 from tacit.research.instances import median as instance
 from tacit.research.median import DPGeometricMedian
@@ -95,6 +99,12 @@ def test_what_is_missing_or_wrong_is_named():
         ({"neighbors": "add_or_remove_one"}, "neighbors="),
         ({"weights": [1.0, 2.0]}, "weights must be 3 positive numbers"),
         ({"weights": [1.0, 0.0, 1.0]}, "weights must be 3 positive numbers"),
+        ({"weights": np.eye(2)}, "matrix of 3 by 3"),
+        ({"weights": np.eye(3) + np.eye(3, k=1)}, "not symmetric"),
+        ({"weights": np.ones((3, 3))}, "the least eigenvalue"),
+        ({"weights": np.full((3, 3), np.nan)}, "matrix of 3 by 3"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 1501}, "at most the 1500 rows"),
     ]:
         with pytest.raises(InputError, match=text):
             DPGeometricMedian(**{"radius": 1.0, **given}).fit(X)
@@ -140,6 +150,77 @@ def test_columns_that_say_something_stay():
     found = DPGeometricMedian(2.0, radius=1.0, weights=1 / np.arange(1, 9), random_state=0)
     assert found.fit(rows).kept_.all()
     assert found.location_ == pytest.approx(np.median(rows, axis=0), abs=0.02)
+
+
+def test_a_dense_norm_is_a_diagonal_one_in_its_eigenvectors():
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+    weights = np.array([4.0, 1.0, 0.25])
+    how = {"radius": 1.0, "steps": 40, "random_state": 0}
+    plain = DPGeometricMedian(weights=weights, **how).fit(X)
+    dense = DPGeometricMedian(weights=turn @ np.diag(weights) @ turn.T, **how).fit(X @ turn.T)
+    # Eigenvectors come with either sign, so that noise differs, and little else does.
+    assert dense.location_ @ turn == pytest.approx(plain.location_, abs=0.02)
+    assert dense.score(X @ turn.T) == pytest.approx(plain.score(X), rel=1e-3)
+    assert dense.kept_.tolist() == plain.kept_.tolist()
+    same = DPGeometricMedian(weights=np.diag(weights), **how).fit(X)
+    assert same.score(X) == pytest.approx(plain.score(X), rel=1e-3)
+
+
+@pytest.mark.parametrize("weights", [None, np.eye(3) + 0.5])
+def test_sampled_rows_count_as_their_event_says(monkeypatch, weights):
+    """As many batches as steps, each row of norm one, noise of z; an empty batch has noise, too."""
+    seen = []
+
+    def spy(chunks, d, bound, token):
+        chunks = list(chunks)
+        rows = np.concatenate([*chunks, np.empty((0, d))])
+        longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+        seen.append((len(rows), longest, bound, token.noise_multiplier))
+        return original(iter(chunks), d, bound, token)
+
+    original = median.noisy_sum
+    monkeypatch.setattr(median, "noisy_sum", spy)
+    found = DPGeometricMedian(
+        radius=1.0, weights=weights, steps=60, batch_size=2.0, random_state=0
+    ).fit(X)
+    (expense,) = found.certificate_.events
+    assert isinstance(expense.event, PoissonGaussian)
+    assert expense.event.count == len(seen) == 60
+    assert expense.event.sampling_probability == pytest.approx(2 / 1500)
+    assert found.certificate_.verify().holds
+    counts = [count for count, *_ in seen]
+    assert min(counts) == 0 and 1 < np.mean(counts) < 3
+    assert max(longest for _, longest, *_ in seen) <= 1 + 1e-12
+    assert {(bound, z) for *_, bound, z in seen} == {(1.0, expense.event.noise_multiplier)}
+
+
+def test_batches_find_the_median_too():
+    found = DPGeometricMedian(2.0, 1e-5, radius=1.0, steps=150, batch_size=150.0, random_state=1)
+    assert np.linalg.norm(found.fit(X).location_ - np.median(X, axis=0)) < 0.1
+    assert found.certificate_.plan["median"]["batch_size"] == 150.0
+
+
+def test_columns_are_weighted_from_the_command_line(tmp_path):
+    schema = tmp_path / "s.yaml"
+    schema.write_text(
+        "columns:\n  age: {kind: number, low: 0, high: 100}\n"
+        "  ward: {kind: category, categories: [east, west]}\n"
+    )
+    table = tmp_path / "t.csv"
+    table.write_text("age,ward\n" + "30,east\n" * 300 + "40,west\n" * 200)
+    call = ["median", str(table), "--schema", str(schema), "--epsilon", "4", "--delta", "1e-5"]
+    call += ["--seed", "1", "--json", "--out"]
+    given = ["--weight", "ward=0.01", "--weight", "age=9", "--batch-size", "100", "--steps", "60"]
+    done = CliRunner().invoke(app, [*call, str(tmp_path / "a"), *given])
+    assert done.exit_code == 0, done.output
+    assert 25 < json.loads(done.output)["location"]["age"] < 45
+    for wrong, text in [
+        ("height=2", "no column 'height'"),
+        ("age=0", "must be a positive number"),
+        ("age", "as in age=4"),
+    ]:
+        done = CliRunner().invoke(app, [*call, str(tmp_path / "b"), "--weight", wrong])
+        assert done.exit_code == 2 and text in done.output
 
 
 def test_a_ledger_is_charged_and_asked(tmp_path):

@@ -132,6 +132,11 @@ def test_rows_in_a_file_have_the_values_and_vectors_of_the_full_decomposition(
     along = np.abs((kept.vectors * directions[:40]).sum(axis=1))
     assert along == pytest.approx(np.ones(40), abs=1e-5)
     assert found.explained[-1] < 1
+    few = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path, vectors=3)
+    assert np.array_equal(few.values, found.values) and few.vectors.shape == (3, 300)
+    assert few.vectors == pytest.approx(found.vectors[:3], abs=1e-5)
+    none = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path, vectors=0)
+    assert np.array_equal(none.values, found.values) and none.vectors.shape == (0, 300)
     monkeypatch.undo()
     # More rows than were said: what is held is cut, and both ends hold the truth between them.
     more = sketched(matrix, 40, dtype=dtype, rows=60, folder=tmp_path).first(40)
@@ -139,6 +144,10 @@ def test_rows_in_a_file_have_the_values_and_vectors_of_the_full_decomposition(
     assert (more.at_most >= truth[:40] * (1 - 1e-6)).all() and (more.at_most > more.values).any()
     with pytest.raises(InputError, match="belong together"):
         Sketch(2, folder=tmp_path)
+    with pytest.raises(InputError, match="needs a folder"):
+        Sketch(2, vectors=1)
+    with pytest.raises(InputError, match="vectors=-1"):
+        Sketch(2, rows=3, folder=tmp_path, vectors=-1)
 
 
 def test_a_sketch_refuses_what_it_cannot_use():

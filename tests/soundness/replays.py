@@ -22,7 +22,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from tests.soundness import plans
 
 from tacit.audit.recorder import Recorder, Release, Replayer
 from tacit.data.columns import UnknownColumn, default_column
+from tacit.data.owners import Owners
 from tacit.data.rows import as_rows
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
@@ -55,6 +56,7 @@ from tacit.preprocessing import (
     PrivateBounds,
     PrivateByColumns,
     PrivateCenter,
+    PrivateCheckedPCA,
     PrivateClip,
     PrivateEncode,
     PrivateEqualize,
@@ -99,6 +101,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         RandomProjection(2, seed=3),
         PublicCenter(PUBLIC),
         PublicPCA(PUBLIC, 2),
+        PrivateCheckedPCA(PUBLIC, 2),
         PublicScale(PUBLIC),
         PublicRotation(PUBLIC),
         PublicPrecondition(PUBLIC),
@@ -159,6 +162,7 @@ class Case:
     name: str
     rows: tuple[Any, Any]
     labels: tuple[np.ndarray, np.ndarray]
+    groups: tuple[np.ndarray, np.ndarray] | None = None  # whose rows they are
 
     def __str__(self) -> str:
         plan = self.plan.plan
@@ -226,7 +230,33 @@ def draw_moment(seed: int) -> Case:
     return Case(plan, pair.name, rows, both)
 
 
-def _cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
+def draw_checked(seed: int) -> Case:
+    """Public rows that are like the private ones or not, in front of further stages."""
+    rng = np.random.default_rng([seed, 59])
+    neighbors = list(NEIGHBORS)[seed % 3]
+    public = PUBLIC * [[1.0, 1.0, 1.0], [1.0, 0.01, 0.01], [0.01, 0.01, 1.0]][seed // 3 % 3]
+    otherwise = ["keep", "keep", "warn"][rng.integers(3)]
+    checked = PrivateCheckedPCA(public, 1, share=0.6, otherwise=otherwise)
+    behind: list[list[Stage]] = [[], [PrivateCenter()], [Normalize()], [PrivateScale()]]
+    plan = Plan(
+        Budget(float(rng.choice([1.0, 8.0])), 1e-5),
+        ([Normalize(), ClipNorm(9.0)][rng.integers(2)], checked, *behind[rng.integers(4)]),
+        [DPGD(steps=2), DPSGD(steps=2, batch_size=5)][rng.integers(2)],
+        get_loss("logistic"),
+        neighbors,
+        fit_intercept=bool(rng.integers(2)),
+        arithmetic=["exact", "strict", "fast"][rng.integers(3)],
+    ).calibrate(size=91, columns=D, classes=2)
+    pairs = plans.hostile(90, D, seed)
+    pair = pairs[rng.integers(len(pairs))]
+    labels = rng.integers(0, 2, 91)
+    rows, both = pair.rows, (labels, np.concatenate([1 - labels[:1], labels[1:]]))
+    if neighbors != "replace_one":
+        rows, both = (pair.rows[0], pair.rows[0][1:]), (labels, labels[1:])
+    return Case(plan, pair.name, rows, both)
+
+
+def cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
     """Columns of a table: years, amounts with gaps, words, and any of these."""
     gap = rng.random(n) < rng.choice([0.0, 0.3])
     amounts = np.where(rng.random(n) < 0.7, 0.0, rng.lognormal(5, 3, n))
@@ -254,7 +284,7 @@ def draw_table(seed: int) -> Case | None:
     """The same of a table with named columns, of which little is known."""
     rng = np.random.default_rng([seed, 22])
     n = int(rng.choice([300, 600]))
-    common = _cells(rng, n)
+    common = cells(rng, n)
     pair = rng.permutation(len(ODD))[:2]
     tables = [
         Table.from_columns({k: [odd[k], *common[k]] for k in common})
@@ -324,7 +354,7 @@ def draw_columns(seed: int) -> Case | None:
     """The same of columns in groups, each with maps and private stages of its own."""
     rng = np.random.default_rng([seed, 54])
     n = int(rng.choice([300, 600]))
-    common, pair = _cells(rng, n), rng.permutation(len(ODD))[:2]
+    common, pair = cells(rng, n), rng.permutation(len(ODD))[:2]
     both = [Table.from_columns({k: [ODD[i][k], *common[k]] for k in common}) for i in pair]
     numbers = Numbers(("year", "amount"), (1900.0, 0.0), (2000.0, 1e3))
     maps: list[tuple[Any, ...]] = [(), (Bins(3),), (Products(2),), (Fill(0.0, mark=True),)]
@@ -439,6 +469,8 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
         with warnings.catch_warnings(record=True) as warned, one_thread():
             warnings.simplefilter("always")
             rows = as_rows(case.rows[side], gaps=gaps)
+            if case.groups is not None:
+                rows = replace(rows, owners=Owners.of(case.groups[side], plan.plan.unit))
             fit = Lenient.of(plan).run(
                 rows,
                 values if finds else loss.targets(values, plan.facts.outputs),
@@ -473,7 +505,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
     n = len(case.rows[0])
     batch = np.flatnonzero(rng.random(n) < 0.5)
     wrong = []
-    batches = [np.union1d(batch, [0]), np.setdiff1d(batch, [0])] if _samples(case) else [batch]
+    batches = [np.union1d(batch, [0]), np.setdiff1d(batch, [0])] if samples(case) else [batch]
     for with_odd, chosen in zip((True, False), batches, strict=False):
         outcomes = []
         for side in (0, 1):
@@ -486,7 +518,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
     return [f"{case}: {text}" for text in wrong]
 
 
-def _samples(case: Case) -> bool:
+def samples(case: Case) -> bool:
     return any(isinstance(event, PoissonGaussian) for _, event in case.plan.spent)
 
 
@@ -552,7 +584,7 @@ def _sums(
         return [f"{len(tape)} releases, and {len(first)} and {len(second)} sums"]
     fast = 1e-5 if case.plan.arithmetic == "fast" else 0.0  # ideal arithmetic is assumed there
     wrong: list[str] = []
-    sampled = _samples(case)
+    sampled = samples(case)
     counted = sum(
         event.count * (unit / event.noise_multiplier) ** 2
         for name, event in case.plan.spent

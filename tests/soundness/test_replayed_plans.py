@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import Counter
 
 import numpy as np
 import pytest
 from tests.soundness import plans, replays
 
+from tacit.data.rows import as_rows
 from tacit.engine.engine import Engine
 from tacit.exceptions import InputError, ReleaseError
 from tacit.mechanisms import bounds, histogram, release
+from tacit.mechanisms.additive import bounded_sum
 from tacit.mechanisms.quantile import Targets
+from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import BoundedSum, Token
 from tacit.plan import CalibratedPlan
 from tacit.preprocessing import (
@@ -21,7 +25,9 @@ from tacit.preprocessing import (
     PrivateBlocks,
     PrivateByColumns,
     PrivateCenter,
+    PrivateCheckedPCA,
     SoftPCA,
+    private_checked,
     private_encode,
 )
 from tacit.preprocessing.by_columns import Branch
@@ -62,6 +68,47 @@ def test_steps_along_a_second_moment_are_covered_by_their_account():
             "DPGD",
         ]
         assert not replays.compare(case, seed)
+
+
+def test_a_check_of_public_rows_is_covered_by_its_account_whatever_it_finds():
+    met = Counter()
+    for seed in range(36):
+        case = replays.draw_checked(seed)
+        assert not replays.compare(case, seed)
+        met[case.plan.plan.neighbors] += 1
+        met[found_in_check(case, seed)] += 1
+    assert set(NEIGHBORS) <= set(met) and min(met[True], met[False]) > 5
+
+
+def found_in_check(case, seed):
+    """Whether public rows were found to be like the private ones, with the noise of a seed."""
+    rows, labels = as_rows(case.rows[0]), case.plan.plan.loss.targets(case.labels[0], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = case.plan.run(rows, labels, key=Key.from_seed(seed))
+    return not any("unlike" in text for text in model.certificate.warnings)
+
+
+def test_energy_without_noise_is_found(monkeypatch):
+    real = PrivateCheckedPCA.fit
+
+    def exact(self, rows, context=None):
+        real(self, rows, context)
+        self.expected_share_ = float(np.square(np.asarray(rows.collect())[:, 0]).sum())
+        return self
+
+    monkeypatch.setattr(PrivateCheckedPCA, "fit", exact)
+    assert any(replays.compare(replays.draw_checked(seed), seed) for seed in range(9))
+
+
+def test_energy_that_counts_for_more_than_it_says_is_found(monkeypatch):
+    def thrice(chunks, d, bound, token):
+        total = bounded_sum(chunks, d, bound)
+        return token.gaussian(dataclasses.replace(total, values=3 * total.values))
+
+    monkeypatch.setattr(private_checked, "noisy_sum", thrice)
+    wrong = [text for seed in range(18) for text in replays.compare(replays.draw_checked(seed))]
+    assert any("were counted" in text for text in wrong)
 
 
 def tables(seeds=range(36)):

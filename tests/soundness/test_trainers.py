@@ -145,6 +145,7 @@ CONSTANTS = [
     ("tangent", 3.0, 1.0, 2.0, 1, 0.2),
     ("tempered", 1.0, 1.0, math.inf, 1, 0.5),
     ("tempered", 6.0, 1.0, 0.2, 1, 0.2),
+    (get_loss("tempered", temperature=0.5, tail=2.0), 1.0, 1.0, math.inf, 1, 0.5),
     (clipped("logistic", 0.3), 2.0, 1.0, math.inf, 1, 0.5),
     (clipped("squared", 0.5), 1.0, 1.0, 0.4, 1, 0.3),
     (clipped("softmax", 0.4), 1.0, 1.0, math.inf, 3, 0.2),

@@ -104,8 +104,10 @@ def test_public_rows_pass_the_schema_too(tmp_path):
     ]
     stages = [fit.estimator.certificate_.to_dict()["plan"]["stages"] for fit in fits]
     names = [stage["name"] for stage in stages[0]]
-    assert names == ["Encode", "Normalize", "PublicCenter", "PublicPCA"]
-    assert stages[0] == stages[1]  # the fingerprint of the same public rows is the same
+    assert names == ["Encode", "Normalize", "PublicCenter", "PrivateCheckedPCA"]
+    settings = [entries[3]["parameters"] for entries in stages]
+    assert settings[0] == settings[1]  # the fingerprint of the same public rows is the same
+    assert "of the energy of the private rows" in stages[0][3]["note"]
     predictions = fits[0].estimator.predict(table(50, seed=3))
     assert set(predictions) <= {"no", "yes"}
 

@@ -14,7 +14,8 @@ def returned(names, weights, gradients, noise=0.0):
     """Of weights (T, S, d, K), the last row of which is the constant's."""
     made = Averages(names, weights[0].shape, len(weights), weights[0].shape[1] - 1)
     for step, (each, gradient) in enumerate(zip(weights, gradients, strict=True)):
-        made.add(step, each, gradient, [noise] * len(names))
+        made.look(step, gradient, [noise] * len(names))
+        made.add(step, each)
     return made.result()
 
 

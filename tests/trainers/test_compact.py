@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import subprocess
@@ -360,25 +359,11 @@ def test_without_the_extension_numpy_does_it(monkeypatch):
     assert compact.level.__wrapped__() is None
 
 
-def guarded(values):
-    """A copy that ends where memory does: one byte further, and the process is ended."""
-    import ctypes
-
-    page = mmap.PAGESIZE
-    size = -(-max(values.nbytes, 1) // page) * page
-    memory = mmap.mmap(-1, size + page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + size), page, 0) == 0
-    found = np.frombuffer(memory, values.dtype, values.size, size - values.nbytes)
-    found = found.reshape(values.shape)
-    found[...] = values
-    return found
-
-
 GUARDED = """
-import sys; sys.path.insert(0, {folder!r})
+import sys; sys.path[:0] = {folders!r}
 import numpy as np
 from test_compact import *
+from tests.guarded import guarded
 rng = np.random.default_rng(0)
 for level in LEVELS.values():
     for n, d, lines in ((1, 16, 1), (17, 48, 2), (33, 80, 3), (170, 784, 11), (5, 112, 19)):
@@ -424,7 +409,8 @@ for level in LEVELS.values():
 @compiled_only
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
 def test_nothing_is_read_or_written_beyond_the_buffers():
-    code = GUARDED.format(folder=str(Path(__file__).parent))
+    here = Path(__file__).parent
+    code = GUARDED.format(folders=[str(here), str(here.parents[1])])
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 

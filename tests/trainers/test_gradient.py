@@ -243,6 +243,29 @@ def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls)
     assert told == pytest.approx(seen)
 
 
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.5}, {"anchor": 0.4}])
+def test_what_was_shown_on_the_way_stays_as_it_was(settings):
+    rows, targets, loss = problem()
+    facts, trainer = facts_of(60, rows.shape[1], 1), replace(complete(steps=4), **settings)
+    shown, copies = [], []
+
+    def look(*arrays):
+        shown.extend(arrays)
+        copies.extend(array.copy() for array in arrays)
+
+    train_together(
+        Engine(as_rows(rows, bound=1.0), targets, loss),
+        [trainer],
+        rehearsal([trainer], [1.0], facts, Key.from_seed(0)),
+        facts,
+        visit=lambda weights, total: look(weights, total.values),
+        on_gradient=look,
+    )
+    assert len(shown) == 12
+    for array, copy in zip(shown, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
 @pytest.mark.parametrize("begin", [0.0, 0.1])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_descent_without_noise_is_the_naive_one(silence, variant, begin):
@@ -328,7 +351,7 @@ class Records:
 
         def spy_gaussian(this, sigma, count):
             drawn = gaussian(this, sigma, count)
-            self.draws.append((sigma, drawn))
+            self.draws.append((sigma, drawn.copy()))
             return drawn
 
         def spy_sum(this, weights, clips, *, batch=None, per_class=False):

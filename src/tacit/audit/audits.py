@@ -21,6 +21,7 @@ from tacit.plan.recipes import RECIPES, recipe
 from tacit.preprocessing.base import Stage
 from tacit.privacy.budget import Budget
 from tacit.privacy.relation import Neighbors
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 from tacit.trainers import DPGD
 
@@ -106,6 +107,7 @@ def prepare(
     epsilon: float | None = None,
     delta: float | None = None,
     neighbors: Neighbors = "auto",
+    unit: Unit = ROW,
     size: int | None = None,
     columns: int | None = None,
     **options: Any,
@@ -122,6 +124,8 @@ def prepare(
         The budget, unless a plan has one.
     neighbors : str
         The relation.
+    unit : Unit
+        Of privacy, for a recipe or stages.
     size, columns : int, optional
         Of the tables; chosen unless given.
     **options
@@ -159,7 +163,8 @@ def prepare(
             stages = tuple(what)
             name, trainer = _name(stages), DPGD(**{**TRAINER, **options})
         relation = resolve_relation(neighbors, stages, trainer)
-        plan = Plan(Budget(epsilon, delta), stages, trainer, get_loss("logistic"), relation)
+        budget = Budget(epsilon, delta)
+        plan = Plan(budget, stages, trainer, get_loss("logistic"), relation, unit=unit)
     rows, width = shape(plan)
     classes = 0 if plan.loss.task == "regression" else 2
     return name, plan.calibrate(size=size or rows, columns=columns or width, classes=classes)
@@ -180,6 +185,7 @@ def audit(
     epsilon: float | None = None,
     delta: float | None = None,
     neighbors: Neighbors = "auto",
+    unit: Unit = ROW,
     runs: int = 2000,
     confidence: float = 0.95,
     observe: Observe = "steps",
@@ -201,6 +207,8 @@ def audit(
         The claim, unless a plan comes with its own.
     neighbors : str
         The relation, for a recipe or stages.
+    unit : Unit
+        Of privacy, for a recipe or stages: people have as many rows as count, all alike.
     runs : int
         Runs of the plan, half of them on either table; or canaries in a single run.
     confidence : float
@@ -239,13 +247,18 @@ def audit(
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < least:
         raise InputError(f"runs={runs!r} must be an integer of at least {least}")
     if method == "one-run":
+        if unit != ROW or (isinstance(what, Plan) and what.unit != ROW):
+            raise InputError("canaries of one run are rows: people are audited by many-runs")
         wide = {"size": runs, "columns": runs, **options}
         name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **wide)
         guessed = one_run(plan, observe=observe, confidence=confidence, seed=seed)
         settings = {"confidence": confidence, "runs": guessed.canaries, "observe": observe}
         return _audit(name, plan, asdict(guessed), method=method, **settings)
-    name, plan = prepare(what, epsilon=epsilon, delta=delta, neighbors=neighbors, **options)
+    known: dict[str, Any] = {"neighbors": neighbors, "unit": unit}
+    name, plan = prepare(what, epsilon=epsilon, delta=delta, **known, **options)
     if pair is not None:
+        if plan.plan.unit != ROW:
+            raise InputError("tables of people are made by the audit: leave out pair")
         _neighbours(pair, plan)
     how: dict[str, Any] = {"runs": runs, "confidence": confidence, "observe": observe}
     return _many(name, plan, pair, **how, jobs=jobs, seed=seed, progress=progress)

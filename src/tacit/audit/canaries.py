@@ -24,7 +24,7 @@ from tacit.exceptions import InputError, PrivateTestError
 from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Fit
 from tacit.plan.fit import apply_stages
-from tacit.preprocessing import PrivateEqualize
+from tacit.preprocessing import PrivateCheckedPCA, PrivateEqualize
 from tacit.preprocessing.base import NoiselessStage
 from tacit.preprocessing.private_extent import RankStage
 from tacit.privacy.accounting.accountants import gaussian_mu
@@ -138,7 +138,9 @@ def _evidence(
     for stage in fitted:
         if isinstance(stage, NoiselessStage):
             continue  # what it learned is not released
-        if stage.kind == "private" and not isinstance(stage, RankStage):  # a quantile shows little
+        if isinstance(stage, PrivateCheckedPCA):
+            next(sums)  # two numbers of all rows show little of any
+        elif stage.kind == "private" and not isinstance(stage, RankStage):  # nor does a quantile
             held = np.asarray(seen.collect())
             if isinstance(stage, PrivateEqualize):
                 held = held**2

@@ -22,6 +22,7 @@ import numpy as np
 from tacit.audit import bounds
 from tacit.audit.neighbouring_tables import Pair, Table, targets
 from tacit.audit.recorder import Recorder, Release, Replayer
+from tacit.data.owners import Owners
 from tacit.data.rows import Rows, as_rows
 from tacit.engine.engine import one_thread
 from tacit.exceptions import InputError, PrivateTestError, TacitError
@@ -70,7 +71,7 @@ class Bare(CalibratedPlan):
 
     def validate(self, rows: Rows, init: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         plan = self
-        if rows.n != self.facts.size:  # as if their number were private; all else stays public
+        if rows.units != self.facts.size:  # as if their number were private; all else stays public
             plan = replace(self, plan=replace(self.plan, neighbors="add_or_remove_one"))
         super(Bare, plan).validate(rows, init)
 
@@ -95,10 +96,12 @@ class Subject:
         """One fit; None if a private test did not pass."""
         plan = self.plan.plan
         rows = as_rows(table.rows, gaps=any(stage.fills_gaps for stage in plan.stages))
+        if table.owners is not None:
+            rows = replace(rows, owners=Owners.of(table.owners, plan.unit))
         wanted = targets(plan, table.labels, self.plan.classes)
         try:
             with one_thread():  # tables are tiny, and audits run in several processes
-                bare = Bare.of(self.plan, rows.n)
+                bare = Bare.of(self.plan, rows.units)
                 return bare.run(rows, wanted, key=Key.from_seed(key), draws=draws)
         except PrivateTestError:
             return None

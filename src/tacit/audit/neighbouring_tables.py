@@ -1,6 +1,7 @@
 """Neighbouring tables on which one row moves everything as far as it can.
 
-A `Pair` is two tables that differ in their first row. What differing means is the relation's:
+A `Pair` is two tables that differ in their first row, or person. What differing means is the
+relation's:
 another row in its place (``replace_one``), or no row at all under the same public number of rows.
 The latter is what ``replace_special`` means, too: a null row counts nothing in any sum, so sums
 with it are sums without it, divided by the same number.
@@ -40,6 +41,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.base import Context, NoiselessStage
 from tacit.preprocessing.public_rows import PublicStage
+from tacit.privacy.unit import ROW
 from tacit.trainers import DPSGD
 from tacit.trainers.base import is_auto
 
@@ -57,10 +59,29 @@ class Table:
         Numbers.
     labels : ndarray of shape (n,)
         Classes.
+    owners : ndarray of shape (n,), optional
+        Whose rows they are, if people have several.
     """
 
     rows: np.ndarray
     labels: np.ndarray
+    owners: np.ndarray | None = None
+
+    def several(self, count: int) -> Table:
+        """Every row so many times, as rows of one person: nobody can count for more.
+
+        Parameters
+        ----------
+        count : int
+            Rows of a person.
+
+        Returns
+        -------
+        Table
+            With owners.
+        """
+        rows, labels = (np.repeat(each, count, axis=0) for each in (self.rows, self.labels))
+        return Table(rows, labels, np.repeat(np.arange(len(self.rows)), count))
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,11 @@ class Pair:
     @property
     def common(self) -> Table:
         """The rows that both tables have."""
-        return Table(self.first.rows[1:], self.first.labels[1:])
+        first, owners = self.first, self.first.owners
+        if owners is None:
+            return Table(first.rows[1:], first.labels[1:])
+        rest = owners != owners[0]
+        return Table(first.rows[rest], first.labels[rest], owners[rest])
 
 
 def targets(plan: Plan, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -178,7 +203,10 @@ def pairs(plan: CalibratedPlan) -> list[Pair]:
                     Table(second, np.append(other, labels)),
                 )
                 found.append(Pair(variant, *tables))
-    return found
+    if plan.plan.unit == ROW:
+        return found
+    count = plan.plan.unit.rows
+    return [Pair(p.name, p.first.several(count), p.second.several(count)) for p in found]
 
 
 def radius(plan: CalibratedPlan) -> float:

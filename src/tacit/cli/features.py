@@ -11,7 +11,7 @@ from tacit.cli.options import Force, Quiet
 SOURCE = """Images: a folder, a .txt that lists files, .npy or .npz (uint8), idx. Text: a table with
 --column, or a .txt with a line per row."""
 EXTRACTOR = """efficientnet-lite0 (for images, the default), minilm (for text, the default for
-tables), or a path: .onnx, TorchScript (.pt), the folder of a BERT model. Pickles are refused."""
+tables), or a path: .onnx, TorchScript (.pt), the folder of a sentence encoder; no pickles."""
 LABELS = """folders: the first folder below SOURCE; or a column, an array of the .npz, or a file
 with one label per row."""
 RESIZE = """Images of other shapes: crop (the largest centred part, in proportion) or stretch."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.console import Json, dump, flag, given, say, shown_progress
+from tacit.cli.console import Json, argument, dump, flag, given, say, shown_progress
 from tacit.cli.ledger import account, left
 
 if TYPE_CHECKING:
@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 TRAIN_EPSILON = """Budget of the training to come. 1 unless given."""
 PRIVATE = """Look through noise only: what is shown is covered by a certificate."""
 EPSILON = """With --private: what looking may cost."""
+SCHEMA = """Public facts about the columns: see tacit schema. Features (.npz) have none."""
 RADIUS = """Look for copies within this distance, too; give it as often as wanted. 0 unless
 given: equal rows."""
+PERSON = """With --private: column that says whose a row is. Everybody counts once, and how many
+rows people have is shown."""
+ROWS_PER_PERSON = """With --person: the most rows of a person that are told apart. 10 unless
+given."""
 NEIGHBORS = """With --private: replace_special unless given, add_or_remove_one (then give
 --public-size), replace_one."""
 TRAJECTORY = """Follow a run as well: in how few directions its gradients lie, and how well it
@@ -24,9 +29,9 @@ does with those alone."""
 
 
 def inspect(
-    table: options.PrivateTable,
+    table: Annotated[Path, argument("TABLE", "A table (CSV, TSV, Parquet), or features (.npz).")],
     *,
-    schema: options.SchemaFile,
+    schema: Annotated[Path | None, flag(SCHEMA)] = None,
     target: options.Target = None,
     out: Annotated[Path | None, flag("Directory for a page of plots (and a certificate).")] = None,
     train_epsilon: Annotated[float | None, flag(TRAIN_EPSILON)] = None,
@@ -38,6 +43,8 @@ def inspect(
     delta: Annotated[float | None, flag("Its delta.")] = None,
     neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
     public_size: options.PublicSize = None,
+    person: Annotated[str | None, flag(PERSON)] = None,
+    rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None,
     ledger: options.LedgerPlace = None,
     dataset: options.Dataset = None,
     seed: options.Seed = None,
@@ -77,13 +84,17 @@ def inspect(
             "--trajectory reads gradients without noise; leave it out with --private, or see "
             "tacit.research.trajectories.trajectory_privately"
         )
+    if not private and (person or rows_per_person):
+        raise InputError("--person and --rows-per-person are for --private")
+    if rows_per_person and not person:
+        raise InputError("--rows-per-person is for --person, the column that says whose a row is")
     if private and radius:
         raise InputError("--radius reads the rows without noise; leave it out with --private")
     found: Inspection | PrivateInspection
     where = given(target=target, out=out, force=force)
     if private:
         train = (train_epsilon, train_delta)
-        how = given(neighbors=neighbors, **budget)
+        how = given(neighbors=neighbors, person=person, rows_per_person=rows_per_person, **budget)
         found = tasks.inspect_privately(table, schema, train=train, **where, **how)
     else:
         how = given(epsilon=train_epsilon, delta=train_delta, radii=radius or None)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 NEIGHBORS = """What differing in one row means, for all plans of the account: replace_special unless
 given. replace_one is needed for plans with a noiseless stage, such as SoftPCA."""
 
+PERSON = """Plans must protect people with all of their rows, told apart by this column."""
+ROWS_PER_PERSON = """With --person: most rows of a person, as in the plans."""
+
 Place = Annotated[str, argument("LEDGER", LEDGER)]
 Dataset = Annotated[str, flag(DATASET)]
 
@@ -50,7 +53,8 @@ def left(remaining: Remaining) -> str:
     rest = f"one more plan may have epsilon {remaining.left:g}"
     if not remaining.left:
         rest = "nothing of use is left"
-    return f"{remaining.dataset}: epsilon {remaining.spent:.4g} spent of {limit}; {rest}"
+    also = f" (with {', '.join(remaining.tables)})" if remaining.tables else ""
+    return f"{remaining.dataset}{also}: epsilon {remaining.spent:.4g} spent of {limit}; {rest}"
 
 
 @group.command()
@@ -61,6 +65,8 @@ def create(
     epsilon: Annotated[float, flag("What all plans together may ever spend on it.")],
     delta: Annotated[float, flag("The delta at which that is counted.")],
     neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
+    person: Annotated[str | None, flag(PERSON)] = None,
+    rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None,
     as_json: Json = False,
 ) -> None:
     """Open an account for a data set, and the ledger if there is none.
@@ -69,18 +75,53 @@ def create(
     fitted. Plans must be calibrated for the same neighbouring relation.
 
     \b
-    Example:
+    Examples:
       tacit ledger create ledger.db --dataset patients --epsilon 3 --delta 1e-6
+      tacit ledger create ledger.db --dataset visits --epsilon 3 --delta 1e-6 \\
+        --person patient_id --rows-per-person 5
     """
+    from tacit.exceptions import InputError
     from tacit.ledger import Ledger
+    from tacit.privacy.unit import Unit
 
     limits = given(epsilon=epsilon, delta=delta, neighbors=neighbors)
+    if (person is None) != (rows_per_person is None):
+        raise InputError("--person and --rows-per-person go together")
+    if person is not None and rows_per_person is not None:
+        limits["unit"] = Unit("person", rows_per_person, person)
     made = Ledger(ledger).create(dataset, **limits)
     if as_json:
         dump({"ledger": made.url, "head": made.head, **made.remaining().to_dict()})
         return
     say(f"Opened the account of {dataset} in {made.url}: epsilon {epsilon:g}, delta {delta:g}.")
     say(f"Now: tacit fit TABLE --ledger {made.url} --dataset '{dataset}' ...")
+
+
+@group.command()
+def join(
+    ledger: Place,
+    *,
+    dataset: Annotated[str, flag("Name of the table.")],
+    population: Annotated[str, flag("Account of the people who are in it.")],
+    as_json: Json = False,
+) -> None:
+    """Charge what is spent on a table to the account of its population.
+
+    The same people may be in several tables: last year's, another department's. From now on a
+    charge to one of them is a charge to all, composed jointly. What was spent on the table so far
+    is counted in the account, too.
+
+    \b
+    Example:
+      tacit ledger join ledger.db --dataset visits-2025 --population patients
+    """
+    from tacit.ledger import Ledger
+
+    book = Ledger(ledger, population).join(dataset)
+    if as_json:
+        dump({"ledger": book.url, "head": book.head, **book.remaining().to_dict()})
+    else:
+        say(f"{left(book.remaining())}.")
 
 
 @group.command("list")
@@ -102,6 +143,8 @@ def list_(ledger: Place, as_json: Json = False) -> None:
     for one in found:
         spent = f"{one.spent:>9.4g}{one.epsilon:>9.4g}{one.delta:>10.2g}{one.left:>9.4g}"
         say(line(f"{one.dataset:<24}{spent}{one.plans:>7}"))
+        for table in one.tables:
+            say(line(f"  and {table}"))
 
 
 @group.command()
@@ -144,7 +187,8 @@ def _line(charge: Charge) -> str:
     asked = f"{budget.epsilon:>8.4g}{budget.delta:>9.2g}" if budget else f"{'':>17}"
     named = charge.plan.get("steps")
     steps = named if isinstance(named, list) else [name for name, _ in charge.spending.events]
-    what = f"{charge.outcome}: {', '.join(map(str, steps))}"
+    table = f"{charge.plan['table']}, " if "table" in charge.plan else ""
+    what = f"{charge.outcome}: {table}{', '.join(map(str, steps))}"
     return f"{charge.number:>5}  {charge.at[:19]:<20}{asked}{charge.together:>10.4g}  {what}"
 
 

@@ -23,13 +23,18 @@ Seed = Annotated[int | None, flag("Repeatable noise: for tests, NOT FOR RELEASE.
 Out = Annotated[Path, flag("Directory for model, certificate and report.")]
 PrivateTable = Annotated[Path, argument("TABLE", "Private rows: CSV, TSV or Parquet.")]
 SchemaFile = Annotated[Path, flag("Public facts about the columns: see tacit schema.")]
-Target = Annotated[str | None, flag("Column to predict, unless the schema names it.")]
+Target = Annotated[
+    str | None, flag("Column to predict, unless the schema names it; of features, the array.")
+]
 Public = Annotated[
     Path | None, flag("Public rows of the same schema, for pillar, gep, adadps, dp-raft+pillar.")
 ]
 PublicSize = Annotated[int | None, flag("Public stand-in for a private number of rows.")]
 Decimal = Annotated[
     str | None, flag("What separates decimals in a text file: , if its fields have ; between them.")
+]
+Key = Annotated[
+    str | None, flag("Which array of an .npz holds the rows, if its name does not tell.", "--key")
 ]
 LedgerPlace = Annotated[str | None, flag(LEDGER, "--ledger")]
 Dataset = Annotated[str | None, flag(DATASET, "--dataset")]

@@ -14,7 +14,7 @@ from tacit.cli.settings import Settings, with_settings
 def plan(
     *,
     settings: Settings,
-    rows: Annotated[int, flag("Number of rows, or the public stand-in for it.")],
+    rows: Annotated[int, flag("Number of rows, or of people, or a public stand-in.")],
     schema: Annotated[Path | None, flag("The schema to be fitted with;")] = None,
     columns: Annotated[int | None, flag("or the number of columns.")] = None,
     classes: Annotated[int | None, flag("2 unless given; 0 for a target of numbers.")] = None,

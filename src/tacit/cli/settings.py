@@ -17,7 +17,9 @@ from tacit.cli.options import Delta, Epsilon
 from tacit.exceptions import InputError
 
 if TYPE_CHECKING:
+    from tacit.data.schema import Schema
     from tacit.model_selection.search import Trials
+    from tacit.privacy.unit import Unit
 
 AUTO = "auto"
 PECULIAR = {  # to some recipes
@@ -55,6 +57,10 @@ TRIALS = """How many trials are expected; their number is drawn at random. 10 un
 STAGE = """A step before training, such as 'SoftPCA(strength=0.05)', instead of the recipe's; give
 it as often as there are steps, in their order."""
 LOSS = "Instead of logistic, softmax (many classes) or squared."
+PERSON = """Column that says whose a row is: people are protected with all of their rows. It is not
+learned from, and written nowhere. The identifier of the schema, unless given."""
+ROWS_PER_PERSON = """How many rows of a person count at most: a public number. Of more, so many are
+drawn at random."""
 ARITHMETIC = """exact, unless given; strict: exact and checked; fast: ideal floats assumed."""
 
 
@@ -77,6 +83,8 @@ class Settings:
     loss: Annotated[str | None, flag(LOSS)] = None
     steps: Annotated[int | None, flag("Training steps, instead of the rule's.")] = None
     arithmetic: Annotated[str | None, flag(ARITHMETIC)] = None
+    person: Annotated[str | None, flag(PERSON)] = None
+    rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None
 
     def __post_init__(self) -> None:
         from tacit.plan.defaults import resolve_relation
@@ -89,14 +97,39 @@ class Settings:
             raise InputError(f"components={self.components} must be an integer or auto")
         if self.trials is not None and not self.tune:
             raise InputError("trials are made to tune settings: say which, as in clip=0.01,0.1")
-        for name in ("components", "steps"):
+        if self.person is not None and self.rows_per_person is None:
+            raise InputError("how many rows of a person count is public: say rows_per_person, too")
+        for name in ("components", "steps", "rows_per_person"):
             if (value := getattr(self, name)) not in (None, AUTO) and int(value) < 1:
                 raise InputError(f"{name}={value} must be at least 1")
 
     @property
     def chosen(self) -> dict[str, Any]:
         """What an estimator is told besides its budget, stages and trainer."""
-        return given(neighbors=self.neighbors, arithmetic=self.arithmetic, loss=self.loss)
+        told = given(neighbors=self.neighbors, arithmetic=self.arithmetic, loss=self.loss)
+        return told | given(max_rows_per_group=self.rows_per_person)
+
+    def identified(self, schema: Schema) -> Schema:
+        """The schema with the column that tells people apart, if they are counted."""
+        if self.person is None:
+            if self.rows_per_person is not None and schema.identifier is None:
+                raise InputError("which column says whose a row is? Name it as person")
+            return schema
+        if schema.identifier not in (None, self.person):
+            raise InputError(
+                f"person {self.person!r:.80}, but the schema's identifier is {schema.identifier!r}"
+            )
+        columns = {k: v for k, v in schema.columns.items() if k != self.person}
+        return replace(schema, columns=columns, identifier=self.person)
+
+    def unit(self, schema: Schema | None) -> Unit:
+        """Whom a plan protects."""
+        from tacit.privacy.unit import ROW, Unit
+
+        if self.rows_per_person is None:
+            return ROW
+        named = None if schema is None else schema.identifier
+        return Unit("person", self.rows_per_person, self.person or named)
 
     def parts(self, public: Any = None) -> dict[str, Any]:
         """Stages and trainer of the recipe."""

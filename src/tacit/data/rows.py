@@ -19,14 +19,23 @@ import scipy.sparse as sp
 
 from tacit.data.arrays import ArraySource, host_view, is_array, overlap
 from tacit.data.cluster import is_dask
+from tacit.data.owners import Owners
 from tacit.data.shaped import Layout, ShapedChunk, plain
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.passes import Passes
+from tacit.privacy.unit import ROW, Unit
 
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 T = TypeVar("T")
 CHUNK_ROWS = 4096
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
+# Freed at once. The C library then keeps that much of what it is given back, and does not ask for
+# memory page by page again with every chunk: a tenth of the time of a fit.
+np.empty(1 << 23, dtype=np.uint8)
+ELSEWHERE = (
+    "rows of one person are put together in memory, and these are elsewhere: pass an array, a "
+    "sparse matrix or a table in memory"
+)
 #: Kinds of values in words: a type such as <U6 would tell how long the longest of them is.
 _KINDS = {"U": "text", "S": "text", "c": "complex type", "M": "dates", "m": "times"}
 
@@ -69,6 +78,9 @@ class DenseSource:
     def slice(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.array[start:stop], dtype=np.float64)
 
+    def take(self, index: np.ndarray) -> DenseSource:
+        return DenseSource(self.array[index])
+
 
 @dataclass(frozen=True)
 class SparseSource:
@@ -84,6 +96,9 @@ class SparseSource:
 
     def slice(self, start: int, stop: int) -> sp.csr_array:
         return self.matrix[start:stop].astype(np.float64)
+
+    def take(self, index: np.ndarray) -> SparseSource:
+        return SparseSource(self.matrix[index])
 
 
 @dataclass(frozen=True)
@@ -101,9 +116,37 @@ class ShapedSource:
     def slice(self, start: int, stop: int) -> ShapedChunk:
         return self.chunk[start:stop]
 
+    def take(self, index: Any) -> ShapedSource:
+        return ShapedSource(self.chunk[index])
+
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None) -> Iterator[ShapedSource]:
         rows = np.arange(self.n) if index is None else index
         return (ShapedSource(self.chunk[rows[start:stop]]) for start, stop in pairwise(cuts))
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Some rows of an array or a sparse matrix in memory, in any order, copied as they are read."""
+
+    source: DenseSource | SparseSource
+    index: np.ndarray
+
+    n = property(lambda self: len(self.index))
+    d = property(lambda self: self.source.d)
+    dtype = property(lambda self: self.source.dtype)
+    sparse = property(lambda self: self.source.sparse)
+
+    def empty(self) -> Source:
+        return self.source.empty()
+
+    def slice(self, start: int, stop: int) -> Any:
+        return self.take(slice(start, stop)).slice(0, stop - start)
+
+    def take(self, index: Any) -> DenseSource | SparseSource:
+        some, source = self.index[index], self.source
+        if isinstance(source, DenseSource):
+            return DenseSource(source.array[some])
+        return SparseSource(source.matrix[some])
 
 
 @dataclass(frozen=True)
@@ -125,6 +168,8 @@ class Rows:
     blanked : ndarray of bool of shape (n,), optional
         Which rows a stage has taken out: they count nothing, whatever their values are.
         Private, like the rows. Nothing is concluded from values: other rows may be zero as well.
+    owners : Owners, optional
+        Who the rows belong to, if they are people's and not everybody has one. Private.
     """
 
     source: Any
@@ -133,15 +178,29 @@ class Rows:
     bound: float | None = None
     origin: str = ""
     blanked: np.ndarray | None = None
+    owners: Owners | None = None
 
     def __post_init__(self) -> None:
-        if self.blanked is not None and self.source is not None and self.blanked.shape != (self.n,):
+        carried = [self.blanked, None if self.owners is None else self.owners.codes]
+        if self.source is not None and any(
+            each is not None and each.shape != (self.n,) for each in carried
+        ):
             raise InputError("what rows carry with them must be as many as they are")
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return int(self.source.n)
+
+    @property
+    def units(self) -> int:
+        """Number of rows, or of the people whose rows they are."""
+        return self.n if self.owners is None else self.owners.people
+
+    @property
+    def unit(self) -> Unit:
+        """Whose they are: nobody's in particular, or people's."""
+        return ROW if self.owners is None else self.owners.unit
 
     @property
     def sparse(self) -> bool:
@@ -313,8 +372,50 @@ class Rows:
             With the same maps and bound.
         """
         return replace(
-            self, source=source, blanked=None if self.blanked is None else self.blanked[index]
+            self,
+            source=source,
+            blanked=None if self.blanked is None else self.blanked[index],
+            owners=None if self.owners is None else self.owners.held(index),
         )
+
+    def taken(self, index: np.ndarray) -> Rows:
+        """Some of the rows, in any order.
+
+        Parameters
+        ----------
+        index : ndarray of int, of shape (m,)
+            Which ones.
+
+        Returns
+        -------
+        Rows
+            With the same maps and bound.
+        """
+        source: Any = self.source
+        if isinstance(source, Indexed):
+            return self.held_in(Indexed(source.source, source.index[index]), index)
+        if isinstance(source, DenseSource | SparseSource):
+            return self.held_in(Indexed(source, index), index)
+        if not can_take(self):
+            raise InputError(ELSEWHERE)
+        return self.held_in(source.take(index), index)
+
+    def one_each(self) -> Rows:
+        """The first row of every person, which stands for all of that person's; or all rows.
+
+        Returns
+        -------
+        Rows
+            Of which every unit has one.
+        """
+        return self if self.owners is None else self.taken(self.standing)
+
+    @property
+    def standing(self) -> np.ndarray:
+        """Places of the rows that stand for a person each, or of all rows."""
+        if self.owners is None:
+            return np.arange(self.n)
+        return np.unique(self.owners.codes, return_index=True)[1]
 
     def hidden(self) -> Rows:
         """The same shape and bound without a single row: what a free or public stage is shown.
@@ -340,6 +441,11 @@ class Rows:
         if all(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.vstack(parts, format="csr"))
         return np.concatenate(parts)
+
+
+def can_take(rows: Rows) -> bool:
+    """Whether single rows can be picked out: those in memory."""
+    return hasattr(rows.source, "take") or isinstance(rows.source, DenseSource | SparseSource)
 
 
 def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:

@@ -9,12 +9,16 @@ else is post-processing:
 - Σλ ≤ R² is public, so that λ_{k+1} + … + λ_d ≤ R² − (λ₁ + … + λ_k).
 - The mean square distance to the mean is tr(XᵀX)/n − ‖μ‖², and ‖μ̂‖² is too large by the noise it
   is known to carry.
+
+Where rows are people's, one row of everybody is looked at, and a third event is a histogram of how
+many rows people have, up to a public number of them. Everybody has one vote there, whatever the
+number, so that it tells how many rows should count before that is decided.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,17 +26,19 @@ import numpy as np
 from scipy.linalg import eigh
 
 from tacit import __version__
+from tacit.data.owners import Owners, choose_rows
 from tacit.data.rows import as_rows
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
 from tacit.diagnostics.base import plain
-from tacit.exceptions import MissingBound
+from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.additive import noisy_sum
 from tacit.mechanisms.covariance import noisy_second_moment
+from tacit.mechanisms.histogram import UP, VOTE
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.random_streams import Key
-from tacit.mechanisms.release import Releases
+from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.preprocessing.base import block_rows
 from tacit.privacy import sentences
 from tacit.privacy.accounting.accountants import gaussian_mu
@@ -42,8 +48,10 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, sensitivity
 from tacit.privacy.public_size import resolve_size
 from tacit.privacy.relation import Neighbors
+from tacit.privacy.unit import ROW, Unit
 
-MEAN_SHARE = 0.3  # of μ, that the mean gets
+MEAN_SHARE = 0.3  # of μ, that the mean gets, and so does the histogram of people
+PEOPLE = "Rows of people"
 FAILURE = 0.05
 
 
@@ -65,6 +73,8 @@ class PrivateInspection:
         Estimates: norm of the mean; root mean square distance of rows to it.
     advice : Advice
     certificate : Certificate
+    people : ndarray of shape (k,), optional
+        How many people have 1, 2, ... and k rows or more, through noise; some may be negative.
     """
 
     n: int
@@ -76,6 +86,7 @@ class PrivateInspection:
     rms_distance: float
     advice: Advice
     certificate: Certificate
+    people: np.ndarray | None = None
 
     @property
     def releasable(self) -> bool:
@@ -104,6 +115,9 @@ def inspect_privately(
     bound: float | None = None,
     neighbors: Neighbors = "replace_special",
     public_size: int | None = None,
+    groups: Any = None,
+    max_rows_per_group: int | None = None,
+    identifier: str | None = None,
     train: tuple[float, float] = (TRAIN_EPSILON, TRAIN_DELTA),
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -122,7 +136,13 @@ def inspect_privately(
     neighbors : str
         The relation. With ``add_or_remove_one`` ``public_size`` must be given.
     public_size : int, optional
-        Public number that stands for the number of rows.
+        Public number that stands for the number of rows, or of people.
+    groups : sequence of n identifiers, optional
+        Whose rows are whose: everybody counts once, and how many rows people have is shown.
+    max_rows_per_group : int, optional
+        With ``groups``: the most rows of a person that are told apart. Public.
+    identifier : str, optional
+        With ``groups``: what the certificate calls them.
     train : (epsilon, delta), optional
         Budget of the training that advice is wanted for.
     ledger : Ledger, optional
@@ -147,35 +167,51 @@ def inspect_privately(
     rows = as_rows(data, bound=bound)
     if rows.bound is None:
         raise MissingBound("inspect_privately", "bound=, or rows behind Normalize or ClipNorm")
-    size = resolve_size(rows.n, neighbors, public_size)
     d, radius = rows.d, float(rows.bound)
-    draws = d + d * (d + 1) // 2
+    if (groups is None) != (max_rows_per_group is None):
+        raise InputError("groups= and max_rows_per_group= belong together")
+    who = ROW
+    if max_rows_per_group is not None:
+        who = Unit("person", max_rows_per_group, identifier)
+        rows = replace(rows, owners=Owners.of(groups, who, rows.n))
+    size = resolve_size(rows.units, neighbors, public_size)
+    draws = d + d * (d + 1) // 2 + (0 if rows.owners is None else who.rows)
     slack = require_precision(budget.epsilon, budget.delta, draws)
     left = Budget(budget.epsilon, budget.delta - slack)
     unit = sensitivity(neighbors)
     z_mean = unit / (MEAN_SHARE * gaussian_mu(left.epsilon, left.delta))
-    z = calibrate(lambda z: [Gaussian(z_mean), Gaussian(z)], left, neighbors)
-    spent: list[tuple[str, Event]] = [("Mean", Gaussian(z_mean)), ("Second moment", Gaussian(z))]
+    first: list[tuple[str, Event]] = [("Mean", Gaussian(z_mean))]
+    if rows.owners is not None:
+        first.append((PEOPLE, Gaussian(z_mean)))
+    known = [event for _, event in first]
+    z = calibrate(lambda z: [*known, Gaussian(z)], left, neighbors)
+    spent = [*first, ("Second moment", Gaussian(z))]
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
-    facts = {"kind": "inspection", "rows": size, "columns": d, "bound": radius}
+    facts = {"kind": "inspection", who.plural: size, "columns": d, "bound": radius}
     entry = None
     if ledger is not None:
         require_ledger(ledger, seeded=key.seeded)
-        entry = ledger.reserve(spent, neighbors=neighbors, draws=draws, budget=budget, plan=facts)
-    run = Releases(key, spent)
-    mean_token = run.token("Mean").at("inspected mean")
+        how: dict[str, Any] = {"draws": draws, "budget": budget, "plan": facts, "unit": who}
+        entry = ledger.reserve(spent, neighbors=neighbors, **how)
+    run = Releases(key, spent, unit=who)
+    people = None
+    if rows.owners is not None:
+        people = _rows_of_people(rows.owners, run.token(PEOPLE).at("inspected people"))
+        rows = choose_rows(rows, run.public.hashed("rows of people"))[0].one_each()
+    mean_token = run.token("Mean").at("inspected mean").per_row(rows)
     total = noisy_sum(rows.passes(), d, radius, mean_token)
-    token = run.token("Second moment").at("inspected moment")
+    token = run.token("Second moment").at("inspected moment").per_row(rows)
     moment = noisy_second_moment(rows.passes(block_rows(d)), d, radius, token, size=size)
     run.close()
     certificate = Certificate.issue(
         epsilon=budget.epsilon,
         delta=budget.delta,
         neighbors=neighbors,
+        unit=who,
         spent=spent,
         releasable=not key.seeded,
         reasons=sentences.reasons(key.seeded),
-        assumptions=_assumptions(neighbors, size, d),
+        assumptions=(*_assumptions(neighbors, size, d, who), *filter(None, [rows.origin])),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=slack,
         plan={**facts, "arithmetic": "exact", **({"ledger": entry.to_dict()} if entry else {})},
@@ -184,7 +220,17 @@ def inspect_privately(
     )
     if entry is not None:
         entry.settle("summary", certificate.digest)
-    return _read(total / size, moment / size, (radius, z_mean, z, size), certificate, train)
+    found = _read(total / size, moment / size, (radius, z_mean, z, size), certificate, train)
+    return replace(found, people=people)
+
+
+def _rows_of_people(owners: Owners, token: Token) -> np.ndarray:
+    """People by how many rows they have, up to the unit's: a vote of everybody, with noise."""
+    most = owners.unit.rows
+    sizes = np.bincount(owners.codes, minlength=owners.people)
+    votes = np.bincount(np.minimum(sizes[sizes > 0], most) - 1, minlength=most)
+    total = BoundedSum(votes * VOTE, 1 / VOTE, 1.0, UP, "votes", owner=owners.unit)
+    return token.gaussian(total)
 
 
 def _read(
@@ -232,9 +278,9 @@ def _read(
     )
 
 
-def _assumptions(neighbors: Neighbors, size: int, d: int) -> tuple[str, ...]:
+def _assumptions(neighbors: Neighbors, size: int, d: int, unit: Unit) -> tuple[str, ...]:
     return (
-        sentences.rows_known(size, neighbors),
+        sentences.rows_known(size, neighbors, unit),
         f"the names and the number of the columns, {d}, are public",
         sentences.SETTINGS,
         sentences.EXACT,

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from textwrap import wrap
 
+import numpy as np
+
 from tacit.diagnostics.advice import Advice
 from tacit.diagnostics.base import NOTICE
 from tacit.diagnostics.inspection import Inspection
@@ -76,13 +78,31 @@ def findings(found: Inspection) -> list[Line]:
 def private_findings(found: PrivateInspection) -> list[Line]:
     """What was released, line by line."""
     shown = ", ".join(number(float(v), digits=3) for v in found.eigenvalues[:6])
+    what = "rows" if found.people is None else "people"
     return [
-        ("rows", f"{number(found.n)} of {number(found.d)} columns"),
+        (what, f"{number(found.n)} of {number(found.d)} columns"),
+        *_rows_of_people(found.people),
         ("first eigenvalues", shown),
         ("each known up to", f"{number(found.edge, digits=2, up=True)}, with probability 95%"),
         ("directions above the noise", number(found.above_noise)),
         ("norm of the mean", f"about {number(found.mean_norm, digits=3)}"),
         ("distance to the mean", f"about {number(found.rms_distance, digits=3)} (mean square)"),
+    ]
+
+
+def _rows_of_people(people: np.ndarray | None) -> list[Line]:
+    """How many rows people have, and how many of all rows would count."""
+    if people is None:
+        return []
+    counts = np.maximum(people, 0.0)
+    many = np.arange(1, len(counts) + 1)
+    whole = max(float(counts @ many), 1.0)
+    shown = [f"{k}: {number(max(round(float(c)), 0))}" for k, c in zip(many, counts, strict=True)]
+    kept = [float(np.minimum(many, k) @ counts) / whole for k in many]
+    enough = next(int(k) for k, part in zip(many, kept, strict=True) if part >= 0.9)
+    return [
+        ("people by rows, about", f"{', '.join(shown)} or more"),
+        ("rows that count, of those told", f"90% if {enough} of a person do"),
     ]
 
 

@@ -114,13 +114,13 @@ def rounds_roots(xp: Any, device: Any) -> bool:
 def residual_in(loss: Loss) -> Callable[[Elementary, Array, Array], Array] | None:
     """Residuals of a loss from scores (S, K, b) and targets (K, b), or class indices (b,).
 
-    None for a loss that is defined elsewhere.
+    None for a loss that is defined elsewhere, or is not made of what the standard has.
     """
     if type(loss) is Softmax:
         return _softmax
     slope = _SLOPES.get(type(loss))
-    if slope is None:
-        return None
+    if slope is None or (isinstance(loss, Tempered) and loss.tail != 1):
+        return None  # heavy tails begin at the exponents of numbers, which the standard has not
 
     def of_margin(by: Elementary, scores: Array, targets: Array) -> Array:
         return slope(loss, by, scores * targets) * targets

@@ -30,7 +30,7 @@ class EngineElsewhere:
     def __init__(self, hollow: Engine, n: int, arithmetic: str) -> None:
         self._hollow, self.n, self.arithmetic = hollow, n, arithmetic
         self.d, self.loss = hollow.d, hollow.loss
-        self.split, self.parts = hollow.split, hollow.parts
+        self.split, self.parts, self.unit = hollow.split, hollow.parts, hollow.unit
 
     @property
     def outputs(self) -> int | None:

@@ -36,6 +36,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
 from tacit.engine.kernels.compact import FUSED, Fused
+from tacit.engine.people import PersonClipping, Tile, clipping_of, lay_out
 from tacit.engine.quantization import (
     LIMIT,
     ROUNDED_ROWS,
@@ -52,6 +53,7 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.losses import Loss
 from tacit.mechanisms.covariance import blas
 from tacit.mechanisms.release import BoundedSum
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 
 Number: TypeAlias = float  # `LatticeSum.float` has taken the name
@@ -70,15 +72,18 @@ class LatticeSum:
     lattice : ndarray of shape (S,)
         Spacing of each setting, a power of two; 1.0 in fast arithmetic.
     clip : ndarray of shape (S,)
-        Norm that no row exceeds in the sum of a setting: it was clipped to that.
+        Norm that no row, or no person, exceeds in the sum of a setting: it was clipped to that.
     start : int
         First column, where the sum is over a part of the columns.
+    owner : Unit
+        Whose gradients were clipped.
     """
 
     values: np.ndarray
     lattice: np.ndarray
     clip: np.ndarray
     start: int = 0
+    owner: Unit = ROW
 
     def float(self) -> np.ndarray:
         """The sums as numbers, of shape (S, d, K)."""
@@ -87,7 +92,8 @@ class LatticeSum:
     def bounded(self, setting: int, reach: Number) -> BoundedSum:
         """The sum of one setting as noise is added to it; ``reach`` is at least its clip."""
         values, unit = self.values[setting], self.lattice[setting].item()
-        return BoundedSum(values, unit, self.clip[setting].item(), reach, "step", self.start)
+        bound = self.clip[setting].item()
+        return BoundedSum(values, unit, bound, reach, "step", self.start, self.owner)
 
     def rounded(self) -> LatticeSum:
         """Sums in float64 as multiples of the lattice; below 2^63: at most 2^26 rows."""
@@ -107,6 +113,8 @@ class _Step:
     fused: Fused | None
     #: What compiled loops have added up so far, one array for every thread that is at it.
     sums: list[np.ndarray]
+    #: Rows of people, by size: where they are among the rows of the sum.
+    tiles: Sequence[Tile] = ()
 
 
 class GradientSource(Protocol):
@@ -115,6 +123,7 @@ class GradientSource(Protocol):
     n: int
     d: int
     split: int | None
+    unit: Unit
 
     def __enter__(self) -> Any: ...
 
@@ -139,7 +148,9 @@ class Engine:
         Read once, chunk by chunk, and kept; if they are too many for that, read
         again for every sum, with the same result. ``rows.bound`` sets the scale and is never
         trusted: a feature beyond it is clamped, and every row is clipped by the
-        norm it has. Rows that are blanked count nothing, not even for the intercept.
+        norm it has. Rows that are blanked count nothing, not even for the intercept. If they
+        have owners, what is clipped is the whole gradient of a person (`tacit.engine.people`),
+        and ``n`` is the number of people, who batches are drawn from.
     targets : ndarray
         As made by ``loss.targets``.
     loss : Loss
@@ -217,9 +228,11 @@ class Engine:
                 raise InputError(f"shift must hold {rows.d} finite numbers")
         if arithmetic != "fast":
             tested()
-        self.n = rows.n
+        self.n, self.unit, bound = rows.units, rows.unit, rows.bound
         self.d = rows.d + (1 if intercept else 0)
         self._blanked = rows.blanked is not None
+        self.people, rows, targets = lay_out(rows, targets, arithmetic)
+        self._count = rows.n
         if split is not None and not 0 < split < self.d:
             raise InputError(f"split is {split}; it must leave columns of {self.d} on either side")
         self.split = split
@@ -233,7 +246,7 @@ class Engine:
         self._residual = (loss.portable() if exact else loss).residual
         self.threads = _available_cores() if threads is None else int(threads)
         self.targets = checked_targets(targets, rows.n, self._kind)
-        self.scale = Scale.of(rows.bound, self.d, shift, float(intercept), exact=exact)
+        self.scale = Scale.of(bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
         self.store = make_store(
             rows,
@@ -245,6 +258,13 @@ class Engine:
             progress=shown,
             memory=memory,
         )
+        if self.people is not None:
+            if isinstance(self.store, Streamed):
+                raise InputError(
+                    "rows of people are summed in memory, and these are too many for it: lower "
+                    "max_rows_per_group"
+                )
+            self.people.measure(self.store)
         self.watch = Watch(self.store, self.n, self.d) if strict else None
         self._latest_class = int(self.targets.max(initial=0)) if self.outputs is None else 0
         self._idle: list[Workspace] = []
@@ -273,6 +293,12 @@ class Engine:
         size = max(1, -(-count // shares))
         size += -size % LANES  # whole vectors
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _share(self, values: int) -> int | None:
+        """Rows of people for every call of compiled loops; None for all of them."""
+        if self.threads == 1 or self._count * values < SHARED:
+            return None
+        return -(-self._count // (4 * self.threads))
 
     @property
     def _total_type(self) -> type[np.int64] | type[np.float64]:
@@ -359,8 +385,18 @@ class Engine:
         operand, fused = self.store.operand(grid), None
         if check is None and len(self.parts) == 1 and self._fuses:
             fused = Fused(self.loss, clippings[0], operand)
-        step = _Step(index, operand, clippings, outputs, check, fused, [])
-        if fused is not None and not isinstance(self.store, Streamed):
+        tiles: Sequence[Tile] = ()
+        if self.people is not None:
+            # Of integers, so that any block will do for compiled loops.
+            block_rows = self.store.block_rows if fused is None else self._share(operand[0].size)
+            if index is None:
+                groups, tiles = self.people.whole(block_rows)
+            else:
+                index, groups, tiles = self.people.batch(index, block_rows)
+        step = _Step(index, operand, clippings, outputs, check, fused, [], tiles)
+        if self.people is not None:
+            pass
+        elif fused is not None and not isinstance(self.store, Streamed):
             groups = self._shares(count, operand[0].size)  # of integers, so that any will do
         else:
             groups = list(groups_of(count, self.store.block_rows, self.store.group_rows))
@@ -378,7 +414,8 @@ class Engine:
         sums = []
         for part, clipping in zip(self.parts, clippings, strict=True):
             values = np.ascontiguousarray(cube[:, part])
-            sums.append(LatticeSum(values, clipping.lattice, clipping.clip, part.start))
+            how = (clipping.lattice, clipping.clip, part.start, self.unit)
+            sums.append(LatticeSum(values, *how))
         return sums
 
     def terms(
@@ -404,7 +441,9 @@ class Engine:
                 raise InputError(said) from None
         key = (clips.tobytes(), outputs, per_class)
         if key not in self._clippings:  # mostly those of the last step
-            made = Clipping.of(np.array(clips), outputs, self.scale, self._kind, per_class)
+            how: dict[str, Any] = {"arithmetic": self._kind, "per_class": per_class}
+            how["rows"] = self.unit.rows
+            made = clipping_of(np.array(clips), outputs, self.scale, **how)
             self._clippings = {key: made}
         return self._clippings[key]
 
@@ -445,6 +484,7 @@ class Engine:
         Returns
         -------
         ndarray of int64, shape (S,)
+            Of people, the row that stands for each of them counts.
         """
         if self._blanked:
             raise InputError("rows that were blanked would count: their losses are not summed")
@@ -452,7 +492,7 @@ class Engine:
         self._check_weights(weights)
         settings, _, outputs = weights.shape
         operand = self.store.operand(Weights.of(weights, self.scale, self._kind))
-        groups = list(groups_of(self.n, self.store.block_rows, self.store.group_rows))
+        groups = list(groups_of(self._count, self.store.block_rows, self.store.group_rows))
         total = np.zeros(settings, dtype=np.int64)
         with self, reading(self.store, groups, None) as at:
             task = partial(self._group_counts, operand, outputs, counts, at)
@@ -480,9 +520,15 @@ class Engine:
                 _, scores = store.forward(block, operand, work)
                 cube = scores.reshape(-1, outputs, scores.shape[1])
                 targets = self.targets[block]
-                total += count_rows(counts, cube, targets, stop - start)
+                total += count_rows(
+                    counts, cube, targets, stop - start, self._standing(start, stop)
+                )
         self._idle.append(work)
         return np.asarray(total)
+
+    def _standing(self, start: int, stop: int) -> np.ndarray | None:
+        """Which rows count by themselves: all, or the one that stands for a person."""
+        return None if self.people is None else self.people.first_rows[start:stop]
 
     def _group_sum(
         self, step: _Step, at: Callable[[range], Any], group: range
@@ -498,7 +544,8 @@ class Engine:
             for start in group:
                 stop = min(start + group.step, group.stop)
                 block = padded(step.index, start, stop)
-                part = self._block_sum(step, block, stop - start, store, work)
+                tile = _tile(step.tiles, start, stop)
+                part = self._block_sum(step, block, stop - start, store, work, tile=tile)
                 if total is None:
                     total = part.astype(np.int64 if part.dtype == np.int64 else np.float64)
                 else:
@@ -516,14 +563,26 @@ class Engine:
             onto = step.sums.pop()
         except IndexError:
             onto = np.zeros(columns.shape, dtype=np.int64)
-        at(group).step(step.fused, step.index, group, self.targets, onto)
+        people: dict[str, Any] = {}
+        for tile in step.tiles:
+            if tile.rows > 1 and tile.span.start <= group.start < tile.span.stop:
+                people = {"people": tile.terms(group.start, step.outputs)}
+        at(group).step(step.fused, step.index, group, self.targets, onto, **people)
         step.sums.append(onto)
 
     def _block_sum(
-        self, step: _Step, block: Block, count: int, store: Any, work: Workspace
+        self,
+        step: _Step,
+        block: Block,
+        count: int,
+        store: Any,
+        work: Workspace,
+        *,
+        tile: Tile | None,
     ) -> np.ndarray:
         rows, scores = store.forward(block, step.operand, work)
-        multipliers = self._multipliers(step, block, count, scores, work, norms=store.norms(block))
+        how: dict[str, Any] = {"norms": store.norms(block), "tile": tile}
+        multipliers = self._multipliers(step, block, count, scores, work, **how)
         return np.asarray(store.backward(rows, multipliers, work))
 
     def _multipliers(
@@ -535,11 +594,12 @@ class Engine:
         work: Workspace,
         *,
         norms: Sequence[np.ndarray],
+        tile: Tile | None,
     ) -> list[np.ndarray]:
         """What the parts of a block's rows are summed with; rows from ``count`` on get 0."""
         targets = self.targets[block]
         if step.check is None:
-            found = self._clipped(step, scores, targets, norms, work)
+            found = self._clipped(step, scores, targets, norms, work, tile=tile)
         else:
             step.check.scores(block, count, scores)
             again = step.check.elsewhere(scores)
@@ -560,6 +620,8 @@ class Engine:
         targets: np.ndarray,
         norms: Sequence[np.ndarray],
         work: Workspace,
+        *,
+        tile: Tile | None = None,
     ) -> list[np.ndarray]:
         """Clipped multipliers of every part, made of scores (S*K, b) and written over them."""
         # Outputs before rows: a sum over outputs then adds whole vectors of rows. One setting at
@@ -569,8 +631,14 @@ class Engine:
             self._residual(setting.T, targets, out=setting.T)
         # Clipping is in place, so all parts but the last work on a copy.
         found = [work.copy("multipliers", scores) for _ in self.parts[1:]] + [scores]
-        for each, clipping, inverse in zip(found, step.clippings, norms, strict=True):
-            clipping.apply(each.reshape(cube.shape), inverse)
+        for i, (each, clipping, inverse) in enumerate(
+            zip(found, step.clippings, norms, strict=True)
+        ):
+            if tile is None:
+                clipping.apply(each.reshape(cube.shape), inverse)
+            else:
+                person = PersonClipping(clipping)
+                person.apply(each.reshape(cube.shape), inverse, tile.rows, tile.gram[i])
         return found
 
     def _check_weights(self, weights: np.ndarray) -> None:
@@ -598,12 +666,26 @@ def count_rows(
     cube: np.ndarray,
     targets: np.ndarray,
     many: int,
+    which: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Sum over the first ``many`` rows of what each counts for, by scores (S, K, b)."""
+    """Sum over the first ``many`` rows, or ``which`` of them, of what each counts for.
+
+    Scores are (S, K, b).
+    """
     # One setting at a time, as for gradients: a row decides its own value.
     part = np.stack([counts(setting.T, targets) for setting in cube])
     part = np.rint(np.clip(np.nan_to_num(part, nan=1.0), -1.0, 1.0) * LOSS_UNIT)
-    return np.asarray(part[:, :many].astype(np.int64).sum(axis=1))
+    found = part[:, :many].astype(np.int64)
+    return np.asarray((found if which is None else found[:, which]).sum(axis=1))
+
+
+def _tile(tiles: Sequence[Tile], start: int, stop: int) -> Tile | None:
+    """The people whose rows these are; None if rows are nobody's in particular."""
+    for tile in tiles:
+        if tile.span.start <= start < tile.span.stop:
+            first, last = ((at - tile.span.start) // (tile.rows * LANES) for at in (start, stop))
+            return replace(tile, gram=[gram[:, first:last] for gram in tile.gram])
+    return None
 
 
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)

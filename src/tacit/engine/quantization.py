@@ -54,6 +54,9 @@ integers take in the rest. Where h has more than 16 bits (a short row with a lar
 row is added in 64 bits by itself. Magnitudes of rows so decide about the *order* of exact
 additions, and about nothing else.
 
+**Several rows of one person** may oppose each other, so that each is far longer than what they add
+up to. `tacit.engine.people` clips their sum, and has the proof.
+
 **Rows that move with their neighbours' rows** (after a noiseless stage) must not be rounded to
 integers: rounding is discontinuous, and every row might jump by a unit. Their sums are taken in
 float64 ("rounded" arithmetic) and rounded at the end; `rounding_error` bounds how far that lies
@@ -267,8 +270,16 @@ class Clipping:
 
     @classmethod
     def of(
-        cls, clip: np.ndarray, outputs: int, scale: Scale, arithmetic: str, per_class: bool
+        cls,
+        clip: np.ndarray,
+        outputs: int,
+        scale: Scale,
+        arithmetic: str,
+        per_class: bool,
+        *,
+        loose: float = 1.0,
     ) -> Clipping:
+        """Public numbers of a step; rows add up to at most ``loose`` clips each on their way."""
         if outputs > MAX_OUTPUTS:
             raise InputError(f"{outputs} outputs are too many; at most {MAX_OUTPUTS}")
         for value in clip:
@@ -282,10 +293,12 @@ class Clipping:
             if arithmetic == "rounded":
                 lattice = np.ldexp(1.0, [ceil_log2(float(value)) - ROUNDED_BITS for value in clip])
             return cls(lattice, ceiling, one, 0.0, separate, arithmetic, clip)
-        exponents = [ceil_log2(LATTICE_ROWS * float(value)) - EXACT_BITS for value in clip]
+        most = LATTICE_ROWS * loose
+        exponents = [ceil_log2(most * float(value)) - EXACT_BITS for value in clip]
         lattice = np.ldexp(1.0, exponents)
         ceiling = (share / lattice)[:, None]
-        if ceiling.min() < math.ldexp(2 * math.sqrt(outputs), scale.radius):
+        # Of people, `tacit.engine.people` has the rule.
+        if loose == 1 and ceiling.min() < math.ldexp(2 * math.sqrt(outputs), scale.radius):
             raise InputError(
                 f"{outputs} outputs on rows this wide leave no room for exact sums; "
                 "use arithmetic='fast' or fewer features"

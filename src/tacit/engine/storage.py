@@ -71,6 +71,11 @@ class DenseStore:
         """1 / |x| of every row of a block, part by part."""
         return [inverse[block] for inverse in self.inverse_norms]
 
+    def inner(self, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+        """Inner products of some rows and some others, part by part: exact where rows are."""
+        one, other = (self.values[index].astype(np.float64) for index in (first, second))
+        return [np.einsum("ij,ij->i", one[:, part], other[:, part]) for part in self.parts]
+
     def operand(self, weights: Weights) -> np.ndarray:
         # Powers of two commute with rounding, so the units go into the weights.
         return np.ascontiguousarray(weights.columns * weights.unit)
@@ -163,6 +168,21 @@ class SparseStore:
     def norms(self, block: Block) -> list[np.ndarray]:
         """1 / |x| of every row of a block, part by part."""
         return [inverse[block] for inverse in self.inverse_norms]
+
+    def inner(self, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+        """Inner products of some rows and some others, part by part: exact where rows are."""
+        one, other = (self.matrix[index].astype(np.float64) for index in (first, second))
+        shift = np.zeros(one.shape[1]) if self.shift is None else self.shift.astype(np.float64)
+        both, found = sp.csr_array(one.multiply(other)), []
+        for part in self.parts:  # (x - m)(y - m), of integers below 2**53, added up in 64 bits
+            inside = np.zeros_like(shift)
+            inside[part] = 1.0
+            terms = [both @ inside, -(one @ (inside * shift)), -(other @ (inside * shift))]
+            terms.append(np.full(len(first), np.add.reduce(np.square(shift[part]))))
+            kind = np.int64 if self.exact else np.float64
+            total = np.add.reduce([term.astype(kind) for term in terms])
+            found.append(total.astype(np.float64))
+        return found
 
     def operand(self, weights: Weights) -> Any:
         columns = np.ascontiguousarray(weights.columns.T)

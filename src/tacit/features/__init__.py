@@ -1,7 +1,8 @@
 """Features of images and texts from pre-trained networks, which are taken as public."""
 
 from tacit.features.extractors import Extractor, open_extractor
-from tacit.features.work import FeatureSet, extract, load_features, save_features
+from tacit.features.stored import FeatureSet, load_features, save_features
+from tacit.features.work import extract
 
 __all__ = [
     "Extractor",

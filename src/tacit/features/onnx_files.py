@@ -26,41 +26,15 @@ def open_onnx(
     **picture: Any,
 ) -> Extractor:
     """The network in the bytes of an ``.onnx`` file."""
-    try:
-        import onnxruntime as ort
-    except ImportError:
-        raise InputError(
-            f'{path.name}: ONNX files need onnxruntime: pip install "tacit[features]"'
-        ) from None
-    if ELSEWHERE.search(data):
-        raise FileError(
-            f"{path} keeps weights in other files, which its digest would not cover; save it as "
-            "one file"
-        )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.use_deterministic_compute = True
-    options.log_severity_level = 4
-    # And should another file be named all the same: there is no such folder.
-    nowhere = os.path.join(os.devnull, "none")
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", nowhere
-    )
-    try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no other base
-        raise FileError(f"{path} is damaged or not an ONNX network: {error!s:.300}") from None
+    session, versions = open_session(path, data)
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type != "tensor(float)":
         takes = ", ".join(f"{each.name}: {each.type}" for each in inputs) or "nothing"
         raise InputError(
             f"{path.name} takes {takes}; it must take one tensor of float32 (for text, give the "
-            "folder of a BERT model)"
+            "folder that it is in, with tokenizer.json)"
         )
-    names = [each.name for each in session.get_outputs()]
-    wanted = names[0] if output is None else output
-    if wanted not in names:
-        raise InputError(f"{path.name} has no output {wanted!r}; it has {', '.join(names)}")
+    wanted = output_of(path, session, output)
     entry, shape = inputs[0].name, list(inputs[0].shape)
     if shape and isinstance(shape[0], int) and shape[0] != 1:
         raise InputError(
@@ -72,7 +46,6 @@ def open_onnx(
         "given": {key: value for key, value in given.items() if value is not None},
         "spec": str(path),
     }
-    versions = {"onnxruntime": ort.__version__}
     if len(shape) == 2:
         if picture:
             raise InputError(
@@ -108,6 +81,44 @@ def open_onnx(
     return Extractor(
         path.name, "image", settings=settings, answer=of_image, versions=versions, **shared
     )
+
+
+def open_session(path: Path, data: bytes) -> tuple[Any, dict[str, str]]:
+    """A network ready to be run, on one thread, and the version of what runs it."""
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise InputError(
+            f'{path.name}: ONNX files need onnxruntime: pip install "tacit[features]"'
+        ) from None
+    if ELSEWHERE.search(data):
+        raise FileError(
+            f"{path} keeps weights in other files, which its digest would not cover; save it as "
+            "one file"
+        )
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4
+    # And should another file be named all the same: there is no such folder.
+    nowhere = os.path.join(os.devnull, "none")
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", nowhere
+    )
+    try:
+        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions share no other base
+        raise FileError(f"{path} is damaged or not an ONNX network: {error!s:.300}") from None
+    return session, {"onnxruntime": ort.__version__}
+
+
+def output_of(path: Path, session: Any, output: str | None) -> str:
+    """The output that is asked for; the first unless one is named."""
+    names = [each.name for each in session.get_outputs()]
+    wanted = names[0] if output is None else output
+    if wanted not in names:
+        raise InputError(f"{path.name} has no output {wanted!r}; it has {', '.join(names)}")
+    return str(wanted)
 
 
 def _picture(path: Path, shape: list[Any], *, size: Any = None, **more: Any) -> Picture:

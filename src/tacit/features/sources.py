@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.npz import read_npz
 from tacit.data.readers import read_table
 from tacit.datasets.loaders import read_idx
 from tacit.exceptions import FileError, InputError
@@ -293,14 +293,6 @@ def _npy(path: Path) -> np.ndarray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise FileError(f"{path} is damaged or not an array of numbers: {error}") from None
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise FileError(f"{path} is damaged or holds no plain arrays: {error}") from None
 
 
 def _pick(path: Path, arrays: dict[str, np.ndarray], key: str | None) -> np.ndarray:

@@ -129,6 +129,8 @@ class Remaining:
         How many plans were reserved, and how many of these have no outcome.
     unit : Unit
         Whose contributions the events of the account count.
+    tables : tuple of str
+        Tables of the same people, whose plans are charged to the account.
     """
 
     dataset: str
@@ -140,6 +142,7 @@ class Remaining:
     plans: int
     unfinished: int
     unit: Unit = ROW
+    tables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """What is left as plain JSON values.
@@ -150,7 +153,8 @@ class Remaining:
             Attributes by name.
         """
         spent = self.spent if math.isfinite(self.spent) else None
-        return {**self.__dict__, "spent": spent, "unit": self.unit.to_dict()}
+        listed = {"unit": self.unit.to_dict(), "tables": list(self.tables)}
+        return {**self.__dict__, "spent": spent, **listed}
 
 
 class Mark(NamedTuple):
@@ -180,6 +184,7 @@ class Account:
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     count: int = 0
     mark: Mark | None = None
+    tables: tuple[str, ...] = ()  # of the same people, whose plans are charged here
     # Accounts with one more plan, by that plan: what was found before the lock, for under it.
     _tried: dict[Spending, tuple[Tally, float]] = field(
         default_factory=dict, repr=False, compare=False
@@ -193,6 +198,38 @@ class Account:
             outcomes=dict(self.outcomes),
             _tried={},
         )
+
+    def joined(self, table: str, other: Account | None) -> Account:
+        """This account with one more table of the same people, and all that was spent on it.
+
+        Parameters
+        ----------
+        table : str
+            Its name.
+        other : Account or None
+            The account that it had of its own, if any.
+
+        Returns
+        -------
+        Account
+            In which all events are composed jointly.
+        """
+        made = self.copy()
+        made.tables = (*self.tables, table)
+        if other is None:
+            return made
+        if (other.limits.neighbors, other.limits.unit) != (self.limits.neighbors, self.limits.unit):
+            raise LedgerError(
+                f"{table!r} has an account for another relation or unit of privacy than "
+                f"{self.dataset!r}: what was spent there and here cannot be added up"
+            )
+        for id, body in other.reserved.items():
+            events = [Event.from_dict(item) for item in body["events"]]
+            made.tally.add(events, *checked(len(events), body["draws"], body["failure"]))
+            made.reserved[id] = body
+        made.outcomes |= other.outcomes
+        made.tables += other.tables
+        return made
 
     def adopt(self, kept: tuple[int, bytes] | None) -> None:
         """Use a distribution that was kept, if it is the one that an entry holds the hash of."""
@@ -289,6 +326,7 @@ class Account:
             len(self.reserved),
             len(self.reserved) - len(self.outcomes),
             limits.unit,
+            self.tables,
         )
 
 
@@ -299,6 +337,11 @@ class Book:
     accounts: dict[str, Account] = field(default_factory=dict)
     number: int = 0  # of the last entry
     hash: str = ORIGIN
+    tables: dict[str, str] = field(default_factory=dict)  # whose account is another one's
+
+    def account_of(self, dataset: str) -> str:
+        """The account that a data set is charged to: its own, or that of its population."""
+        return self.tables.get(dataset, dataset)
 
     def holds(self, row: Row | None) -> bool:
         """Whether this is the last entry of the book, text and all."""
@@ -306,13 +349,17 @@ class Book:
 
     def extended(self, rows: Iterable[Row]) -> Book:
         """The book with these entries, which follow its own."""
-        book = replace(self, accounts=dict(self.accounts))
+        book = replace(self, accounts=dict(self.accounts), tables=dict(self.tables))
         fresh: set[str] = set()
         for row, body in follow(rows, self.number, self.hash):
+            if row.dataset in book.tables:
+                raise Tampered(f"entry {row.number} is of a table that has joined another account")
             account = book.accounts.get(row.dataset)
             if account is not None and row.dataset not in fresh:
                 account = account.copy()
             try:
+                if body["kind"] == "join":
+                    account = book.join(account, row, body)
                 book.accounts[row.dataset] = with_entry(account, row, body)
             except LedgerError:
                 raise
@@ -322,6 +369,16 @@ class Book:
             fresh.add(row.dataset)
             book.number, book.hash = row.number, row.hash
         return book
+
+    def join(self, account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
+        """The account of a population with one more table, which has none of its own any more."""
+        table = body["table"]
+        if account is None or not isinstance(table, str) or table in (*self.tables, row.dataset):
+            raise Tampered(f"entry {row.number} joins a table that cannot be joined")
+        made = account.joined(table, self.accounts.pop(table, None))
+        for name in made.tables:
+            self.tables[name] = row.dataset
+        return made
 
 
 def with_entry(account: Account | None, row: Row, body: Mapping[str, Any]) -> Account:
@@ -356,6 +413,9 @@ def with_entry(account: Account | None, row: Row, body: Mapping[str, Any]) -> Ac
         events = [Event.from_dict(item) for item in body["events"]]
         account.tally.add(events, *checked(len(events), body["draws"], body["failure"]))
         account.reserved[row.id] = body
+    elif kind == "join":
+        if not isinstance(body["together"], float):
+            raise TypeError("its total is missing")
     else:
         id, outcome = body["reservation"], body["outcome"]
         if id not in account.reserved or id in account.outcomes or outcome not in OUTCOMES:

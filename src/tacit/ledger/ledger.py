@@ -48,8 +48,8 @@ class Entry:
         Its place in the ledger.
     dataset : str
         The account.
-    kind : {"open", "amend", "reserve", "commit"}
-        A new account, new limits, a reservation, or what came of one.
+    kind : {"open", "amend", "join", "reserve", "commit"}
+        A new account, new limits, one more table, a reservation, or what came of one.
     id : str
         What it belongs to.
     at : str
@@ -247,16 +247,55 @@ class Ledger:
         """
         name, limits = self._named(dataset), Limits(epsilon, delta, neighbors, unit)
 
-        def decide(account: Account | None, patient: bool) -> _Next:
+        def decide(account: Account | None, patient: bool, book: Book) -> _Next:
             if account is not None:
                 raise LedgerError(
-                    f"there is an account of {name!r} already; its limits can be changed by an "
-                    "amendment, which is recorded"
+                    f"there is an account of {book.account_of(name)!r} already; its limits can be "
+                    "changed by an amendment, which is recorded"
                 )
             return _Next({"kind": "open", **limits.to_dict()})
 
         self._write(name, decide, make=True)
         return self.at(name)
+
+    def join(self, table: str, population: str | None = None) -> Ledger:
+        """Charge what is spent on a table to the account of its population, from now on.
+
+        The same people may be in several tables: last year's, another department's. A charge to
+        one of them is then a charge to all, composed jointly. If the table had an account, all that
+        was spent from it is counted in the other one, whose limits hold.
+
+        Parameters
+        ----------
+        table : str
+            Name of the data set.
+        population : str, optional
+            The account; the ledger's own data set unless given.
+
+        Returns
+        -------
+        Ledger
+            This ledger, with the table as its data set.
+        """
+        name, table = self._named(population), _name(table)
+
+        def decide(account: Account | None, patient: bool, book: Book) -> _Next:
+            account = self._there(account, name)
+            if table == account.dataset or table in book.tables:
+                raise LedgerError(f"{table!r} is charged to {book.account_of(table)!r} already")
+            made = account.joined(table, book.accounts.get(table))
+            if not made.spent <= made.limits.epsilon:
+                raise BudgetError(
+                    f"with what was spent on {table!r} the account of {account.dataset!r} would "
+                    f"come to epsilon={made.spent:.4g}, above its limit of "
+                    f"{made.limits.epsilon:g}: raise that first, by an amendment",
+                    remaining=0.0,
+                )
+            composed = made.tally.composed(made.limits) if made.tally.others else None
+            return _Next({"kind": "join", "table": table, "together": float(made.spent)}, composed)
+
+        self._write(name, decide)
+        return self.at(table)
 
     def at(self, dataset: str) -> Ledger:
         """The same ledger with this data set.
@@ -312,7 +351,7 @@ class Ledger:
                 raise InputError("these are the limits of the account already")
             return limits
 
-        def decide(account: Account | None, patient: bool) -> _Next:
+        def decide(account: Account | None, patient: bool, book: Book) -> _Next:
             account = self._there(account, name)
             limits = wanted(account)
             if patient and account.tally.behind(limits):
@@ -383,7 +422,7 @@ class Ledger:
 
         sampled = any(not (e.gaussian or isinstance(e, Failure)) for _, e in spending.events)
 
-        def decide(account: Account | None, patient: bool) -> _Next:
+        def decide(account: Account | None, patient: bool, book: Book) -> _Next:
             account = self._there(account, name)
             if patient and account.behind:
                 raise _Behind
@@ -391,7 +430,13 @@ class Ledger:
             if not together <= account.limits.epsilon:
                 raise _Refused(account)
             asked = None if budget is None else [budget.epsilon, budget.delta]
-            facts = {"plan": described, "budget": asked, "together": together, **unit_facts(unit)}
+            table = {} if name == account.dataset else {"table": name}
+            facts = {
+                "plan": {**table, **described},
+                "budget": asked,
+                "together": together,
+                **unit_facts(unit),
+            }
             composed = tally.composed(account.limits) if sampled else None
             return _Next({"kind": "reserve", **facts, **spending.to_dict()}, composed)
 
@@ -408,7 +453,7 @@ class Ledger:
             raise refused.account.refusal(spending, budget) from None
         assert row is not None
         together = float(parse(row)["together"])
-        return Reservation(self, name, row.id, row.number, row.hash, together)
+        return Reservation(self, row.dataset, row.id, row.number, row.hash, together)
 
     def _commit(self, reservation: Reservation, outcome: str, certificate: str | None) -> None:
         if outcome not in OUTCOMES:
@@ -417,7 +462,7 @@ class Ledger:
             raise InputError("certificate must be the digest of a certificate")
         name, id = reservation.dataset, reservation.id
 
-        def decide(account: Account | None, patient: bool) -> _Next | None:
+        def decide(account: Account | None, patient: bool, book: Book) -> _Next | None:
             account = self._there(account, name)
             if id not in account.reserved:
                 raise LedgerError(f"the ledger has no reservation {id}")
@@ -447,6 +492,16 @@ class Ledger:
             Sorted.
         """
         return sorted(self._book().accounts)
+
+    def tables(self) -> dict[str, str]:
+        """Tables that are charged to the account of their population.
+
+        Returns
+        -------
+        dict of str to str
+            The account of each.
+        """
+        return dict(sorted(self._book().tables.items()))
 
     def limits(self, dataset: str | None = None) -> Limits:
         """What an account allows; quick, whatever was spent.
@@ -507,6 +562,8 @@ class Ledger:
             The oldest first.
         """
         wanted = self._dataset if dataset is None else _name(dataset)
+        if wanted is not None:
+            wanted = self._book().account_of(wanted)
         found = []
         for row in self._read_as_seen(lambda journal: journal.rows(wanted)):
             facts = parse(row)
@@ -591,7 +648,11 @@ class Ledger:
 
     def _look(self, dataset: str | None) -> Account:
         name = self._named(dataset)
-        return self._there(self._book(name).accounts.get(name), name)
+        book = self._book(name)
+        if name in book.tables:
+            name = book.account_of(name)
+            book = self._book(name)
+        return self._there(book.accounts.get(name), name)
 
     def _there(self, account: Account | None, name: str) -> Account:
         if account is None:
@@ -603,7 +664,7 @@ class Ledger:
     def _write(
         self,
         name: str,
-        decide: Callable[[Account | None, bool], _Next | None],
+        decide: Callable[[Account | None, bool, Book], _Next | None],
         *,
         prepare: Callable[[Account], None] = Account.compose,
         make: bool = False,
@@ -626,7 +687,7 @@ class Ledger:
     def _try_to_write(
         self,
         name: str,
-        decide: Callable[[Account | None, bool], _Next | None],
+        decide: Callable[[Account | None, bool, Book], _Next | None],
         patient: bool,
         make: bool,
     ) -> Row | None:
@@ -637,8 +698,10 @@ class Ledger:
             row = journal.find(id)
             if row is not None:  # written by a try that seemed to fail
                 return row
-            account = self._read(journal, seen, name).accounts.get(name)
-            made = decide(account, patient)
+            book = self._read(journal, seen, name)
+            charged = book.account_of(name)  # under the lock: a table may have joined meanwhile
+            account = book.accounts.get(charged)
+            made = decide(account, patient, book)
             if made is None:
                 return None
             facts, content, composed = dict(made.facts), None, made.composed
@@ -646,9 +709,9 @@ class Ledger:
                 content, facts["composed"] = data, digest(data)
             nth = 1 if account is None else account.count + 1
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            row = journal.append(name, nth, id, at=at, **facts)
+            row = journal.append(charged, nth, id, at=at, **facts)
             if content is not None:
-                journal.keep(name, row.number, content)
+                journal.keep(charged, row.number, content)
             return row
 
         row = self._store().write(work, make=make)
@@ -656,7 +719,7 @@ class Ledger:
         if row is not None and now is not None and parse(row)["previous"] == now.hash:
             book = now.extended([row])
             if composed is not None:
-                tally = book.accounts[name].tally
+                tally = book.accounts[row.dataset].tally
                 tally.adopt(composed, tally.others)
             self._remember(book)
         return row

@@ -17,7 +17,7 @@ from tacit.exceptions import LedgerError
 from tacit.files import parse_json
 
 FORMAT = "tacit-ledger/1"
-KINDS = ("open", "amend", "reserve", "commit")
+KINDS = ("open", "amend", "join", "reserve", "commit")
 LONGEST_ENTRY = 1 << 18  # characters of an entry
 
 

@@ -17,15 +17,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
+from tacit.data.owners import Owners
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger
+from tacit.linear_model.copies import Copies
 from tacit.linear_model.curves import ShapeCurves, shape_curves
+from tacit.linear_model.groups import take_groups
+from tacit.linear_model.held_out import Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
 from tacit.mechanisms.random_streams import Key
+from tacit.mechanisms.release import Releases
+from tacit.metrics.evaluation import Evaluation
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
 from tacit.plan.defaults import (
@@ -35,6 +41,7 @@ from tacit.plan.defaults import (
     resolve_trainer,
 )
 from tacit.plan.fit import apply_stages
+from tacit.plan.holdout import HeldOutPlan, held_out
 from tacit.plan.targets import PrivateClasses, TargetFinder
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
@@ -44,6 +51,7 @@ from tacit.preprocessing import (
 )
 from tacit.preprocessing.projection import Projection
 from tacit.privacy.budget import Budget
+from tacit.privacy.unit import ROW
 from tacit.progress import Progress, progress_bar, silent
 from tacit.trainers import Trainer
 from tacit.trainers.base import is_auto
@@ -114,8 +122,12 @@ class DPLinearModel(Composed, BaseEstimator):
     fit_intercept : bool
         Whether to fit an intercept.
     public_size : int, optional
-        Public stand-in for the number of rows, needed with
+        Public stand-in for the number of rows, or of people, needed with
         ``"add_or_remove_one"``.
+    max_rows_per_group : int, optional
+        Protect people with all of their rows, of which so many count at most. Public. Whose rows
+        are whose is said by ``groups`` of `fit`, or by the identifier of the schema. Without it,
+        every row is taken for a person.
     arithmetic : {"exact", "strict", "fast"}
         ``"exact"`` proves the noise on real computers; ``"strict"`` checks besides,
         step by step, what that proof takes for granted of the machine, in 1.3 to 2.4
@@ -130,11 +142,18 @@ class DPLinearModel(Composed, BaseEstimator):
     init : fitted linear model or (coef, intercept), optional
         A *public* model to begin at, on the same columns behind the same stages, as far as those
         are not affine: what another model released, or one fitted to public rows.
+    holdout : float, optional
+        Chance of every row to be set aside for testing the model: at no cost, since nobody is
+        both trained on and tested on. ``evaluation_`` then has figures that may be published.
+    holdout_by : mapping of str to sequence, optional
+        One column of a table and public values of it: figures of each of these groups.
     verbose : bool
         Show progress.
 
     Attributes
     ----------
+    evaluation_ : Evaluation
+        How the model does on rows that were set aside; with ``holdout`` only.
     stages_ : tuple of Stage
         What rows go through before the coefficients meet them: what is not affine, and what
         comes before it; affine stages behind that are folded into the coefficients. Behind
@@ -149,6 +168,13 @@ class DPLinearModel(Composed, BaseEstimator):
     """
 
     intercept_: Any
+    _copies: Copies | None
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy as scikit-learn makes it, which knows how often others of its kind were fitted."""
+        made: Self = super().__sklearn_clone__()
+        made._copies = self._copies = getattr(self, "_copies", None) or Copies()
+        return made
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         """The public model to begin at, for the scores of a loss."""
@@ -162,6 +188,9 @@ class DPLinearModel(Composed, BaseEstimator):
         """Fit to a problem, or go on from ``before``."""
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before, problem.schema)
+        copies: Copies | None = getattr(self, "_copies", None)
+        if copies is not None and self.ledger is None and self.random_state is None:
+            copies.fitted(budget)
         init = None if before is None else (before.coef, before.intercept)
         if before is None:
             init = self._init(problem, loss)
@@ -169,6 +198,8 @@ class DPLinearModel(Composed, BaseEstimator):
             plan = self._from_zero(plan)
         if problem.finder is not None:
             plan = replace(plan, target=problem.finder)
+        if self.holdout is not None and before is None:
+            return self._go_held_out(plan, problem, loss, init)
         fit = self._fit_rows(
             plan,
             problem.rows,
@@ -180,6 +211,55 @@ class DPLinearModel(Composed, BaseEstimator):
         )
         self._keep(fit, problem)
         return self
+
+    def _go_held_out(self, plan: Plan, problem: Problem, loss: Loss, init: Any) -> Self:
+        """Fit to some of the rows, and test on the others."""
+        key, rows = self._key(), problem.rows
+        share = require_share(self.holdout, plan.trainer)
+        away = held_out(key, rows.units, share)
+        public = self._size(plan.neighbors, rows.units)
+        counted = plan.neighbors != "add_or_remove_one"
+        split = Split(away, public, share, counted, self.holdout_by)
+        train, rest = split.problems(problem)
+        calibrated = plan.calibrate(size=split.train_size, columns=rows.d, classes=problem.many)
+        noise, draws = split.noise(plan.budget, plan.neighbors, problem.many)
+        both = HeldOutPlan(calibrated, split.spent(noise), draws, share)
+        assumptions = [*problem.assumptions, *self._public_assumptions(rows, init)]
+        if warning := calibrated.outlook if init is None else calibrated.shortage:
+            logging.getLogger("tacit").warning(warning)  # before anything is spent
+
+        def test(fit: Fit, run: Releases) -> Evaluation:
+            self._keep(fit, train)
+            scores = self._rows_scores(rest.rows)
+            return split.test(self, rest, scores, run, noise=noise, budget=plan.budget)
+
+        with progress_bar() if self.verbose else nullcontext(silent) as progress:
+            fit, found = both.run(
+                train.rows,
+                train.targets(loss),
+                test,
+                key=key,
+                assumptions=assumptions,
+                progress=progress,
+                ledger=self.ledger,
+                init=init,
+            )
+        self.evaluation_ = replace(found, certificate=fit.certificate)
+        return self
+
+    def _tested(self, evaluation: Evaluation | None) -> Evaluation:
+        """The evaluation that was given, or that of rows that were set aside."""
+        found = getattr(self, "evaluation_", None) if evaluation is None else evaluation
+        if not isinstance(found, Evaluation):
+            raise InputError(
+                "sets and intervals need a test on rows that the model has not seen: fit with "
+                "holdout=0.2, or pass evaluation=tacit.metrics.evaluate(...)"
+            )
+        return found
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        """What the model says of rows, for an evaluation."""
+        raise NotImplementedError
 
     def _from_zero(self, plan: Plan) -> Plan:
         """The plan of a fit that begins at zero, to rows at hand: ``"auto"`` may stand for more."""
@@ -211,6 +291,7 @@ class DPLinearModel(Composed, BaseEstimator):
             bool(self.fit_intercept),
             self.arithmetic,
             fitted=before is not None,
+            unit=ROW if rows is None else rows.unit,
         )
 
     def _budget(self, epsilon: float | None = None, delta: float | None = None) -> Budget:
@@ -253,7 +334,10 @@ class DPLinearModel(Composed, BaseEstimator):
                 )
             return int(public_size)
         if public_size not in (None, n):
-            raise InputError(f"public_size={public_size}, but there are {n} rows, a public number")
+            what = "rows" if self.max_rows_per_group is None else "people"
+            raise InputError(
+                f"public_size={public_size}, but there are {n} {what}, a public number"
+            )
         return n
 
     def _require_account(self) -> None:
@@ -286,10 +370,10 @@ class DPLinearModel(Composed, BaseEstimator):
         stages = self.stages if reset else self.stages_
         return rows_of(self, X, stages, reset=reset, **targets)
 
-    def _declared(self, X: Any) -> tuple[Any, Schema | None]:
+    def _declared(self, X: Any, people: int | None = None) -> tuple[Any, Schema | None]:
         """X, read once if it is a table as it is, and what is known of its columns.
 
-        None of rows that are features.
+        None of rows that are features. ``people`` is how many there are, if rows are theirs.
         """
         told = {"schema": self.schema, "bounds": self.bounds, "categories": self.categories}
         given = [name for name, value in told.items() if value is not None]
@@ -317,11 +401,24 @@ class DPLinearModel(Composed, BaseEstimator):
             return X, None
         # Numbers alone could be learned from as they are, where nothing can be found out of them.
         neighbors = resolve_relation(self.neighbors, (), resolve_trainer(self.trainer))
-        size = self._size(neighbors, len(read))
+        size = self._size(neighbors, len(read) if people is None else people)
         if enough_rows(schema, size, self._budget(), neighbors):
             return read, schema
         logging.getLogger("tacit").warning(FEW_ROWS)
         return X, None
+
+    def _checked(
+        self, X: Any, y: Any, groups: Any, *, reset: bool
+    ) -> tuple[Rows, Any, Schema | None]:
+        """Rows with their owners, targets, and what is known of the columns of a table."""
+        told = self.schema if reset else None
+        seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
+        people = None
+        if owned.unit is not None:
+            people = Owners.of(owned.identifiers, owned.unit).people
+        table, schema = self._declared(seen, people) if reset else (seen, None)
+        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
+        return owned.own(rows), y, schema
 
     def _require_separate(self, X: Any) -> None:
         """Refuse public rows that are the private ones, before those are copied anywhere."""
@@ -340,7 +437,7 @@ class DPLinearModel(Composed, BaseEstimator):
         before: Fit | None = None,
     ) -> Fit:
         calibrated = plan.calibrate(
-            size=self._size(plan.neighbors, rows.n), columns=rows.d, classes=classes
+            size=self._size(plan.neighbors, rows.units), columns=rows.d, classes=classes
         )
         assumptions = [
             *assumptions,
@@ -397,7 +494,10 @@ class DPLinearModel(Composed, BaseEstimator):
                 "rows of Dask are predicted where they lie: X.map_blocks(model.predict, "
                 "drop_axis=1, dtype=...), or X.map_partitions(model.predict) of a data frame"
             )
-        rows, _ = self._rows(X, reset=False)
+        return self._linear(self._rows(X, reset=False)[0])
+
+    def _linear(self, rows: Rows) -> np.ndarray:
+        """Scores of rows in front of the fitted stages."""
         coef = np.atleast_2d(self.coef_)
         seen = apply_stages(rows, self.stages_)
         if seen.d != coef.shape[1]:

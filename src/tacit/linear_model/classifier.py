@@ -14,12 +14,15 @@ from tacit.data.arrays import is_array
 from tacit.data.cells import as_number
 from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of
+from tacit.data.rows import Rows
 from tacit.data.scans import Scan
 from tacit.exceptions import InputError, of_rows
 from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, Softmax, get_loss
+from tacit.metrics.evaluate import squeezed
+from tacit.metrics.evaluation import Evaluation
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_loss
 from tacit.plan.targets import PrivateClasses
@@ -90,10 +93,13 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         classes: Any = None,
         fit_intercept: bool = True,
         public_size: int | None = None,
+        max_rows_per_group: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
         init: Any = None,
+        holdout: float | None = None,
+        holdout_by: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -109,13 +115,16 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         self.classes = classes
         self.fit_intercept = fit_intercept
         self.public_size = public_size
+        self.max_rows_per_group = max_rows_per_group
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
         self.init = init
+        self.holdout = holdout
+        self.holdout_by = holdout_by
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Fit on private rows and labels, spending the budget.
 
         Parameters
@@ -128,19 +137,23 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             names the network.
         y : sequence of n labels
             May be left out if X is a scan that names its target, or features with labels.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose, with ``max_rows_per_group``: a column of X, by its name, or an
+            identifier for every row. Never learned from, and never written anywhere.
 
         Returns
         -------
         Self
             The fitted estimator.
         """
-        return self._go(self._budget(), self._problem(X, y, self.classes))
+        return self._go(self._budget(), self._problem(X, y, self.classes, groups=groups))
 
     def partial_fit(
         self,
         X: Any,
         y: Any = None,
         classes: Any = None,
+        groups: Any = None,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -158,6 +171,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             Their labels.
         classes : sequence, optional
             The labels that may occur, at the first call.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose: a column of X, by its name, or an identifier for every row.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
 
@@ -168,16 +183,19 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         """
         if not hasattr(self, "certificate_"):
             known = self.classes if classes is None else classes
-            return self._go(self._budget(epsilon, delta), self._problem(X, y, known))
-        before, problem = self._before(), self._problem(X, y, self.classes_, reset=False)
+            problem = self._problem(X, y, known, groups=groups)
+            return self._go(self._budget(epsilon, delta), problem)
+        before = self._before()
+        problem = self._problem(X, y, self.classes_, groups=groups, reset=False)
         return self._go(self._more(epsilon, delta), problem, before)
 
-    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+    def _problem(
+        self, X: Any, y: Any, given: Any = None, *, groups: Any = None, reset: bool = True
+    ) -> Problem:
         """Rows and labels, checked; ``given`` are the classes, if they are known."""
         self._require_account()
         self._require_separate(X)
-        table, schema = self._declared(X) if reset else (X, None)
-        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
+        rows, y, schema = self._checked(X, y, groups, reset=reset)
         if isinstance(given, str) and given == PRIVATE:
             scanned = isinstance(X, Scan) and y is None
             labels = _scanned_labels(X) if scanned else labels_of(_each(y), rows)
@@ -266,6 +284,31 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[index]
 
+    def predict_set(
+        self, X: Any, coverage: float = 0.9, *, evaluation: Evaluation | None = None
+    ) -> np.ndarray:
+        """Sets of labels that hold the true one with a stated probability.
+
+        That is over the draw of the row, of those tested on, and of the noise; not for every
+        kind of row by itself (split conformal prediction, `tacit.metrics.conformal`).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        coverage : float
+            The probability.
+        evaluation : Evaluation, optional
+            On rows that the model has not seen; that of ``holdout`` if not given.
+
+        Returns
+        -------
+        ndarray of bool of shape (n, classes)
+            Which labels of ``classes_`` are in the set of every row.
+        """
+        found = self.predict_proba(X)
+        return found >= 1 - self._tested(evaluation).cutoff(coverage)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Part of these rows whose label is predicted, without noise.
 
@@ -308,10 +351,18 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         ndarray of shape (n, classes)
             Probabilities, in the order of ``classes_``.
         """
-        scores, loss = self._scores(X), self._loss_of(len(self.classes_))
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        loss = self._loss_of(len(self.classes_))
         if isinstance(loss, Softmax) and scores.shape[1] == 1:
             loss = get_loss("logistic")  # of two classes, softmax leaves one difference
         return loss.probabilities(scores)
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        scores = self._linear(rows)
+        found = self._probabilities(scores) if self._has_probabilities() else squeezed(scores)
+        return found[:, -1] if len(self.classes_) == 2 else found
 
 
 def _each(y: Any) -> Any:

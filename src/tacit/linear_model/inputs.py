@@ -22,7 +22,7 @@ from tacit.data.rows import Rows, as_rows
 from tacit.data.scans import Scan
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError
-from tacit.features.work import FeatureSet
+from tacit.features.stored import NAMED, FeatureSet
 from tacit.preprocessing import Stage
 
 NO_TARGETS = "no_validation"  # scikit-learn's word for it
@@ -90,6 +90,8 @@ def rows_of(
     """
     if isinstance(X, FeatureSet):
         labels = X.labels if y is None else y
+        if not reset:
+            _require_same_network(model, X)
         rows, y = rows_of(model, X.features, stages, reset=reset, y=labels, table=table)
         return replace(rows, origin=X.assumption()), y
     tables, gaps = table or _any(stages, "takes_tables"), _any(stages, "fills_gaps")
@@ -159,6 +161,16 @@ def _of_table(model: Any, X: Any, reset: bool) -> Rows:
     if table.n == 0:
         raise InputError("there are no rows")
     return as_rows(table)
+
+
+def _require_same_network(model: Any, X: FeatureSet) -> None:
+    """Refuse features of another network than the one that the certificate names."""
+    named = [text for text in model.certificate_.assumptions if text.startswith(NAMED)]
+    if X.network and named and X.assumption() not in named:
+        raise InputError(
+            "these features are of another network, or of other settings, than those of the fit. "
+            f"The model takes {named[0]}"
+        )
 
 
 def _require_known(model: Any, columns: int) -> None:

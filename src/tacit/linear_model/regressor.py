@@ -16,6 +16,7 @@ from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
 from tacit.losses import Loss, get_loss
+from tacit.metrics.evaluation import Evaluation
 from tacit.plan import Fit
 from tacit.plan.defaults import resolve_trainer
 from tacit.plan.targets import PrivateTargetBounds
@@ -78,10 +79,13 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         neighbors: str = "auto",
         fit_intercept: bool = True,
         public_size: int | None = None,
+        max_rows_per_group: int | None = None,
         arithmetic: str = "exact",
         random_state: Any = None,
         ledger: Ledger | None = None,
         init: Any = None,
+        holdout: float | None = None,
+        holdout_by: Any = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -97,10 +101,13 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         self.neighbors = neighbors
         self.fit_intercept = fit_intercept
         self.public_size = public_size
+        self.max_rows_per_group = max_rows_per_group
         self.arithmetic = arithmetic
         self.random_state = random_state
         self.ledger = ledger
         self.init = init
+        self.holdout = holdout
+        self.holdout_by = holdout_by
         self.verbose = verbose
 
     def _target_scale(self, bounds: Any) -> tuple[float, float]:
@@ -117,7 +124,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             )
         return middle, half
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Fit on private rows and targets, spending the budget.
 
         Parameters
@@ -128,16 +135,25 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             current client: see ``docs/dask.md``.
         y : sequence of n numbers
             May be left out if X is a scan that names its target, or features with targets.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose, with ``max_rows_per_group``: a column of X, by its name, or an
+            identifier for every row. Never learned from, and never written anywhere.
 
         Returns
         -------
         Self
             The fitted estimator.
         """
-        return self._go(self._budget(), self._problem(X, y))
+        return self._go(self._budget(), self._problem(X, y, groups=groups))
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, epsilon: float | None = None, delta: float | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
     ) -> Self:
         """Go on from where the model is, for a budget more; at first, the same as `fit`.
 
@@ -150,6 +166,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             Private rows: of the same people, or of others.
         y : sequence of n numbers
             Their targets.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose: a column of X, by its name, or an identifier for every row.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
 
@@ -159,19 +177,20 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             The fitted estimator.
         """
         if not hasattr(self, "certificate_"):
-            return self._go(self._budget(epsilon, delta), self._problem(X, y))
-        before, problem = self._before(), self._problem(X, y, reset=False)
+            return self._go(self._budget(epsilon, delta), self._problem(X, y, groups=groups))
+        before, problem = self._before(), self._problem(X, y, groups=groups, reset=False)
         return self._go(self._more(epsilon, delta), problem, before)
 
-    def _problem(self, X: Any, y: Any, given: Any = None, *, reset: bool = True) -> Problem:
+    def _problem(
+        self, X: Any, y: Any, given: Any = None, *, groups: Any = None, reset: bool = True
+    ) -> Problem:
         """Rows and targets, checked and mapped to [-1, 1]."""
         self._require_account()
         self._require_separate(X)
         self._loss_of(0)
         bounds = self.target_bounds if reset else self.target_bounds_
         scale = None if bounds is None else self._target_scale(bounds)
-        table, schema = self._declared(X) if reset else (X, None)
-        rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
+        rows, y, schema = self._checked(X, y, groups, reset=reset)
         values = X.numbers() if isinstance(X, Scan) and y is None else y
         targets = labels_of(values, rows)
         if scale is None:
@@ -225,6 +244,37 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
             Numbers, in units of the target.
         """
         return self._scores(X)[:, 0]
+
+    def _rows_scores(self, rows: Rows) -> np.ndarray:
+        return self._linear(rows)[:, 0]
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, evaluation: Evaluation | None = None
+    ) -> np.ndarray:
+        """Intervals that hold the target with a stated probability.
+
+        That is over the draw of the row, of those tested on, and of the noise; not for every
+        kind of row by itself (split conformal prediction, `tacit.metrics.conformal`).
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or scan, of shape (n, d)
+            Rows.
+        coverage : float
+            The probability.
+        evaluation : Evaluation, optional
+            On rows that the model has not seen; that of ``holdout`` if not given.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, within the limits of the target.
+        """
+        guess = self.predict(X)
+        low, high = self.target_bounds_  # type: ignore[misc]
+        guess = np.clip(guess, low, high)
+        reach = self._tested(evaluation).cutoff(coverage)
+        return np.clip(np.column_stack([guess - reach, guess + reach]), low, high)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions of these rows, without noise.

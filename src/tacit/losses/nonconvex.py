@@ -19,6 +19,9 @@ from scipy.special import expit, log_expit
 
 from tacit.exceptions import InputError
 from tacit.losses.base import NOWHERE, Array, Interval, MarginLoss, softmax
+from tacit.losses.elementary import LIBRARY, Functions
+
+NEWTON = 6  # steps to the last bits of heavy tails, from the worst margin
 
 
 class _Bumped(MarginLoss):
@@ -99,32 +102,47 @@ class Tangent(_Bumped):
 
 @dataclass(frozen=True)
 class Tempered(_Bumped):
-    """Logistic loss with a tempered logarithm (Amid, Warmuth, Anil and Koren 2019), bounded.
+    """Bi-tempered logistic loss (Amid, Warmuth, Anil and Koren 2019), bounded.
 
-    Their Bregman divergence, with t1 = t and sigmoids for probabilities (t2 = 1):
-    (1 - p^a) / a - (1 - p^(1 + a) - q^(1 + a)) / (1 + a) with a = 1 - t, p = sigmoid(y s) and
-    q = 1 - p. It nears the logistic loss as t nears 1, is q^2 at t = 0, and at most 1 / (1 - t).
+    Their Bregman divergence, with t1 = ``temperature`` and a = 1 - t1:
+    (1 - p^a) / a - (1 - p^(1 + a) - q^(1 + a)) / (1 + a), q = 1 - p. It nears the logistic loss as
+    t1 nears 1, is q^2 at t1 = 0, and at most 1 / (1 - t1).
+
+    p is the tempered softmax of the scores (y s, 0), with t2 = ``tail``: the p for which
+    log_t p - log_t q = y s, where log_t x = (x^(1 - t) - 1) / (1 - t). With t2 = 1 that is the
+    sigmoid; with t2 > 1 it has heavy tails, p falling like |s|^(-1 / (t2 - 1)).
 
     Parameters
     ----------
     temperature : float
-        t, in [0, 1): the lower, the less a row far on the wrong side can say.
+        t1, in [0, 1): the lower, the less a row far on the wrong side can say.
+    tail : float
+        t2, from 1 to 4: the larger, the longer a row near the border has its say. Below 1 rows
+        would have probabilities of 0 and 1, and the gradient a kink if t2 < (1 + t1) / 2.
 
     Examples
     --------
     >>> float(Tempered(0.0).value(np.zeros((1, 1)), np.ones((1, 1)))[0])
     0.25
+    >>> Tempered(0.5, tail=2.0).probabilities(np.array([[1.5]])).round(4)
+    array([[0.3333, 0.6667]])
     """
 
-    # phi' = -(p^a q^2 + p q^(1 + a)); phi'' = p^a q^2 (2 p - a q) + p q^(1 + a) ((1 + a) p - q)
+    # dp/dm = G = (p q)^t / (p^t + q^t), from the derivative of log_t p - log_t q = m in p; hence
+    # phi' = g G with g = -(p^(a - 1) q + q^a), and phi'' = (g' G + g G') G. At t = 1, G = p q.
     name = "tempered"
     temperature: float = 0.5
+    tail: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature <= 0.9999:
             raise InputError(
                 f"temperature must lie in [0, 0.9999], got {self.temperature!r}; near 1 it is the "
                 "logistic loss."
+            )
+        if not (self.tail == 1 or 1.01 <= self.tail <= 4):
+            raise InputError(
+                f"tail must be 1, for sigmoids, or lie in [1.01, 4], got {self.tail!r}."
             )
 
     @property
@@ -133,54 +151,106 @@ class Tempered(_Bumped):
 
     @property
     def _steepest(self) -> float:
-        return _extremes(self.temperature)[0]
+        return _extremes(self.temperature, self.tail)[0]
 
     @property
     def _slope(self) -> float:
-        return _extremes(self.temperature)[1]
+        return _extremes(self.temperature, self.tail)[1]
 
     @property
     def smoothness(self) -> float:
-        return _extremes(self.temperature)[2]
+        return _extremes(self.temperature, self.tail)[2]
 
     def _phi(self, u: Array) -> Array:
-        a, p, q = self._power, log_expit(u), log_expit(-u)
+        a = self._power
+        p, q = self._logarithms(u, LIBRARY)
         return (np.expm1((1 + a) * p) + np.exp((1 + a) * q)) / (1 + a) - np.expm1(a * p) / a
 
     def _phi1(self, u: Array) -> Array:
-        a, p = self._power, self._by.log_sigmoid(u)
-        q = self._by.log_sigmoid(np.negative(u, out=u), out=u)
-        steep = self._by.exp(a * p + 2 * q)
-        return np.negative(np.add(self._by.exp(p + (1 + a) * q), steep, out=u), out=u)
+        a, t = self._power, self.tail
+        p, q = self._logarithms(u, self._by)
+        if t == 1:
+            steep = self._by.exp(a * p + 2 * q)
+            return np.negative(np.add(self._by.exp(p + (1 + a) * q), steep, out=u), out=u)
+        steep = self._by.exp((a - 1 + t) * p + (1 + t) * q)
+        np.add(steep, self._by.exp(t * p + (a + t) * q), out=steep)
+        total = np.add(self._by.exp(t * p), self._by.exp(t * q))
+        return np.negative(np.divide(steep, total, out=u), out=u)
 
     def _phi2(self, u: Array) -> Array:
-        a, p, q = self._power, expit(u), expit(-u)
-        first = np.exp(a * log_expit(u)) * np.square(q) * (2 * p - a * q)
-        return first + p * q * np.exp(a * log_expit(-u)) * ((1 + a) * p - q)
+        a, t = self._power, self.tail
+        p, q = self._logarithms(u, LIBRARY)
+
+        def power(i: float, j: float) -> Array:
+            return np.exp(i * p + j * q)  # of p and q; no exponent is negative, since t >= 1
+
+        total = power(t, 0) + power(0, t)
+        rising = (1 - a) * power(a - 2 + 2 * t, 1 + 2 * t) + power(a - 1 + 2 * t, 2 * t)
+        rising += a * power(2 * t, a - 1 + 2 * t)
+        falling = power(a + 2 * t - 2, 3 * t + 1) - power(a + 3 * t - 1, 2 * t)
+        falling += power(2 * t - 1, a + 3 * t) - power(3 * t, a + 2 * t - 1)
+        return (rising - t * falling / total) / np.square(total)
 
     def probabilities(self, scores: Array) -> Array:
-        """As of the logistic loss."""
-        return _normalised(scores)
+        """Tempered sigmoids of the scores, normalised if several."""
+        return _normalised(scores if self.tail == 1 else _odds(scores, self.tail - 1, LIBRARY))
+
+    def _logarithms(self, u: Array, by: Functions) -> tuple[Array, Array]:
+        """Of p and of q."""
+        z = u if self.tail == 1 else _odds(u, self.tail - 1, by)
+        return by.log_sigmoid(z), by.log_sigmoid(-z)
+
+
+def _odds(margin: Array, b: float, by: Functions) -> Array:
+    """z with (q^-b - p^-b) / b = m for p = sigmoid(z), q = 1 - p, and b > 0.
+
+    The left side is odd in z, convex for z > 0, and at least z and (e^(b z) - 2^b) / b there. So
+    Newton's method falls to the root from the lesser of |m| and log(b |m| + 2^b) / b, whose
+    logarithm may be a little too large: that of a mantissa is at most its tangent. The number of
+    steps is fixed: a row's result depends on the row alone.
+    """
+    size = np.abs(margin)
+    mantissa, exponent = np.frexp(b * size + 2.0**b)
+    tangent = (mantissa - 0.75) * (4 / 3) + math.log(0.75)
+    start = (tangent + exponent.astype(size.dtype) * math.log(2)) / b
+    z = np.minimum(size, start.astype(size.dtype))
+    for _ in range(NEWTON):
+        far, near = by.exp(b * by.log_sigmoid(-z)), by.exp(b * by.log_sigmoid(z))  # q^b, p^b
+        p, q = by.sigmoid(z), by.sigmoid(-z)
+        over = (1 / far - 1 / near) / b - size
+        z = z - over / (p / far + q / near)
+    return np.copysign(z, margin)
 
 
 @lru_cache(maxsize=64)
-def _extremes(temperature: float) -> tuple[float, float, float]:
+def _extremes(temperature: float, tail: float = 1.0) -> tuple[float, float, float]:
     """Where a tempered loss is steepest, how steep, and its largest curvature, rounded up.
 
-    The slope is steepest left of zero, from where it has at t = 0 to log(a / 2) as t nears 1.
+    The slope is steepest left of zero: with sigmoids, from where it has at t = 0 to log(a / 2) as t
+    nears 1. The search is along log(p / q), in which heavy tails are no longer.
     """
-    loss = Tempered(temperature)
+    loss = Tempered(temperature, tail)
     grid = np.linspace(-12, 4, 1601)
+    b = tail - 1
+
+    def margins(odds: Array) -> Array:
+        if not b:
+            return np.array(odds)
+        return (np.exp(-b * log_expit(-odds)) - np.exp(-b * log_expit(odds))) / b
 
     def most(function: Callable[[Array], Array]) -> tuple[float, float]:
-        start = grid[np.argmax(function(grid.copy()))]
-        found = minimize_scalar(
-            lambda u: -float(function(np.array([u]))[0]),
-            bounds=(start - 0.02, start + 0.02),
-            method="bounded",
-            options={"xatol": 1e-10},
-        )
-        return float(found.x), -float(found.fun) * (1 + 1e-12)
+        seen = function(margins(grid))
+        peaks = np.flatnonzero((seen >= np.roll(seen, 1)) & (seen >= np.roll(seen, -1)))
+        best = (0.0, 0.0)
+        for start in grid[peaks[seen[peaks] > 0.99 * seen.max()]]:
+            found = minimize_scalar(
+                lambda z: -float(function(margins(np.array([z])))[0]),
+                bounds=(start - 0.02, start + 0.02),
+                method="bounded",
+                options={"xatol": 1e-10},
+            )
+            best = max(best, (-float(found.fun) * (1 + 1e-12), float(found.x)))
+        return float(margins(np.array(best[1:]))[0]), best[0]
 
     at, slope = most(lambda u: -loss._phi1(u))
     return at, slope, most(lambda u: np.abs(loss._phi2(u)))[1]

@@ -9,7 +9,9 @@ discrete Gaussian on the same integers.
 from __future__ import annotations
 
 import math
-from functools import partial
+import os
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +19,11 @@ import scipy.sparse as sp
 from tacit.exceptions import InputError
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
+
+try:
+    from tacit.mechanisms import native
+except ImportError:  # no compiler where this was installed
+    native = None  # type: ignore[assignment]
 
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
 SIDE_BY_SIDE = 16  # rows that are added as one
@@ -30,27 +37,33 @@ def row_norms(chunk: Chunk) -> np.ndarray:
         return np.ldexp(norms, exponents)
 
 
-def scale_rows(chunk: Chunk, factors: np.ndarray) -> Chunk:
-    """Every row times its own factor."""
+def scale_rows(chunk: Chunk, factors: np.ndarray, by: float = 1.0) -> Chunk:
+    """Every row times its own factor, and times that of all."""
     if sp.issparse(chunk):
         scaled = chunk.copy()
-        scaled.data = chunk.data * np.repeat(factors, np.diff(chunk.indptr))
+        scaled.data = chunk.data * np.repeat(factors, np.diff(chunk.indptr)) * by
         return scaled
-    return chunk * factors[:, None]
+    if (compiled := _loops(chunk)) is not None:
+        out = np.empty_like(chunk)
+        compiled.scaled(chunk, factors, by, out)
+        return out
+    return chunk * factors[:, None] * by
 
 
-def shorten(chunk: Chunk, radius: float) -> Chunk:
-    """Rows longer than ``radius`` brought to that length, the others left as they are."""
+def shorten(chunk: Chunk, radius: float, by: float = 1.0) -> Chunk:
+    """Rows longer than ``radius`` brought to that length, the others left as they are; times
+    ``by``.
+    """
     tamed, norms, exponents = _tamed(chunk)
     with np.errstate(over="ignore", under="ignore"):
         limits = np.ldexp(radius, -exponents)
     longer = ~(norms <= limits)  # what is not a number is no short row
     factors = np.divide(radius, norms, out=np.ones_like(norms), where=longer)
     if tamed is chunk and not sp.issparse(chunk) and not longer.any():
-        return np.array(chunk, dtype=np.result_type(chunk, factors))
+        return np.multiply(chunk, by, dtype=np.result_type(chunk, factors))
     if tamed is chunk:
-        return scale_rows(chunk, factors)
-    return _choose(longer, scale_rows(tamed, factors), chunk)
+        return scale_rows(chunk, factors, by)
+    return _choose(longer, scale_rows(tamed, factors), chunk) * by
 
 
 def squared_norm(vector: np.ndarray) -> float:
@@ -79,7 +92,7 @@ def _tamed(chunk: Chunk) -> tuple[Chunk, np.ndarray, np.ndarray]:
     if not sparse:
         chunk = np.ascontiguousarray(chunk)
         with np.errstate(all="ignore"):
-            total = np.add.reduce(chunk * chunk, axis=1)
+            total = _squares(chunk)
             ordinary = (total > SMALL) & (total < LARGE)
         if ordinary.all():  # mostly: no number of theirs has to be looked at
             return chunk, np.sqrt(total), np.zeros(len(chunk), dtype=np.intc)
@@ -100,6 +113,35 @@ def _tamed(chunk: Chunk) -> tuple[Chunk, np.ndarray, np.ndarray]:
         squares = tamed.multiply(tamed) if sparse else tamed * tamed
         total = squares.sum(axis=1) if sparse else np.add.reduce(squares, axis=1)
     return tamed, np.sqrt(np.asarray(total).reshape(-1)), exponents
+
+
+def _squares(chunk: np.ndarray) -> np.ndarray:
+    """The squared norm of every row."""
+    if (compiled := _loops(chunk)) is None:
+        return np.asarray(np.add.reduce(chunk * chunk, axis=1))
+    out = np.empty(len(chunk))
+    compiled.squares(chunk, out)
+    return out
+
+
+def _loops(chunk: np.ndarray) -> Any:
+    """Compiled loops for these rows, if there are any."""
+    flags = chunk.flags
+    return loops() if chunk.dtype == np.float64 and flags.c_contiguous and flags.aligned else None
+
+
+@lru_cache(maxsize=1)
+def loops() -> Any:
+    """Compiled loops over rows, if they add squares in the order in which this NumPy does."""
+    if native is None or os.environ.get("TACIT_KERNELS") == "numpy":
+        return None
+    for d in (*range(1, 40), 127, 128, 129, 500):
+        rows = np.sin(np.arange(3.0 * d)).reshape(3, d)
+        found = np.empty(3)
+        native.squares(rows, found)
+        if not (found == np.add.reduce(rows * rows, axis=1)).all():
+            return None  # that is its own affair, and what it does counts
+    return native
 
 
 def _choose(which: np.ndarray, chosen: Chunk, other: Chunk) -> Chunk:
@@ -123,10 +165,8 @@ def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
         raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
     factor = 2.0**bits / bound * (1.0 - (chunk.shape[1] + 8) * 2.0**-52)
     with np.errstate(all="ignore"):
-        lattice = shorten(chunk, bound)  # a copy, in double precision
+        lattice = shorten(chunk, bound, factor)  # a copy, in double precision
     values, most = lattice.data if sp.issparse(lattice) else lattice, 2.0**bits
-    with np.errstate(all="ignore"):
-        values *= factor
     np.trunc(values, out=values)
     # A row beyond the floats would become the smallest integer: it counts nothing instead.
     if not (values.max(initial=0.0) <= most and values.min(initial=0.0) >= -most):

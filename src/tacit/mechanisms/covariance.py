@@ -22,7 +22,7 @@ from scipy.linalg.blas import dsyrk
 from threadpoolctl import ThreadpoolController
 
 from tacit.exceptions import MachineError
-from tacit.mechanisms.additive import lattice_rows
+from tacit.mechanisms.additive import lattice_rows, loops
 from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
@@ -135,12 +135,29 @@ def self_test() -> None:
     """Once in a process, before the first release: the products against Python's integers."""
     whole = (np.arange(33 * 19).reshape(33, 19) * 2654435761 >> 7) % (1 << 17) * 2 + 1
     whole *= np.where(np.arange(33) % 3, 1, -1)[:, None]
-    found = dsyrk(1.0, whole.T.astype(np.float64), beta=1.0, c=np.zeros((19, 19), order="F"))
-    if not (np.triu(found) == np.triu(whole.T.astype(object) @ whole.astype(object))).all():
+    right = np.triu(whole.T.astype(object) @ whole.astype(object))
+    found = [_add(whole.astype(np.float64), np.zeros((19, 19), order="F"), fast=False)]
+    if _compiled():
+        found.append(_add(whole.astype(np.float64), np.zeros((19, 19)), fast=True))
+    if not all((each == right).all() for each in found):
         raise MachineError(
             "a second moment of integers is not exact on this machine, so its noise would not "
             "protect what it should. Update or reinstall numpy and scipy."
         )
+
+
+def _compiled() -> bool:
+    """Whether there are loops for products of few columns, and a processor for them."""
+    found = loops()
+    return found is not None and found.moment(np.zeros((0, 1)), np.zeros((1, 1)))
+
+
+def _add(whole: np.ndarray, onto: np.ndarray, fast: bool) -> np.ndarray:
+    """Upper triangles of Σaaᵀ, added to one in rows (``fast``: by compiled loops) or columns."""
+    if fast:
+        loops().moment(whole, onto)
+        return onto
+    return dsyrk(1.0, whole.T, beta=1.0, c=onto, overwrite_c=1)
 
 
 def bits_for(size: int, noise: float) -> int:
@@ -181,7 +198,8 @@ def _parts(
     check: _Check | None = None,
 ) -> Iterator[np.ndarray]:
     """Upper triangles of Σaaᵀ, int64, over at most `TOGETHER` rows each."""
-    held, count = np.zeros((d, d), order="F"), 0
+    fast = exact and d <= SMALL and _compiled()
+    held, count = np.zeros((d, d), order="C" if fast else "F"), 0
     for chunk in chunks:
         for start in range(0, chunk.shape[0], TOGETHER):
             block = chunk[start : start + TOGETHER]
@@ -195,7 +213,7 @@ def _parts(
                 count = 0
             if check is not None:
                 check.take(whole)
-            held = dsyrk(1.0, whole.T, beta=1.0, c=held, overwrite_c=1)
+            held = _add(whole, held, fast)
             count += len(whole)
     yield _collected(held, check)
 

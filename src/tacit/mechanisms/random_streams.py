@@ -311,6 +311,29 @@ class Stream(_Secret):
             np.copysign(ndtri(half, out=half), sign, out=out[done : done + words.size])
         return out
 
+    def single_normal(self, count: int) -> NDArray[np.float64]:
+        """Return standard normals that are right in single precision, one word each.
+
+        For sums in single precision, and only there where :meth:`normal` may be used; in a third
+        of its time. Two at a time, √(−2 ln u)·(cos 2πv, sin 2πv) with u of 53 bits, so that the
+        tail reaches to 8.6 standard deviations, and v of 24 (Box & Muller 1958).
+        """
+        out = np.empty(_index(count, "count"))
+        for done in range(0, count, _WORDS):  # pieces that fit the cache
+            part = out[done : done + _WORDS]
+            pairs = (part.size + 1) // 2
+            words = self.words(2 * pairs)
+            radius = ((words[:pairs] >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+            np.log(radius, out=radius)
+            radius *= -2.0
+            np.sqrt(radius, out=radius)
+            angle = (words[pairs:] >> np.uint64(40)).astype(np.float32)
+            angle *= np.float32(math.tau * 2.0**-24)
+            np.multiply(radius, np.cos(angle), out=part[:pairs])
+            rest = part.size - pairs
+            np.multiply(radius[:rest], np.sin(angle[:rest]), out=part[pairs:])
+        return out
+
     def include(self, n: int, probability: float) -> NDArray[np.intp]:
         """Draw a Poisson sample of n rows.
 

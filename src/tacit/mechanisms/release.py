@@ -16,9 +16,10 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
+PIECE = 1 << 14  # integers that become numbers together
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -47,7 +49,7 @@ class BoundedSum:
     Attributes
     ----------
     values : ndarray
-        int64 multiples of ``unit``; or float64, where arithmetic is fast.
+        int64 multiples of ``unit``; or float64 or float32, where arithmetic is fast.
     unit : float
         Spacing of the lattice, a positive number; 1.0 for floats.
     bound : float
@@ -90,12 +92,17 @@ class Draws:
     """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
 
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
-        """Sum and noise, in units of the lattice where there is one."""
+        """Sum and noise, in units of the lattice where there is one: a new array."""
         size, shape = total.values.size, total.values.shape
+        drawn: np.ndarray
         if total.exact:
             drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
-            return total.values + drawn.reshape(shape)
-        return total.values + deviation * stream.normal(size).reshape(shape)
+        else:
+            single = total.values.dtype == np.float32
+            drawn = stream.single_normal(size) if single else stream.normal(size)
+            drawn *= deviation
+        drawn = drawn.reshape(shape)
+        return np.add(total.values, drawn, out=drawn)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise as numbers, where nobody sees the outcome."""
@@ -113,8 +120,9 @@ class Draws:
         every = np.arange(d)
         noisy[every, every] += stream.discrete_gaussian(sigma_for(sigma), d)
         beside = sigma_for(sigma * math.sqrt(0.5) * UP)
-        for j in range(1, d):
-            noisy[:j, j] += stream.discrete_gaussian(beside, j)
+        # One column above the diagonal after the other.
+        drawn = stream.discrete_gaussian(beside, d * (d - 1) // 2)
+        noisy.T[np.tri(d, k=-1, dtype=bool)] += drawn
         return noisy
 
     def reports(self, total: BoundedSum, deviation: float, rows: int, stream: Stream) -> np.ndarray:
@@ -180,7 +188,10 @@ class Draws:
 
 
 class PublicRandomness:
-    """Random signs that anybody may know, from the key of the run: they protect nothing."""
+    """Signs, coins and hashes that anybody may know, from the key of the run: they protect nothing.
+
+    What is drawn so is fixed before anything that protects: guarantees hold whatever it is.
+    """
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -189,6 +200,22 @@ class PublicRandomness:
         """So many of −1 and 1."""
         words = self._key.stream(label, step).words(count)
         return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
+
+    def uniform(self, label: str, count: int) -> np.ndarray:
+        """So many numbers from 0 to 1."""
+        return self._key.stream(label).uniform(count)
+
+    def hashed(self, label: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """A keyed hash of pairs of 64-bit integers (m,), (m,): each pair's is its own affair."""
+        secret = self._key.stream(label).words(4).tobytes()
+
+        def found(marks: np.ndarray, places: np.ndarray) -> np.ndarray:
+            pairs = np.stack([marks.astype("<u8"), places.astype("<u8")], axis=1).tobytes()
+            each = (pairs[i : i + 16] for i in range(0, len(pairs), 16))
+            digests = (blake2b(p, digest_size=8, key=secret).digest() for p in each)
+            return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+        return found
 
 
 class _Budget:
@@ -232,6 +259,7 @@ class Token:
     ) -> None:
         self.event, self._releases, self._budget = event, releases, budget
         self._place = place
+        self._unit = releases.unit
         self._opened: list[Stream] = []
         self._batches = _Budget(budget.name, event.count)
         self._stops = _Budget(budget.name, event.count)
@@ -245,6 +273,11 @@ class Token:
     def noise_multiplier(self) -> float:
         """Noise in contributions of one row."""
         return self.event.noise_multiplier
+
+    @property
+    def unit(self) -> Unit:
+        """Whose contributions were counted."""
+        return self._unit
 
     @property
     def failure(self) -> float:
@@ -261,7 +294,30 @@ class Token:
         other = Token(self._releases, self.event, self._budget, (label, step, worker))
         other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
         other._settings, other._sides = self._settings, self._sides
-        other._chance, other._law = self._chance, self._law
+        other._chance, other._law, other._unit = self._chance, self._law, self._unit
+        return other
+
+    def per_row(self, rows: Any) -> Token:
+        """The same token, for sums over rows of which every person has one: then rows are people.
+
+        Parameters
+        ----------
+        rows : Rows
+            What is summed; without owners, the token stays what it is.
+
+        Returns
+        -------
+        Token
+            Which takes bounds on rows, if everybody has one of these at most.
+        """
+        if rows.owners is None:
+            return self
+        self.require_unit(rows.unit)
+        if not rows.owners.each_once:
+            raise ReleaseError(f"{self._budget.name} sums several rows of one person")
+        place = self._place or ("", 0, 0)
+        other = self.at(*place)
+        other._place, other._unit = self._place, ROW
         return other
 
     def part(self, share: float) -> Token:
@@ -282,6 +338,7 @@ class Token:
         child = Token(self._releases, event, budget, self._place)
         child._batches, child._chance, child._law = self._batches, self._chance, self._law
         child._opened = self._opened  # one stream, drawn from in turn
+        child._unit = self._unit
         return child
 
     @property
@@ -292,15 +349,16 @@ class Token:
             self._opened.append(self._releases.open(*self._place))
         return self._opened[0]
 
-    def _require_unit(self, owner: Unit) -> None:
-        if owner != self._releases.unit:
+    def require_unit(self, owner: Unit) -> None:
+        """Refuse a bound on what another unit counts for than was counted."""
+        if owner != self._unit:
             raise ReleaseError(
                 f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
-                f"{self._releases.unit}"
+                f"{self._unit}"
             )
 
     def deviation_of(self, total: BoundedSum) -> float:
-        self._require_unit(total.owner)
+        self.require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
     def _require(self, *kinds: type[Event]) -> None:
@@ -314,7 +372,17 @@ class Token:
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
         noisy = self.multiples(total)
-        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+        if not total.exact:
+            return noisy
+        if type(self._releases.draws) is not Draws:  # others may keep what they return
+            return noisy.astype(np.float64) * total.unit
+        whole = noisy.reshape(-1)
+        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
+        for start in range(0, whole.size, PIECE):
+            part = whole[start : start + PIECE].astype(np.float64)
+            part *= total.unit
+            numbers[start : start + PIECE] = part
+        return numbers.reshape(noisy.shape)
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""
@@ -420,7 +488,7 @@ class Token:
     def choose(self, utilities: Any, reach: float) -> int:
         """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
         return self._releases.draws.choose(utilities, noise, self._stream)
@@ -431,7 +499,7 @@ class Token:
         Masses are for m targets with m times the noise each: one selection together.
         """
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         return [self._releases.draws.cell(*run, self._stream) for run in runs]
 
@@ -441,16 +509,16 @@ class Token:
         The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
         """
         self._require(Gaussian)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
 
-    def batch(self, n: int) -> np.ndarray:
-        """Rows of a step, each drawn independently with the probability that was counted."""
+    def batch(self, n: int, owner: Unit = ROW) -> np.ndarray:
+        """Rows of a step, or people, each drawn independently with the probability counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
-        self._require_unit(ROW)
+        self.require_unit(owner)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

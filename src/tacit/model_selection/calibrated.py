@@ -161,7 +161,14 @@ class CalibratedSearch:
             validate_rows(plan, rows)
         entry = None if ledger is None else self.winner(0).reserve(ledger, key)
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
-        run = Releases(key, self.spent, draws=draws)
+        run = Releases(key, self.spent, draws=draws, unit=self.plans[0].plan.unit)
+        rows, place = self.plans[0].choose(rows, np.arange(rows.n), run)
+        if rows.owners is not None:
+            given = targets
+
+            def targets(loss: Loss) -> np.ndarray:
+                return np.asarray(given(loss))[place]
+
         token = run.token(self.spent[-1][0])
         number = token.at("search trials").trials()
         settings = len(self.plans)
@@ -251,7 +258,9 @@ class CalibratedSearch:
         found = []
         for total, trial in zip(sums, group, strict=True):
             token = paid[trial].token(SCORE).at("search score", trial)
-            score = BoundedSum(np.array([total]), 1 / LOSS_UNIT, 1.0, 1.0, "score")
+            score = BoundedSum(
+                np.array([total]), 1 / LOSS_UNIT, 1.0, 1.0, "score", owner=engine.unit
+            )
             found.append(int(token.multiples(score)[0]))
         return found
 

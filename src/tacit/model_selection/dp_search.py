@@ -124,7 +124,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         self.trials = trials
         self.distribution = distribution
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Make the trials on private rows, spending the budget, and keep the best.
 
         Parameters
@@ -133,6 +133,8 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
             Private rows.
         y : sequence of n labels or numbers
             What they should be predicted to be.
+        groups : str or sequence of n identifiers, optional
+            Whose rows are whose, if the estimator has ``max_rows_per_group``.
 
         Returns
         -------
@@ -140,7 +142,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
             The fitted search.
         """
         candidates, settings = self._candidates()
-        chosen = choose(candidates, _words(settings), self._trials(), X, y)
+        chosen = choose(candidates, _words(settings), self._trials(), X, y, groups=groups)
         self.best_estimator_ = chosen.estimator
         self.best_params_ = settings[chosen.setting]
         self.best_score_ = chosen.score
@@ -333,6 +335,8 @@ def choose(
     trials: Trials,
     X: Any,
     y: Any,
+    *,
+    groups: Any = None,
 ) -> Choice:
     """The best of a random number of trials of estimators that differ in their settings only.
 
@@ -344,18 +348,18 @@ def choose(
         What each of them sets, for the certificate.
     trials : Trials
         How many are made.
-    X, y
-        Private rows and labels or targets.
+    X, y, groups
+        Private rows, labels or targets, and whose rows they are.
     """
     first = candidates[0]
     Budget(first.epsilon, first.delta)
-    problem = first._problem(X, y, getattr(first, "classes", None))
+    problem = first._problem(X, y, getattr(first, "classes", None), groups=groups)
     if problem.finder is not None:
         raise MissingBound("a search, whose trials would each look at the targets,", TARGETS)
     search = planned(
         candidates, words, trials, problem.many, rows=problem.rows, schema=problem.schema
     )
-    size = first._size(search.plans[0].neighbors, problem.rows.n)
+    size = first._size(search.plans[0].neighbors, problem.rows.units)
     made = search.calibrate(size=size, columns=problem.rows.d, classes=problem.many)
     begin = first._init(problem, search.plans[0].loss)
     found = made.run(

@@ -107,7 +107,7 @@ class Search:
             raise InputError(f"a search needs from 1 to {MOST_SETTINGS} settings to try")
         first = self.plans[0]
         for plan in self.plans:
-            for name in ("budget", "neighbors", "arithmetic"):
+            for name in ("budget", "neighbors", "arithmetic", "unit"):
                 if getattr(plan, name) != getattr(first, name):
                     raise InputError(f"settings must agree in {name}: it is the search that has it")
             if plan.loss.task != first.loss.task:

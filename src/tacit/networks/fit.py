@@ -113,8 +113,8 @@ def fit_module(
         Of the module's outputs and the targets, for a batch of one row.
     trainer : DPGD or DPSGD
         With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``); by default no momentum,
-        a constant rate, and the last iterate. ``anchor`` and ``radius`` are around the
-        module's own parameters.
+        a constant rate, and the last iterate. ``anchor``, ``radius`` and
+        ``constraint`` are around the module's own parameters.
     epsilon, delta : float
         The budget.
     parameters : callable or sequence of str, optional

@@ -26,12 +26,14 @@ from tacit.engine.storage import checked_batch
 from tacit.exceptions import InputError
 from tacit.networks.factors import RowGradients, load_torch
 from tacit.networks.sums import BITS, ExactSum, FastSum
+from tacit.privacy.unit import ROW, Unit
 
 __all__ = ["ModuleEngine"]
 
 TOGETHER = 1 << 26  # numbers in the gradients of the rows that run together
 GROUP = 128  # places of the rows that run together in exact arithmetic,
-MOST_ROWS = 64  # and how many these are at most
+MOST_ROWS = 32  # and how many these are at most
+PIECE = 1 << 16  # parameters that are moved together
 
 
 class ModuleEngine:
@@ -55,6 +57,7 @@ class ModuleEngine:
     """
 
     split: int | None = None
+    unit: Unit = ROW
 
     def __init__(
         self,
@@ -99,6 +102,9 @@ class ModuleEngine:
         self._together = max(1, TOGETHER // self._gradients.numbers)
         self._group = max(1, min(MOST_ROWS, GROUP // places, self._together))
         self._places: np.ndarray | None = None
+        # Made when they are needed, and used again: fresh memory of that size costs more than sums.
+        self._now: dict[str, Any] | None = None
+        self._sum: Any = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +121,20 @@ class ModuleEngine:
             found[name] = (value + torch.from_numpy(part)).to(value.dtype)
             start += value.numel()
         return found
+
+    def _moved(self, weights: np.ndarray) -> dict[str, Any]:
+        """The same as `parameters`, in tensors that are overwritten by the next call."""
+        torch = load_torch()
+        if self._now is None:
+            self._now = {n: torch.zeros(v.shape, dtype=v.dtype) for n, v in self._chosen.items()}
+        flat, start = torch.from_numpy(np.ascontiguousarray(weights).reshape(-1)), 0
+        for name, value in self._chosen.items():
+            parts = flat[start : start + value.numel()], value.reshape(-1), self._now[name].view(-1)
+            # Pieces that fit the cache: types differ, and their conversions are held.
+            for part, old, new in zip(*(whole.split(PIECE) for whole in parts), strict=True):
+                torch.add(old, part, out=new)
+            start += value.numel()
+        return self._now
 
     def outputs(self, weights: np.ndarray, inputs: Any, *, together: int = 64) -> Any:
         """What the module answers with these weights, for other rows."""
@@ -156,7 +176,7 @@ class ModuleEngine:
         if not 0 < clip < math.inf:
             raise InputError(f"clip={clip!r} must be a positive number")
         index = np.arange(self.n) if batch is None else checked_batch(batch, self.n)
-        chosen = self.parameters(weights)
+        chosen = self._moved(weights)
         with self:
             if self.arithmetic == "exact":
                 total, lattice = self._exact_sum(chosen, index, clip)
@@ -175,7 +195,8 @@ class ModuleEngine:
         if not 2.0**-300 <= clip <= 2.0**300:
             raise InputError(f"clip={clip!r} must lie between 2**-300 and 2**300")
         torch = load_torch()
-        total = ExactSum(chosen, self._gradients.others, clip)
+        total = self._sum = self._sum or ExactSum(chosen, self._gradients.others)
+        total.start(clip)
         for members in self._groups(index):
             some = torch.from_numpy(members)
             present = some >= 0
@@ -183,7 +204,7 @@ class ModuleEngine:
             for part in rows:
                 part[~present] = 0
             total.add(self._gradients(chosen, tuple(rows[:-1]), rows[-1]), present)
-        return total.total().numpy(), math.ldexp(clip, -BITS)
+        return total.total(), math.ldexp(clip, -BITS)
 
     def _groups(self, index: np.ndarray) -> Iterator[np.ndarray]:
         """Rows that run together, each at its own place in a group; -1 where there is none."""
@@ -204,12 +225,13 @@ class ModuleEngine:
 
     def _fast_sum(self, chosen: dict[str, Any], index: np.ndarray, clip: float) -> np.ndarray:
         torch = load_torch()
-        total = FastSum(chosen, self._gradients.others, clip)
+        total = self._sum = self._sum or FastSum(chosen, self._gradients.others)
+        total.start(clip)
         for start in range(0, len(index), self._together):
             some = torch.from_numpy(index[start : start + self._together])
             rows = tuple(part[some] for part in self.inputs)
             total.add(self._gradients(chosen, rows, self.targets[some]))
-        return np.asarray(total.total().numpy())
+        return np.asarray(total.total())
 
 
 def _choose(module: Any, wanted: Callable[[str], bool] | Sequence[str] | None) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tacit.networks.factors import Factors, Gradients, load_torch
 
 __all__ = ["BITS", "ExactSum", "FastSum"]
@@ -34,57 +36,68 @@ SLOPE_BITS = 30
 LIMIT = 2.0**52  # of the absolute values in a sum of integers in float64
 LONGEST = 2.0**50  # of those of one row: one whose places cancel each other is shortened more
 UNIT = 2.0**-52  # twice the unit roundoff
+HELD = 256  # places whose integers wait for each other, for one product
 SAFE = 1 - 2.0**-40  # more than all roundings of a few numbers of a row
 
 
 class _Sum:
-    """Sums for every parameter, those that are held whole one after another."""
+    """Sums for every parameter, in one vector that serves for many steps.
+
+    Parameters
+    ----------
+    chosen : dict of str to tensor
+        The parameters, in the module's order: their shapes count.
+    others : tuple of str
+        Those whose gradients are held whole, one after another.
+    dtype : torch type
+        Of the sums.
+    """
 
     def __init__(self, chosen: dict[str, Any], others: tuple[str, ...], dtype: Any) -> None:
         torch = load_torch()
-        self._chosen, self._others = chosen, others
+        self._all = torch.zeros(sum(value.numel() for value in chosen.values()), dtype=dtype)
+        pieces = self._all.split([value.numel() for value in chosen.values()])
+        views = dict(zip(chosen, pieces, strict=True))
         self._parts = {
-            name: torch.zeros(value.shape, dtype=dtype)
-            for name, value in chosen.items()
-            if name not in others
+            n: part.view(chosen[n].shape) for n, part in views.items() if n not in others
         }
-        whole = sum(chosen[name].numel() for name in others)
-        self._whole = torch.zeros(whole, dtype=dtype)
+        self._others = [views[name] for name in others]
+        self._whole = torch.zeros(sum(len(part) for part in self._others), dtype=dtype)
 
     def _add(self, name: str, a: Any, b: Any) -> None:
-        """Add Σ b aᵀ over rows and places; a are places of an embedding, or vectors."""
+        """Add Σ b aᵀ over places; a are places of an embedding, or vectors."""
         part = self._parts[name]
-        b = b.flatten(0, 1).to(part.dtype)
-        if a.ndim == 2:
-            part.index_add_(0, a.reshape(-1), b)
+        if a.ndim == 1:
+            part.index_add_(0, a, b.to(part.dtype))
         else:
-            part.addmm_(b.T, a.flatten(0, 1).to(part.dtype))
+            part.addmm_(b.T.to(part.dtype), a.to(part.dtype))
 
-    def _flat(self, dtype: Any) -> Any:
-        """All sums as one vector, in the module's order."""
-        torch = load_torch()
-        sizes = [self._chosen[name].numel() for name in self._others]
-        parts = {
-            **{name: part.reshape(-1) for name, part in self._parts.items()},
-            **dict(zip(self._others, self._whole.split(sizes), strict=True)),
-        }
-        out = torch.empty(sum(len(part) for part in parts.values()), dtype=dtype)
-        start = 0
-        for name in self._chosen:
-            out[start : start + len(parts[name])] = parts[name]
-            start += len(parts[name])
-        return out
+    def _clear(self) -> None:
+        self._all.zero_()
+        self._whole.zero_()
+
+    def _sums(self) -> np.ndarray:
+        """All sums as one vector, in the module's order; it is overwritten by the next ones."""
+        for part, sums in zip(
+            self._others, self._whole.split([len(part) for part in self._others]), strict=True
+        ):
+            part.copy_(sums)
+        return np.asarray(self._all.numpy())
 
 
 class FastSum(_Sum):
     """Sums in the module's own floating point: gradients that are not finite count nothing."""
 
-    def __init__(self, chosen: dict[str, Any], others: tuple[str, ...], clip: float) -> None:
+    def __init__(self, chosen: dict[str, Any], others: tuple[str, ...]) -> None:
+        kinds = {value.dtype for value in chosen.values()}
         torch = load_torch()
-        kinds = [value.dtype for value in chosen.values()]
-        dtype = kinds[0] if len(set(kinds)) == 1 else torch.float64
-        super().__init__(chosen, others, dtype)
+        plain = len(kinds) == 1 and kinds <= {torch.float32, torch.float64}
+        super().__init__(chosen, others, kinds.pop() if plain else torch.float64)
+
+    def start(self, clip: float) -> None:
+        """Begin a sum of gradients that are clipped there."""
         self._clip = clip
+        self._clear()
 
     def add(self, rows: Gradients) -> None:
         """Add the gradients of some rows, clipped."""
@@ -99,29 +112,38 @@ class FastSum(_Sum):
         for name, part in rows.factors.items():
             a = part.a if clean or part.embedding else _kept(part.a, finite)
             b = part.b if clean else _kept(part.b, finite)
-            self._add(name, a, b * factors[:, None, None])
+            self._add(name, a.flatten(0, 1), (b * factors[:, None, None]).flatten(0, 1))
         if rows.whole is not None:
             self._whole += factors @ (rows.whole if clean else _kept(rows.whole, finite))
 
-    def total(self) -> Any:
-        """The sum (d,), in float64."""
-        return self._flat(load_torch().float64)
+    def total(self) -> np.ndarray:
+        """The sum (d,), in the module's own type, or in float64."""
+        return self._sums().copy()
 
 
 class ExactSum(_Sum):
     """Sums of integers, in units of clip/2^BITS: every row has norm at most 2^BITS in them."""
 
-    def __init__(self, chosen: dict[str, Any], others: tuple[str, ...], clip: float) -> None:
+    def __init__(self, chosen: dict[str, Any], others: tuple[str, ...]) -> None:
         super().__init__(chosen, others, load_torch().float64)
+        self._waiting: dict[str, list[tuple[Any, Any]]] = {}
+        self._moved: np.ndarray | None = None
+
+    def start(self, clip: float) -> None:
+        """Begin a sum of gradients that are clipped there."""
         self._unit = math.ldexp(clip, -BITS)
-        self._load = 0.0  # what the absolute values add up to at most
-        self._moved: Any = None
+        self._load = 0.0  # what the absolute values add up to at most, waiting ones included
+        self._held = 0  # places that wait
+        self._waiting.clear()
+        self._moved = None
+        self._clear()
 
     def add(self, rows: Gradients, present: Any) -> None:
         """Add the gradients of some rows, clipped: of those that are present.
 
         All rows of a group are worked on, present or not, in arrays of always the same shape: what
-        becomes of a row then depends on its own values and place, to the last bit.
+        becomes of a row then depends on its own values and place, to the last bit. Its integers
+        may then be summed with those of any others, in any shape.
         """
         torch = load_torch()
         whole = None if rows.whole is None else rows.whole.double()
@@ -141,9 +163,9 @@ class ExactSum(_Sum):
         shorten = torch.minimum(room / squares.sqrt(), LONGEST / heaviest).clamp(max=1.0)
         counts = counts & torch.isfinite(squares)
         shorten = torch.where(counts, shorten.nan_to_num(0.0), 0.0)
-        loads = torch.where(counts, shorten * heaviest, 0.0) + 2.0**BITS
-        together = float(loads.sum()) <= LIMIT
-        for chunk in [slice(None)] if together else [slice(i, i + 1) for i in range(len(present))]:
+        loads = shorten * heaviest + 2.0**BITS
+        some = counts.nonzero()[:, 0]
+        for chunk in [some] if float(loads[some].sum()) <= LIMIT else some.split(1):
             load = float(loads[chunk].sum())
             if self._load + load > LIMIT:
                 self._move()
@@ -151,26 +173,39 @@ class ExactSum(_Sum):
             for name, part in parts.items():
                 # Where bᵀa is zero place by place, b may be beyond bounds; elsewhere P ≥ 1, and
                 # the factor at most LONGEST.
-                some = counts & (part.weight > 0)
-                factor = torch.where(some, shorten * part.scale, 0.0)[chunk, None, None]
-                self._add(name, part.a[chunk], (part.b[chunk] * factor).round_())
+                factor = torch.where(part.weight > 0, shorten * part.scale, 0.0)[chunk]
+                b = (part.b[chunk] * factor[:, None, None]).round_()
+                pair = part.a[chunk].flatten(0, 1), b.flatten(0, 1)
+                self._waiting.setdefault(name, []).append(pair)
             if whole is not None:
                 # Cut towards zero, which lengthens nothing.
                 kept = whole[chunk] * (shorten[chunk] / self._unit)[:, None]
                 self._whole += kept.nan_to_num_(0.0, 0.0, 0.0).trunc_().sum(dim=0)
+            self._held += len(chunk) * max((part.b.shape[1] for part in parts.values()), default=0)
+        if self._held >= HELD:
+            self._work()
+
+    def _work(self) -> None:
+        """Add what waits."""
+        torch = load_torch()
+        for name, pairs in self._waiting.items():
+            self._add(name, *(torch.cat(part) for part in zip(*pairs, strict=True)))
+        self._waiting.clear()
+        self._held = 0
 
     def _move(self) -> None:
         """What was added up becomes int64."""
-        now = self._flat(load_torch().int64)
-        self._moved = now if self._moved is None else self._moved.add_(now)
-        for part in (*self._parts.values(), self._whole):
-            part.zero_()
+        self._work()
+        now = self._sums().astype(np.int64)
+        self._moved = now if self._moved is None else np.add(self._moved, now, out=now)
+        self._clear()
         self._load = 0.0
 
-    def total(self) -> Any:
+    def total(self) -> np.ndarray:
         """The sum (d,), in int64."""
-        self._move()
-        return self._moved
+        self._work()
+        now = self._sums().astype(np.int64)
+        return now if self._moved is None else np.add(self._moved, now, out=now)
 
 
 class _Integers:

@@ -74,7 +74,10 @@ def certify(
 def assumptions_of(plan: CalibratedPlan) -> list[str]:
     """What the guarantee takes for granted, in words, besides that a person is one row."""
     size, asked = plan.facts.size, plan.plan
-    texts = [sentences.rows_known(size, asked.neighbors), sentences.columns_known(plan.columns)]
+    texts = [
+        sentences.rows_known(size, asked.neighbors, asked.unit),
+        sentences.columns_known(plan.columns),
+    ]
     if plan.search is None:
         texts.append(sentences.SETTINGS)
     else:
@@ -85,6 +88,8 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
     if asked.fitted and paid:
         texts.append(sentences.released_before(paid))
     texts += plan.trainer.assumptions()
+    if plan.holdout is not None:
+        texts.append(sentences.held_out(plan.holdout))
     if plan.moves is not None:
         texts.append(sentences.UNSEEN_STAGES)
     if plan.test is not None:
@@ -112,14 +117,18 @@ def describe(plan: CalibratedPlan, fitted: Sequence[Stage] = ()) -> dict[str, An
         behind = plan.drifts[i + 1] if plan.drifts and plan.plan.noiseless else None
         if behind is not None and behind.l1:
             entry["drift"] = behind.to_dict()
+        if stage.found():
+            entry["found"] = stage.found()
         stages.append(entry)
-    chosen = {} if plan.search is None else {"search": dict(plan.search)}
+    chosen: dict[str, Any] = {} if plan.search is None else {"search": dict(plan.search)}
     if plan.found is not None:
         chosen["target"] = dict(plan.found)
+    if plan.holdout is not None:
+        chosen["holdout"] = plan.holdout
     if plan.test is not None:
         chosen["test"] = {"deviation": plan.test.deviation, "delta": plan.test.delta}
     return {
-        "rows": plan.facts.size,
+        plan.plan.unit.plural: plan.facts.size,
         "columns": plan.columns,
         "features": plan.facts.features,
         "classes": plan.classes,

@@ -173,6 +173,10 @@ def resolve_trainer(
 class AutoRegression(DPGD):
     """Whichever of `SufficientStatistics` and `DPGD` public facts speak for."""
 
+    @property
+    def takes_people(self) -> bool:
+        return True
+
     def resolve(self, facts: PublicFacts) -> Self:
         chosen: Any = SufficientStatistics() if few_columns(facts) else DPGD()
         return chosen.resolve(facts)

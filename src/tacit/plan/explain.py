@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.unit import ROW
 from tacit.trainers.settings import outlook as weakness
 from tacit.trainers.settings import prospect
 
@@ -21,18 +22,24 @@ def explain(plan: CalibratedPlan) -> str:
         Sentences, a line each.
     """
     asked, facts, trainer = plan.plan, plan.facts, plan.trainer
-    budget = asked.budget
+    budget, unit = asked.budget, asked.unit.kind
+    counted = f"Rows: {facts.size}" if asked.unit == ROW else f"People: {facts.size}, with rows"
     lines = [
         f"Budget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, {asked.neighbors}; "
         f"as Gaussian DP, mu = {gaussian_mu(budget.epsilon, budget.delta):.4g}.",
-        f"Rows: {facts.size} of {plan.columns} columns; {facts.features} features reach the "
+        f"{counted} of {plan.columns} columns; {facts.features} features reach the "
         f"trainer, scores of width {facts.outputs} come out.",
     ]
+    if asked.unit != ROW:
+        lines.append(
+            f"Unit of privacy: {asked.unit.described}. Private stages see one row of everybody, "
+            "and steps the sum of all rows of a person that count, clipped as a whole."
+        )
     lines += asked.remarks
     if asked.target is not None:
         lines.append(
             f"Targets, {asked.target.name}: adds noise of {asked.target_noise():.4g} contributions "
-            f"of a row; {asked.target.assumption()}."
+            f"of a {unit}; {asked.target.assumption()}."
         )
     for i, stage in enumerate(asked.stages):
         lines.append(f"Stage {i + 1}, {stage.name} ({stage.kind}): {_cost(plan, i)}.")
@@ -90,10 +97,11 @@ def _cost(plan: CalibratedPlan, i: int) -> str:
     """What a stage costs, in words."""
     stage, parts = plan.plan.stages[i], []
     if i in plan.stage_noise:
-        parts.append(f"adds noise of {plan.stage_noise[i]:.4g} contributions of a row")
+        unit = plan.plan.unit.kind
+        parts.append(f"adds noise of {plan.stage_noise[i]:.4g} contributions of a {unit}")
         chance = plan.plan.stage_failures().get(i)
         if chance is not None:
-            parts.append(f"may reveal what one row alone has with probability {chance:.2g}")
+            parts.append(f"may reveal what one {unit} alone has with probability {chance:.2g}")
     behind = plan.drifts[i + 1]
     if stage.kind == "noiseless" and behind is not None:
         parts.append(

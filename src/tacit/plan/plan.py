@@ -201,7 +201,7 @@ class Plan:
         Parameters
         ----------
         size : int
-            Number of rows, or the public normaliser that stands for it.
+            Number of rows, or of people, or the public normaliser that stands for it.
         columns : int
             Columns of the table or array.
         classes : int
@@ -280,6 +280,7 @@ class Plan:
                 stage.moment_noise(noise.get(i), size, trace.d) for i, stage in enumerate(stages)
             ),
             monotone=tuple(cone for stage in stages for cone in stage.monotone),
+            unit=self.unit,
         )
         trainer = self.trainer.resolve(facts)
         most = outputs if self.target is None else self.target.outputs(self.loss)

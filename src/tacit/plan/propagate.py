@@ -121,7 +121,7 @@ class BoundTrace:
             last,
             loss,
             outputs,
-            self.d + bool(intercept),
+            self.widest + bool(intercept),
             self.size,
             intercept,
             rounded=rounded,
@@ -141,7 +141,8 @@ def propagate_bounds(stages: Sequence[Stage], size: int, columns: int) -> BoundT
         width = stage.width(d)
         typical = stage.typical(typical, d)
         draws += stage.draws(widest) if stage.pays else 0
-        drifts.append(_behind(stage, drifts[-1], size, d))
+        # The more columns, the more of them are rounded, or filled: as many as there can be.
+        drifts.append(_behind(stage, drifts[-1], size, widest))
         d, widest = width, stage.widest(widest)
     if typical is None:
         raise MissingBound(

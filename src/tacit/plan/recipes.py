@@ -22,6 +22,7 @@ from tacit.preprocessing import (
     NoiselessPCA,
     Normalize,
     PrivateCenter,
+    PrivateCheckedPCA,
     PrivateClip,
     PrivateEqualize,
     PrivatePrecondition,
@@ -172,16 +173,21 @@ def _pillar(
     n_components: int | str = "auto",
     radius: float = 1.0,
     center: bool = True,
+    check: float = PrivateCheckedPCA.share,
     **trainer: Any,
 ) -> tuple[list[Stage], Trainer]:
     """PILLAR (Pinto et al. 2024, Algorithm 1): PCA on public rows, then private training.
 
     Components are about the public mean, which is subtracted (``center=False``: as in the paper),
-    and as many as public facts speak for.
+    and as many as public facts speak for. ``check`` is the share spent on finding out whether the
+    private rows lie along them, 0 for none (as in the paper).
     """
+    trained = _trained(DPGD, trainer)
     middle = [PublicCenter(public)] if center else []
-    stages = [Normalize(radius), *middle, PublicPCA(public, n_components)]
-    return stages, _trained(DPGD, trainer)
+    components = PublicPCA(public, n_components)
+    if check and not trained.local:  # there, nobody sees all rows
+        components = PrivateCheckedPCA(public, n_components, share=check)
+    return [Normalize(radius), *middle, components], trained
 
 
 def _jl(

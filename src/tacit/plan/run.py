@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.arrays import ArraySource
+from tacit.data.owners import choose_rows
 from tacit.data.rows import Rows, each
 from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import ArrayEngine
@@ -74,6 +75,8 @@ class CalibratedPlan:
         What was found out about the targets, through noise; None before it was.
     search : mapping or None
         What this plan was chosen from by private trials, in public words; None if it was not.
+    holdout : float or None
+        Chance of a unit to be set aside for a test, which the account includes; None without one.
     plan : Plan
         What was asked for.
     columns, classes : int
@@ -99,6 +102,7 @@ class CalibratedPlan:
     draws: int = 0
     search: Mapping[str, Any] | None = None
     found: Mapping[str, Any] | None = None
+    holdout: float | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -165,10 +169,10 @@ class CalibratedPlan:
         how |= {"init": init, "on_gradient": on_gradient}
         run = self.releases(key, draws)
         if ledger is None:
-            return self._fit(rows, targets, run, entry=None, **how)
+            return self.fit_with(rows, targets, run, **how)
         entry = self.reserve(ledger, key)
         try:
-            fit = self._fit(rows, targets, run, entry=entry, **how)
+            fit = self.fit_with(rows, targets, run, entry=entry, **how)
         except PrivateTestError as failed:
             entry.settle("test failed", failed.certificate.digest)
             raise
@@ -209,7 +213,7 @@ class CalibratedPlan:
         described: dict[str, Any] = {
             "steps": steps,
             "loss": plan.loss.name,
-            "rows": self.facts.size,
+            plan.unit.plural: self.facts.size,
         }
         if self.search is not None:
             described["search"] = {k: v for k, v in self.search.items() if k != "grid"}
@@ -240,19 +244,45 @@ class CalibratedPlan:
         """
         return Releases(key, self.spent, draws=draws, unit=self.plan.unit)
 
-    def _fit(
+    def fit_with(
         self,
         rows: Rows,
         targets: Any,
         run: Releases,
         *,
-        assumptions: Sequence[str],
-        progress: Progress,
-        entry: Reservation | None,
-        init: tuple[np.ndarray, np.ndarray] | None,
-        on_gradient: Callable[[np.ndarray], None] | None,
+        assumptions: Sequence[str] = (),
+        progress: Progress = silent,
+        entry: Reservation | None = None,
+        init: tuple[np.ndarray, np.ndarray] | None = None,
+        on_gradient: Callable[[np.ndarray], None] | None = None,
     ) -> Fit:
-        """Do what was planned; nothing else draws noise."""
+        """Do what was planned, with what a run may draw; nothing else draws noise.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows, n of them, which were checked.
+        targets : ndarray of shape (n,) or (n, K)
+            As the loss takes them.
+        run : Releases
+            What may be drawn; closed at the end.
+        assumptions : sequence of str
+            What the certificate says besides.
+        progress : callable
+            Told how far it is.
+        entry : Reservation, optional
+            In the ledger.
+        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
+            Public coefficients and intercepts.
+        on_gradient : callable, optional
+            Shown noisy gradients.
+
+        Returns
+        -------
+        Fit
+            With its certificate.
+        """
+        rows, targets = self.choose(rows, targets, run)
         told, found = self.find_target(targets, rows, run)
         seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         if found is not None:
@@ -274,6 +304,30 @@ class CalibratedPlan:
         how = {"seeded": run.seeded, "assumptions": assumptions, "entry": entry}
         fit = plan.conclude(seen, weights, **how)
         return fit if found is None else replace(fit, target=found.facts)
+
+    def choose(self, rows: Rows, targets: Any, run: Releases) -> tuple[Rows, Any]:
+        """Of people with more rows than count, those that do; everybody's lie together.
+
+        Parameters
+        ----------
+        rows : Rows
+            Private rows.
+        targets : ndarray of shape (n,) or (n, K)
+            Theirs.
+        run : Releases
+            Whose key decides, together with each person's identifier alone.
+
+        Returns
+        -------
+        rows : Rows
+            The same, if they are nobody's in particular.
+        targets : ndarray of shape (m,) or (m, K)
+            Of these rows.
+        """
+        if rows.owners is None:
+            return rows, targets
+        kept, index = choose_rows(rows, run.public.hashed("rows of people"))
+        return kept, np.asarray(targets)[index]
 
     def find_target(
         self, targets: Any, rows: Rows, run: Releases
@@ -300,8 +354,9 @@ class CalibratedPlan:
         if finder is None:
             return self, None
         counted = self.plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
-        token = run.token(finder.name).at("target")
-        found = finder.find(targets, self.plan.loss, token, size=facts.size, counted=counted)
+        token = run.token(finder.name).at("target").per_row(rows.one_each())
+        how: dict[str, Any] = {"size": facts.size, "counted": counted, "voting": rows.standing}
+        found = finder.find(targets, self.plan.loss, token, **how)
         plan = replace(self, found=found.describe())
         if found.classes is not None:
             plan = replace(plan, classes=len(found.classes))
@@ -387,13 +442,16 @@ class CalibratedPlan:
         fitted: list[Stage] = []  # what maps rows at prediction
         public: list[Stage] = []  # what the certificate may describe
         seen, margin = rows, math.inf
+        shown = rows.one_each()  # what private stages count: everybody once
         last = max((i for i, stage in enumerate(plan.stages) if stage.tested), default=-1)
         for i, stage in enumerate(plan.stages):
             progress("stages", i, len(plan.stages))
             stage = copy.copy(stage)
             drift = self.drifts[i] if plan.noiseless else None
             counted = plan.neighbors is not Relation.ADD_OR_REMOVE_ONE
-            token = run.token(stage.name) if stage.pays and not plan.fitted else None
+            token = None
+            if stage.pays and not plan.fitted:
+                token = run.token(stage.name).per_row(shown)
             norm = released_norm(fitted, self.columns)
             context = Context(
                 size, token, run.public, tuple(fitted), i, drift, counted, strict, norm
@@ -405,10 +463,11 @@ class CalibratedPlan:
             crash = None
             try:
                 if not plan.fitted:
-                    stage.fit(seen if looks else seen.hidden(), context)
+                    stage.fit(shown if looks else seen.hidden(), context)
                 stage.precompute(seen, context, progress)
                 if not stage.keeps_rows:
                     before, seen = seen, stage.through(seen)
+                    shown = seen if rows.owners is None else stage.through(shown)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 crash = error
             if crash is not None:

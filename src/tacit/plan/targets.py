@@ -145,9 +145,16 @@ class TargetFinder(ABC):
 
     @abstractmethod
     def find(
-        self, targets: Any, loss: Loss, token: Token, *, size: int, counted: bool
+        self,
+        targets: Any,
+        loss: Loss,
+        token: Token,
+        *,
+        size: int,
+        counted: bool,
+        voting: Any = slice(None),
     ) -> FoundTarget:
-        """Look, through noise."""
+        """Look, through noise; ``voting`` are those that count, one of every person."""
 
     @abstractmethod
     def assumption(self) -> str:
@@ -199,13 +206,20 @@ class PrivateClasses(TargetFinder):
             )
 
     def find(
-        self, targets: Any, loss: Loss, token: Token, *, size: int, counted: bool
+        self,
+        targets: Any,
+        loss: Loss,
+        token: Token,
+        *,
+        size: int,
+        counted: bool,
+        voting: Any = slice(None),
     ) -> FoundTarget:
         labels = np.asarray(targets)
         values, codes = np.unique(_texts(labels), return_inverse=True)
         words = [str(word) for word in values.tolist()]
-        counts = np.bincount(codes.reshape(-1), minlength=len(words))
-        here = {word: int(n) for word, n in zip(words, counts, strict=True) if word}
+        counts = np.bincount(codes.reshape(-1)[voting], minlength=len(words))
+        here = {word: int(n) for word, n in zip(words, counts, strict=True) if word and n}
         (found,) = noisy_keys(
             [here],
             lambda chunk: [chunk],
@@ -272,10 +286,18 @@ class PrivateTargetBounds(TargetFinder):
             )
 
     def find(
-        self, targets: Any, loss: Loss, token: Token, *, size: int, counted: bool
+        self,
+        targets: Any,
+        loss: Loss,
+        token: Token,
+        *,
+        size: int,
+        counted: bool,
+        voting: Any = slice(None),
     ) -> FoundTarget:
         values = np.asarray(targets, dtype=np.float64).reshape(-1, 1)
-        chunks = [values[i : i + BLOCK] for i in range(0, max(len(values), 1), BLOCK)]
+        voted = values[voting]
+        chunks = [voted[i : i + BLOCK] for i in range(0, max(len(voted), 1), BLOCK)]
         how: dict[str, Any] = {"size": size, "counted": counted, "gaps": True}
         found = noisy_bounds(chunks, 1, token, **how)
         low, high = (min(max(float(end[0]), -LARGEST), LARGEST) for end in found)

@@ -12,9 +12,10 @@ import numpy as np
 from tacit.data.cluster import Parcel
 from tacit.data.dask_rows import without_rows
 from tacit.data.memory import require_room
-from tacit.data.rows import Rows, shares_memory
+from tacit.data.rows import ELSEWHERE, Rows, can_take, shares_memory
 from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import require_device
+from tacit.engine.people import MOST_ROWS
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
@@ -33,8 +34,6 @@ ARITHMETIC = (Arithmetic.EXACT, Arithmetic.STRICT, Arithmetic.FAST)
 def validate_plan(plan: Plan) -> None:
     """Refuse parts that do not go together."""
     sensitivity(plan.neighbors)
-    if plan.unit != ROW:
-        raise InputError("stages and trainers bound what a row counts for, not yet a person")
     if plan.arithmetic not in ARITHMETIC:
         raise InputError(f"arithmetic={plan.arithmetic!r} must be one of {ARITHMETIC}")
     for stage in plan.stages:
@@ -64,6 +63,7 @@ def validate_plan(plan: Plan) -> None:
             "a stage appends the constant feature that carries the intercept: leave out its "
             "constant, or fit an intercept"
         )
+    validate_unit(plan)
     validate_stages(plan.stages, plan.neighbors)
     validate_trainer(plan.stages, plan.trainer, plan.neighbors, plan.arithmetic)
     if plan.noiseless and plan.arithmetic == Arithmetic.STRICT:
@@ -75,6 +75,32 @@ def validate_plan(plan: Plan) -> None:
         raise InputError(
             f"arithmetic='strict' does not check everything that {plan.trainer.name} sums: use "
             "arithmetic='exact', or DPGD or DPSGD"
+        )
+
+
+def validate_unit(plan: Plan) -> None:
+    """Refuse what does not bound what a person with several rows counts for."""
+    if plan.unit == ROW:
+        return
+    if plan.noiseless:
+        name = next(s.name for s in plan.stages if isinstance(s, NoiselessStage))
+        raise InputError(
+            f"{name} is fitted on the rows without noise, which is analysed for tables that differ "
+            "in one row, not in all rows of a person: use a private or a public stage"
+        )
+    if not plan.trainer.takes_people:
+        raise InputError(
+            f"{plan.trainer.name} bounds what a row counts for, not a person with all rows: train "
+            "with DPGD or DPSGD"
+        )
+    if plan.unit.rows > MOST_ROWS:
+        raise InputError(
+            f"at most {MOST_ROWS} rows of a person can be counted together, not {plan.unit.rows}: "
+            "lower max_rows_per_group"
+        )
+    if plan.arithmetic == Arithmetic.STRICT:
+        raise InputError(
+            "arithmetic='strict' checks sums over rows, not over people: use arithmetic='exact'"
         )
 
 
@@ -221,8 +247,17 @@ def validate_placement(stages: Sequence[Stage], rows: Any) -> None:
 def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
     """Refuse rows that the plan was not made for."""
     asked, size = plan.plan, plan.facts.size
-    if asked.neighbors is not Relation.ADD_OR_REMOVE_ONE and rows.n != size:
-        raise InputError(f"the plan was calibrated for {size} rows, not {rows.n}")
+    if rows.unit != asked.unit:
+        raise InputError(
+            f"the plan was calibrated for another unit of privacy than these rows have: for "
+            f"{asked.unit}, not {rows.unit}"
+        )
+    people = asked.unit != ROW
+    if asked.neighbors is not Relation.ADD_OR_REMOVE_ONE and rows.units != size:
+        what = "people" if people else "rows"
+        raise InputError(f"the plan was calibrated for {size} {what}, not {rows.units}")
+    if people and (rows.distributed or plan.on_arrays(rows) or not can_take(rows)):
+        raise InputError(ELSEWHERE)
     if rows.d != plan.columns:
         raise InputError(f"the plan was calibrated for {plan.columns} columns, not {rows.d}")
     validate_public_rows(asked.stages, rows)
@@ -255,6 +290,8 @@ def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | No
         raise InputError(f"{plan.trainer.name} begins at zero: it takes no model to start from")
     coef = init[0]
     stages, wide = list(plan.plan.stages), plan.columns
+    while stages and stages[-1].affine:
+        stages.pop()  # coefficients are for the columns in front of these, however many come out
     open_stages = [s.name for s in stages if s.widest(wide) != s.width(wide)]
     if open_stages or plan.plan.target is not None:
         raise InputError(
@@ -262,8 +299,6 @@ def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | No
             f"found out first, by {(*open_stages, plan.plan.target and plan.plan.target.name)[0]}: "
             "go on from a fitted model instead, with partial_fit, or describe the columns"
         )
-    while stages and stages[-1].affine:
-        stages.pop()
     for stage in stages:
         wide = stage.width(wide)
     if coef.shape != (plan.facts.outputs, wide):

@@ -10,6 +10,7 @@ from tacit.preprocessing.free import Bound, ClipNorm, Normalize, RandomProjectio
 from tacit.preprocessing.noiseless import NoiselessPCA, NoiselessScale, SoftPCA
 from tacit.preprocessing.noiseless_impute import FillGaps, NoiselessImpute
 from tacit.preprocessing.private_center import PrivateCenter
+from tacit.preprocessing.private_checked import PrivateCheckedPCA
 from tacit.preprocessing.private_encode import PrivateEncode
 from tacit.preprocessing.private_equalize import PrivateEqualize
 from tacit.preprocessing.private_extent import PrivateBounds, PrivateClip
@@ -42,6 +43,7 @@ __all__ = [
     "PrivateBounds",
     "PrivateByColumns",
     "PrivateCenter",
+    "PrivateCheckedPCA",
     "PrivateClip",
     "PrivateEncode",
     "PrivateEqualize",

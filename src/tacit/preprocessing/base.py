@@ -504,6 +504,16 @@ class Stage(Params):
         """
         return ()
 
+    def found(self) -> str:
+        """After `fit`: what it found out through noise that people should be told at once.
+
+        Returns
+        -------
+        str
+            A clause; empty as a rule.
+        """
+        return ""
+
     @property
     def column_scales(self) -> tuple[float, ...]:
         """After `fit`: what the columns were divided by, if it `scales_columns`."""

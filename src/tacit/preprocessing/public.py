@@ -114,7 +114,10 @@ class PublicPCA(PublicStage, Subspace):
 
     def fit(self, rows: Any, context: Context | None = None) -> Self:
         rows = as_rows(rows)
-        public = self._see(rows, context)
+        self._project(self._see(rows, context), rows, context)
+        return self
+
+    def _project(self, public: Rows, rows: Rows, context: Context | None) -> None:
         k = self.width(rows.d)
         if public.n < k:
             raise InputError(
@@ -127,7 +130,6 @@ class PublicPCA(PublicStage, Subspace):
                 f"PublicPCA: the public rows have rank {real}; pass n_components={real} or fewer"
             )
         self._set(vectors[:, ::-1][:, :k].copy(), rows, context)
-        return self
 
     def why(self) -> str:
         return self.reason

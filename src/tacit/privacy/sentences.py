@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.privacy.relation import Neighbors
+from tacit.privacy.unit import ROW, Unit
 
 SEEDED = "seeded: not for release"
 SETTINGS = "all settings were chosen without looking at the private rows"
@@ -49,11 +50,16 @@ def reasons(seeded: bool) -> tuple[str, ...]:
     return (SEEDED,) if seeded else ()
 
 
-def rows_known(size: int, neighbors: Neighbors) -> str:
-    """What is assumed of the number of rows, or of its public stand-in."""
+def rows_known(size: int, neighbors: Neighbors, unit: Unit = ROW) -> str:
+    """What is assumed of the number of rows or of people, or of its public stand-in."""
     if neighbors == "add_or_remove_one":
         return f"the normaliser {size} was chosen without looking at the rows"
-    return f"the number of rows, {size}, is public"
+    if unit == ROW:
+        return f"the number of rows, {size}, is public"
+    return (
+        f"the number of people, {size}, is public; how many rows each has, and in which places of "
+        "the table, is not"
+    )
 
 
 def columns_known(columns: int) -> str:
@@ -66,6 +72,15 @@ def released_before(stages: Sequence[str]) -> str:
     return (
         f"what {' and '.join(stages)} released before is counted in the certificate that this one "
         "continues"
+    )
+
+
+def held_out(share: float) -> str:
+    """Of rows that were set aside for a test."""
+    return (
+        f"a coin for each, drawn without looking at anybody, set aside {share:g} of the rows for "
+        "testing: epsilon holds for who was trained on and for who was tested on, since nobody "
+        "was both"
     )
 
 

@@ -59,6 +59,25 @@ class Unit:
             raise InputError("a row is one row, and nobody's: for persons pass kind='person'")
 
     @property
+    def plural(self) -> str:
+        """What several of them are called."""
+        return "rows" if self.kind == "row" else "people"
+
+    @property
+    def described(self) -> str:
+        """In a few words, for plans and pages.
+
+        Examples
+        --------
+        >>> Unit("person", 5, "patient").described
+        "person, by 'patient', at most 5 rows each"
+        """
+        if self.kind == "row":
+            return "row"
+        by = "" if self.identifier is None else f" by {self.identifier!r},"
+        return f"person,{by} at most {self.rows} row{'s' * (self.rows > 1)} each"
+
+    @property
     def sentence(self) -> str:
         """What a certificate says of it."""
         if self.kind == "row":

@@ -12,6 +12,7 @@ from tacit.privacy.events import Selection, sensitivity
 from tacit.report.phrases import LIMITS
 from tacit.report.show import clean, exact, factor
 from tacit.report.templates import render
+from tacit.report.tested import read_evaluation
 from tacit.report.view import View, read
 
 _GAUSSIAN = "dpa.GaussianDpEvent({noise_multiplier!r})"
@@ -30,6 +31,7 @@ def render_html(
     results: Mapping[str, Any] | None = None,
     title: str | None = None,
     curves: str | None = None,
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as one HTML page that needs nothing but itself; all text is escaped.
 
@@ -47,6 +49,8 @@ def render_html(
         The heading of the page.
     curves : str, optional
         A picture of what each column adds to the score, as SVG: ``model.shape_curves().svg()``.
+    evaluation : mapping, optional
+        A test that the certificate covers: ``Evaluation.to_dict()``, with ``pictures`` as SVG.
 
     Returns
     -------
@@ -80,6 +84,7 @@ def render_html(
         segments=_segments(view),
         recompute=_recompute(view),
         curves=None if curves is None else b64encode(curves.encode()).decode(),
+        tested=None if evaluation is None else read_evaluation(evaluation),
     )
 
 

@@ -118,6 +118,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
     times, extra = factor(epsilon), one_in(delta)
     game, guesses = _game(budget, numerical, neighbors, spent)
     groups = _groups(epsilon, certificate.get("groups", {}))
+    released = "figures" if plan.get("kind") == "evaluation" else "model"
     unit = Unit.from_dict(certificate.get("unit"))
     return View(
         epsilon=epsilon,
@@ -133,14 +134,14 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
         subject=_subject(plan, neighbors),
         promise=(
             "Take anyone whose row is in the table, and any conclusion that somebody might draw "
-            "from the released model. The chance that they draw it is at most "
+            f"from the released {released}. The chance that they draw it is at most "
             f"{times} times what it would have been {relation.otherwise}, plus at most {extra}. "
             "The same holds the other way round."
         ),
         # (ε, δ)-close outputs are within δ/(1+e^ε) of outputs whose odds differ by at most e^ε
         # (Dwork & Roth 2014, Lemma 3.17): that is the sense of "except with a probability".
         odds=(
-            "In terms of odds: whatever somebody believed beforehand, seeing the model moves "
+            f"In terms of odds: whatever somebody believed beforehand, seeing the {released} moves "
             f"their odds on {relation.question} by a factor of at most {times} in either "
             f"direction, except with a probability of at most about {extra}."
         ),
@@ -152,7 +153,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
         ),
         strength=(
             "It holds against somebody who knows every other row of the table, and nothing done "
-            "with the model afterwards can weaken it."
+            f"with the {released} afterwards can weaken it."
         ),
         game=game,
         guesses=guesses,
@@ -177,13 +178,16 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
 
 def _subject(plan: Mapping[str, Any], neighbors: Neighbors) -> str:
     """What was trained on what, in one sentence."""
-    rows = plan["rows"]
+    what = "people" if "people" in plan else "rows"
+    rows = plan[what]
     if rows is None:
         table = "a private table"
     elif neighbors == "add_or_remove_one":
-        table = f"a table whose size is private (taken as {setting(rows)} rows)"
+        table = f"a table whose size is private (taken as {setting(rows)} {what})"
     else:
-        table = f"{setting(rows)} rows"
+        table = f"{setting(rows)} rows" if what == "rows" else f"the rows of {setting(rows)} people"
+    if plan.get("kind") == "evaluation":
+        return f"A model was tested on {table}, through noise."
     classes = f" and {setting(plan['classes'])} classes" if plan.get("classes") else ""
     return (
         f"A linear model with {clean(plan['loss'])} loss was trained on {table} "
@@ -287,7 +291,9 @@ def _times(event: Event, count: int) -> str:
 
 
 def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
-    steps = []
+    steps: list[Step] = []
+    if plan.get("kind") == "evaluation":
+        return steps
     for item in [*plan["stages"], {**plan["trainer"], "kind": "private"}]:
         name, kind = clean(item["name"]), FORMER_KINDS.get(item["kind"], item["kind"])
         if kind not in HOW_IT_PAYS:

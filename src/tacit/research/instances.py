@@ -148,6 +148,7 @@ def fingerprinting(
     epsilon: float,
     columns: int | None = None,
     means: Any = None,
+    active: float | None = None,
     seed: int | None = None,
 ) -> Instance:
     """Data on which every private model errs (Song et al. 2021, Theorem B.1): absolute loss.
@@ -162,6 +163,8 @@ def fingerprinting(
         Columns in all; those behind the d-th are zero.
     means : array-like of shape (d,), optional
         p, in place of a draw.
+    active : float, optional
+        α, in place of the theorem's. With more rows that are not zero a private model can learn.
     n, d : int
         Rows, and columns that are not always zero.
     epsilon : float
@@ -187,7 +190,10 @@ def fingerprinting(
     if not (n >= 1 and d >= 1 and epsilon > 0 and (columns is None or columns >= d)):
         raise InputError("fingerprinting needs n and d of at least 1, epsilon > 0, columns ≥ d")
     rng = np.random.default_rng(seed)
-    active = min(1.0, d / (10 * math.expm1(min(epsilon, 700.0)) * n))
+    if active is None:
+        active = min(1.0, d / (10 * math.expm1(min(epsilon, 700.0)) * n))
+    if not 0 < active <= 1:
+        raise InputError(f"active={active!r} must be a probability above 0")
     p = rng.beta(1 / 80, 1 / 80, size=d) if means is None else np.asarray(means, dtype=float)
     if p.shape != (d,) or not np.all((p >= 0) & (p <= 1)):
         raise InputError(f"means must be {d} probabilities")
@@ -219,6 +225,87 @@ def fingerprinting(
             "rank": int(np.count_nonzero(seen)),
             "population": population,
         },
+    )
+
+
+def subspace(
+    n: int,
+    d: int,
+    rank: int,
+    *,
+    norm: float = 1.0,
+    noise: float = 0.0,
+    shortest: float = 1.0,
+    loss: str = "absolute",
+    seed: int | None = None,
+) -> Instance:
+    """Rows that lie in a random subspace of their columns: a regression whose answer is known.
+
+    Directions are uniform in ``rank`` of d dimensions, and no column is zero unless d = rank = 1.
+    Targets are ⟨x, θ⟩ for a θ of the subspace, plus uniform noise.
+
+    Parameters
+    ----------
+    n, d, rank : int
+        Rows, columns, dimension of the subspace.
+    norm : float
+        Of θ.
+    noise : float
+        h: targets are off by at most h, on either side.
+    shortest : float
+        Norms of rows are uniform from here to 1.
+    loss : str
+        Of the error.
+    seed : int, optional
+        Makes the draw repeatable.
+
+    Returns
+    -------
+    Instance
+        θ is the best of all weights over fresh rows, and over these as well without noise;
+        ``facts["basis"]`` spans the subspace, (rank, d), and ``facts["fresh"](weights)`` is the
+        excess of absolute loss over fresh rows.
+
+    Examples
+    --------
+    >>> made = subspace(50, 20, 3, norm=2.0, seed=0)
+    >>> int(np.linalg.matrix_rank(made.rows)), made.excess(made.optimum)
+    (3, 0.0)
+    """
+    if not (n >= rank >= 1 and d >= rank and norm > 0 and noise >= 0 and 0 < shortest <= 1):
+        raise InputError("subspace needs n and d of at least rank ≥ 1, norm > 0 and noise ≥ 0")
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((d, rank)))[0].T
+
+    def unit(count: int) -> np.ndarray:
+        drawn = rng.standard_normal((count, rank))
+        sizes = shortest + (1 - shortest) * rng.random((count, 1))
+        return np.asarray(sizes * drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+    inner = unit(n)
+    theta = unit(1)[0]
+    theta *= norm / np.linalg.norm(theta)
+    rows, best = inner @ basis, theta @ basis
+    labels = rows @ best + noise * rng.uniform(-1, 1, n)
+    fresh = unit(20_000)
+
+    def excess(weights: Any) -> float:
+        """E|⟨x, θ̂ − θ⟩ + ξ| − E|ξ|, the mean over ξ in closed form."""
+        off = np.abs(fresh @ (basis @ (np.asarray(weights, dtype=np.float64) - best)))
+        if not noise:
+            return float(off.mean())
+        return float(np.where(off < noise, off**2 / (2 * noise), off - noise / 2).mean())
+
+    kind = get_loss(loss)
+    least = float(kind.value((labels - rows @ best)[:, None], np.zeros((n, 1))).mean())
+    return Instance(
+        rows,
+        labels,
+        bound=1.0,
+        loss=kind,
+        optimum=best,
+        least=least,
+        facts={"rank": rank, "basis": basis, "fresh": excess},
     )
 
 

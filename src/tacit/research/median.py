@@ -1,9 +1,10 @@
-"""A private geometric median, under any diagonal Mahalanobis norm."""
+"""A private geometric median, under any Mahalanobis norm."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -17,16 +18,16 @@ from tacit.ledger import Ledger, Reservation
 from tacit.ledger.required import require_ledger
 from tacit.linear_model.inputs import rows_of
 from tacit.mechanisms.additive import noisy_sum, row_norms, shorten
-from tacit.mechanisms.lattice import require_precision
+from tacit.mechanisms.lattice import accounted_probability, require_precision, sampler_delta
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.params import ShowsBudget
 from tacit.privacy import sentences
-from tacit.privacy.accounting.accountants import gaussian_mu
+from tacit.privacy.accounting.accountants import PLD_SLACK
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import Gaussian, sensitivity
+from tacit.privacy.events import Event, Gaussian, PoissonGaussian
 from tacit.privacy.relation import Neighbors
 from tacit.trainers.base import is_number, is_positive, is_whole
 
@@ -53,10 +54,14 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
     radius : float
         Norm that rows are shortened to, and that the answer is kept within. It must be known
         without looking at the rows.
-    weights : array-like of shape (d,), optional
-        Diagonal of A, public: positive numbers. All ones if not given, the ordinary median.
+    weights : array-like of shape (d,) or (d, d), optional
+        A, public: its diagonal, of positive numbers, or a symmetric positive definite matrix, whose
+        eigenvectors take the place of columns. All ones if not given, the ordinary median.
     steps : int
         Noisy steps.
+    batch_size : float, optional
+        Rows of a step on average, each drawn by itself with probability ``batch_size`` / n. If not
+        given, every step takes all rows.
     learning_rate : float, optional
         Of columns times √aₖ. If not given, the rate that balances the way to go, ``radius``
         times √max aₖ, against gradients and the noise.
@@ -74,7 +79,8 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
     location_ : ndarray of shape (d,)
         The median.
     kept_ : ndarray of shape (d,)
-        Whether each column stood out of the noise, with those of its weight or more.
+        Whether each column stood out of the noise, with those of its weight or more; of a matrix,
+        each eigenvector, from the largest eigenvalue down.
     certificate_ : Certificate
     n_features_in_ : int
 
@@ -102,6 +108,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         radius: float | None = None,
         weights: Any = None,
         steps: int = STEPS,
+        batch_size: float | None = None,
         learning_rate: float | None = None,
         anchor: float = 0.0,
         neighbors: Neighbors = "replace_special",
@@ -113,6 +120,7 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         self.radius = radius
         self.weights = weights
         self.steps = steps
+        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.anchor = anchor
         self.neighbors = neighbors
@@ -138,16 +146,20 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         self._check()
         X = self._read(X, reset=True)
         n, d = X.shape
-        weights = self._weights(d)
-        roots = np.sqrt(weights)
+        shape = self._shape(d)
+        weights, roots = shape.weights, np.sqrt(shape.weights)
         reach = float(self.radius or 0.0) * float(roots.max())
-        slack = require_precision(budget.epsilon, budget.delta, int(self.steps) * d)
+        steps, size = int(self.steps), float(self.batch_size or n)
+        if size > n:
+            raise InputError(f"batch_size={self.batch_size!r} must be at most the {n} rows")
+        slack = require_precision(
+            budget.epsilon, budget.delta, steps * d, grid=PLD_SLACK * self._sampled
+        )
         left = Budget(budget.epsilon, budget.delta - slack)
-        steps = int(self.steps)
-        z = calibrate(lambda z: [Gaussian(z, steps)], left, self.neighbors)
-        rate = self._rate(n, d, reach, gaussian_mu(left.epsilon, left.delta))
+        z = calibrate(lambda z: [self._event(z, n)], left, self.neighbors)
+        rate = self._rate(d, reach, z / size)
         key = Key.fresh() if self.random_state is None else Key.from_seed(self.random_state)
-        spent = [("DPGeometricMedian", Gaussian(z, steps))]
+        spent = [("DPGeometricMedian", self._event(z, n))]
         run = Releases(key, spent)
         token = run.token("DPGeometricMedian")
         entry = None
@@ -156,14 +168,15 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
             entry = self.ledger.reserve(
                 spent, neighbors=self.neighbors, draws=steps * d, budget=budget, plan=described
             )
-        rows = shorten(X, float(self.radius or 0.0)) * roots
+        rows = shape.turned(shorten(X, float(self.radius or 0.0))) * roots
         held = 1 + rate * float(self.anchor) / weights  # the anchor's own step, solved for its end
         y, burn = np.zeros(d), steps // 2
         third, fourth = np.zeros(d), np.zeros(d)  # sums over quarters of the iterates
         turn = burn + (steps - burn) // 2
         for step in range(steps):
-            total = noisy_sum(row_gradients(rows, y), d, 1.0, token.at("noise", step))
-            y = (y - rate * total / n) / held
+            some = rows[token.at("batch", step).batch(n)] if token.samples else rows
+            total = noisy_sum(row_gradients(some, y), d, 1.0, token.at("noise", step))
+            y = (y - rate * total / size) / held
             y *= min(1.0, reach / max(float(np.linalg.norm(y)), 1e-300))
             if step >= burn:
                 (third if step < turn else fourth)[:] += y
@@ -171,9 +184,9 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         mean = (third + fourth) / (steps - burn)
         moved = fourth / (steps - turn) - third / (turn - burn) if turn > burn else np.zeros(d)
         self.kept_ = kept_columns(mean, moved, weights)
-        found = np.where(self.kept_, mean, 0.0) / roots
+        found = shape.back(np.where(self.kept_, mean, 0.0) / roots)
         self.location_ = shorten(found[None], float(self.radius or 0.0))[0]
-        self.certificate_ = self._certify(n, d, z, rate, slack=slack, entry=entry)
+        self.certificate_ = self._certify(n, d, spent, rate, slack=slack, entry=entry)
         if entry is not None:
             entry.settle("summary", self.certificate_.digest)
         return self
@@ -193,8 +206,9 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
+        shape = self._shape(X.shape[1])
         with np.errstate(over="ignore"):
-            apart = (X - self.location_) * np.sqrt(self._weights(X.shape[1]))
+            apart = shape.turned(X - self.location_) * np.sqrt(shape.weights)
         return -row_norms(apart)
 
     def _read(self, X: Any, *, reset: bool) -> np.ndarray:
@@ -232,6 +246,8 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
             )
         if not (is_whole(self.steps) and self.steps >= 1):
             raise InputError(f"steps={self.steps!r} must be an integer from 1")
+        if self.batch_size is not None and not is_positive(self.batch_size):
+            raise InputError(f"batch_size={self.batch_size!r} must be positive, or None: all rows")
         if self.learning_rate is not None and not is_positive(self.learning_rate):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive, or None")
         if not (is_number(self.anchor) and self.anchor >= 0):
@@ -243,29 +259,51 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
                 f"neighbors={self.neighbors!r} must be 'replace_special' or 'replace_one'"
             )
 
-    def _weights(self, d: int) -> np.ndarray:
-        if self.weights is None:
-            return np.ones(d)
-        weights = np.asarray(self.weights, dtype=np.float64)
-        if weights.shape != (d,) or not np.all((weights > 0) & np.isfinite(weights)):
-            raise InputError(f"weights must be {d} positive numbers, one for each column")
-        return weights
+    @property
+    def _sampled(self) -> bool:
+        return self.batch_size is not None
 
-    def _rate(self, n: int, d: int, reach: float, mu: float) -> float:
+    def _event(self, z: float, n: int) -> Event:
+        steps = int(self.steps)
+        if self.batch_size is None:
+            return Gaussian(z, steps)
+        return PoissonGaussian(z, steps, accounted_probability(float(self.batch_size) / n))
+
+    def _shape(self, d: int) -> Shape:
+        if self.weights is None:
+            return Shape(np.ones(d))
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.ndim == 2:
+            return Shape.of(weights, d)
+        if weights.shape != (d,) or not np.all((weights > 0) & np.isfinite(weights)):
+            raise InputError(
+                f"weights must be {d} positive numbers, one for each column, or a symmetric "
+                f"positive definite matrix of {d} by {d}"
+            )
+        return Shape(weights)
+
+    def _rate(self, d: int, reach: float, noise: float) -> float:
         """D/√(T(G² + dσ²)), as for descent (`tacit.research.theory.descent`); G = 1 here."""
         if self.learning_rate is not None:
             return float(self.learning_rate)
-        steps = int(self.steps)
-        noise = steps * (sensitivity(self.neighbors) / (n * mu)) ** 2  # σ²
-        return reach / math.sqrt(steps * (1 + d * noise))
+        return reach / math.sqrt(int(self.steps) * (1 + d * noise**2))
 
     def _certify(
-        self, n: int, d: int, z: float, rate: float, *, slack: float, entry: Reservation | None
+        self,
+        n: int,
+        d: int,
+        spent: list[tuple[str, Event]],
+        rate: float,
+        *,
+        slack: float,
+        entry: Reservation | None,
     ) -> Certificate:
         seeded = self.random_state is not None
-        spent = [("DPGeometricMedian", Gaussian(z, int(self.steps)))]
         settings = {"steps": int(self.steps), "learning_rate": rate, "anchor": float(self.anchor)}
         settings |= {"radius": float(self.radius or 0.0)}
+        if self.batch_size is not None:
+            settings |= {"batch_size": float(self.batch_size)}
+        budget = Budget(float(self.epsilon), float(self.delta))
         return Certificate.issue(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -280,11 +318,52 @@ class DPGeometricMedian(ShowsBudget, BaseEstimator):
             ),
             warnings=(),
             numerical_delta=slack,
+            sampler_delta=sampler_delta(int(self.steps) * d, spent, budget),
             plan={"rows": n, "columns": d, "median": settings}
             | ({} if entry is None else {"ledger": entry.to_dict()}),
             versions={"tacit": __version__, "numpy": np.__version__},
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A = V diag(weights) Vᵀ: columns are turned to the eigenvectors, if A is no diagonal.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (d,)
+        Positive.
+    vectors : ndarray of shape (d, d), or None
+        Eigenvectors as columns.
+    """
+
+    weights: np.ndarray
+    vectors: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, d: int) -> Self:
+        """Of a dense A, with the largest eigenvalue first."""
+        wrong = f"weights must be a symmetric positive definite matrix of {d} by {d}"
+        if matrix.shape != (d, d) or not np.all(np.isfinite(matrix)):
+            raise InputError(wrong)
+        if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
+            raise InputError(f"{wrong}; this one is not symmetric")
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        if not values[0] > d * 2.0**-50 * values[-1]:
+            raise InputError(
+                f"{wrong}; the least eigenvalue of this one is {values[0]:.3g}, beside "
+                f"{values[-1]:.3g}"
+            )
+        return cls(values[::-1], vectors[:, ::-1])
+
+    def turned(self, rows: np.ndarray) -> np.ndarray:
+        """Rows in eigenvectors. A row's own values alone count: shapes and places are public."""
+        return rows if self.vectors is None else rows @ self.vectors
+
+    def back(self, point: np.ndarray) -> np.ndarray:
+        """A point in columns."""
+        return point if self.vectors is None else self.vectors @ point
 
 
 def row_gradients(rows: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:

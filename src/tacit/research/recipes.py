@@ -37,11 +37,20 @@ def _dp_raft(radius: float = 1.0, **trainer: Any) -> tuple[list[Stage], Gradient
 
 
 def _dp_raft_pillar(
-    public: Any = None, n_components: int | str = "auto", radius: float = 1.0, **trainer: Any
+    public: Any = None,
+    n_components: int | str = "auto",
+    radius: float = 1.0,
+    rescale: bool = False,
+    **trainer: Any,
 ) -> tuple[list[Stage], GradientTrainer]:
-    """DP-RAFT on rows projected by public ones (Pinto et al. 2024, appendix B-F)."""
+    """DP-RAFT on rows projected by public ones (Pinto et al. 2024, appendix B-F).
+
+    With ``rescale``, projected rows are scaled to the radius again: the clip is for rows of that
+    norm, and so is the noise. Weights are then those of projected rows.
+    """
     stages, probe = _dp_raft(radius, **trainer)
-    return [*stages, PublicPCA(public, n_components)], probe
+    again = [Normalize(radius)] if rescale else []
+    return [*stages, PublicPCA(public, n_components), *again], probe
 
 
 RECIPES.add("local", _local)

@@ -46,17 +46,20 @@ class Averages:
         self._gone = np.zeros((2, shape[0], features * int(self._asked.any()), shape[2]))
         self._noise = np.zeros(shape[0])
 
-    def add(
-        self, step: int, weights: np.ndarray, gradient: np.ndarray, noise: Sequence[float]
-    ) -> None:
-        """Take the iterate behind a step, the gradient that led to it, and its squared noise."""
-        self._last = weights
-        self._mean += self._weights(step)[:, None, None] * weights
+    def look(self, step: int, gradient: np.ndarray, noise: Sequence[float]) -> None:
+        """See the gradient of a step, and its squared noise."""
         if not self._asked.any():
             return
         self._gone[int(step >= self._half)] += gradient[:, : self._features]
         if step < self._half:
             self._noise += noise
+
+    def add(self, step: int, weights: np.ndarray) -> None:
+        """Take the iterate behind a step."""
+        self._last = weights
+        parts = self._weights(step)
+        if parts.any():
+            self._mean += parts[:, None, None] * weights
 
     def result(self) -> np.ndarray:
         """What the run returns, of every setting."""

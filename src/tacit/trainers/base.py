@@ -105,6 +105,11 @@ class Trainer(Params, ABC):
         return replace(self, **{k: filled[k] for k, v in asdict(self).items() if is_auto(v)})
 
     @property
+    def takes_people(self) -> bool:
+        """Whether it bounds what a person with several rows counts for."""
+        return False
+
+    @property
     def groups(self) -> int:
         """Into how many groups rows are dealt, which steps take in turn."""
         return 1

@@ -78,7 +78,9 @@ def train_together(
     if init is not None:
         weights = _project(weights + (init if scales is None else init / scales), trainers)
         weights = monotone(weights, facts.monotone)
-    begin, velocity = weights, np.zeros_like(weights)
+    else:
+        weights = _hold(weights, trainers)  # zero need not be in a set
+    begin, velocity = weights, np.zeros(1)
     move = None
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
@@ -87,7 +89,7 @@ def train_together(
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
 
     def draw(step: int) -> np.ndarray:
-        return tokens[0].at("batch", run * steps + step).batch(engine.n)
+        return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
 
     with engine, ThreadPoolExecutor(1) as ahead:
         drawn = ahead.submit(draw, 0) if tokens[0].samples else None
@@ -106,13 +108,13 @@ def train_together(
             first_sum = (run * steps + step) * len(sums)
             noisy = []
             for part, total in enumerate(sums):
-                released = np.empty(total.values.shape)
+                released = []
                 for s, (trainer, token) in enumerate(zip(trainers, tokens, strict=True)):
                     token, share = token.at("noise", first_sum + part, s), trainer.shares[part]
                     bounded = total.bounded(s, trainer.reaches(norms[s], moves)[part])
                     paid = token if share == 1 else token.part(share)
-                    released[s] = trainer.noisy(bounded, paid, step, rows)
-                noisy.append(released)
+                    released.append(trainer.noisy(bounded, paid, step, rows))
+                noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
             mean = (noisy[0] if len(noisy) == 1 else np.concatenate(noisy, axis=1)) / normaliser
             if on_gradient is not None:
                 on_gradient(mean)
@@ -120,19 +122,26 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            velocity = momentum * velocity + gradient
-            moved = rates[step] * velocity if move is None else move(velocity, rates[step], step)
-            weights = _project(weights - moved, trainers)
-            weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             entries = [total.values[0].size for total in sums]
             deviations = [
                 trainer.deviations(token.noise_multiplier, norm, moves)
                 for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
             ]
             noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
-            averages.add(step, weights, gradient, noise)
+            averages.look(step, gradient, noise)
+            velocity = momentum * velocity + gradient if momentum.any() else gradient
+            if move is None:
+                # In memory that nobody else looks at, where there is some.
+                kept = momentum.any() or (velocity is mean and on_gradient is not None)
+                moved = np.multiply(rates[step], velocity, out=None if kept else velocity)
+            else:
+                moved = move(velocity, rates[step], step)
+            weights = _project(np.subtract(weights, moved, out=moved), trainers)
+            weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
+            averages.add(step, weights)
             progress("training", step + 1, steps)
-    found = monotone(averages.result(), facts.monotone)  # a mean of them is, up to rounding
+    found = _hold(averages.result(), trainers)  # a mean of them is in the set, up to rounding
+    found = monotone(found, facts.monotone)
     return found if scales is None else found * scales
 
 
@@ -151,11 +160,20 @@ def rehearsal(
 
 
 def _project(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    weights = _hold(weights, trainers)
     if all(t.radius is None for t in trainers):
         return weights
     radii = np.array([np.inf if t.radius is None else t.radius for t in trainers])
     norms = _norms(weights)
     return weights * np.minimum(1.0, radii / np.maximum(norms, 1e-300))[:, None, None]
+
+
+def _hold(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarray:
+    sets = [trainer.convex_set for trainer in trainers]
+    if all(held is None for held in sets):
+        return weights
+    pairs = zip(weights, sets, strict=True)
+    return np.stack([each if held is None else held.project(each) for each, held in pairs])
 
 
 def _norms(weights: np.ndarray) -> np.ndarray:

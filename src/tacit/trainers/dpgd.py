@@ -53,6 +53,10 @@ class DPGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPGD
 
+    @property
+    def takes_people(self) -> bool:
+        return type(self) is DPGD
+
     def takes_moment(self, loss: Loss, outputs: int) -> bool:
         return self.by_rule and isinstance(loss, Logistic) and outputs == 1
 

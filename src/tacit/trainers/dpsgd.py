@@ -46,6 +46,10 @@ class DPSGD(GradientTrainer):
     def covers_steps(self) -> bool:
         return type(self) is DPSGD
 
+    @property
+    def takes_people(self) -> bool:
+        return type(self) is DPSGD
+
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         allowed = f"above 0 and at most the number of rows, {facts.size}"
@@ -104,7 +108,8 @@ class DPSGD(GradientTrainer):
         float
             A norm of weights.
         """
-        return 1 / moves.bound if self.radius is None else float(self.radius)
+        largest = self.largest_norm(moves.features * moves.outputs)
+        return largest if math.isfinite(largest) else 1 / moves.bound
 
     def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
         """As accounted at weights of the `reference_norm`; larger by μ/μ₀ beyond.

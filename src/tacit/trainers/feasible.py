@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.memory import machine_memory
 from tacit.engine.checks import MOST_ROWS
-from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Clipping, Scale, check_range
+from tacit.engine.people import clipping_of
+from tacit.engine.quantization import LIMIT, ROUNDED_ROWS, Scale, check_range
 from tacit.exceptions import InputError
 from tacit.mechanisms.lattice import sigma_for
 from tacit.trainers.settings import PublicFacts
@@ -69,7 +70,9 @@ def require_feasible(
     deviations = trainer.deviations(noise_multiplier, 0.0, None)
     for clip, deviation in zip(trainer.clips, deviations, strict=True):
         per_class = trainer.clipping == "per-class"
-        clipping = Clipping.of(np.array([clip]), facts.outputs, scale, kind, per_class)
+        how: dict[str, Any] = {"arithmetic": kind, "per_class": per_class}
+        how["rows"] = facts.unit.rows
+        clipping = clipping_of(np.array([clip]), facts.outputs, scale, **how)
         if kind != "fast":
             sigma_for(deviation / float(clipping.lattice[0]))
     _require_bounded(trainer, facts, width, math.hypot(*trainer.clips), math.hypot(*deviations))
@@ -119,9 +122,10 @@ def _require_bounded(
     root = cmath.sqrt(middle**2 - 4 * momentum) if abs(middle) < LARGEST_SQUARABLE else middle
     growth = math.log(max(abs(middle + root) / 2, abs(middle - root) / 2, 1.0)) * steps
     reach = (math.log(step * steps) if step else 0.0) + growth
-    if trainer.radius is not None:
-        held = rate * pull * float(trainer.radius) / (1 - momentum)
-        most = math.log(float(trainer.radius)) if step + held < LARGEST_SQUARABLE else math.inf
+    largest = trainer.largest_norm(width * facts.outputs)
+    if math.isfinite(largest):
+        held = rate * pull * largest / (1 - momentum)
+        most = math.log(largest) if step + held < LARGEST_SQUARABLE else math.inf
         reach = min(reach, most)
     longest = _bound(facts) * math.sqrt(width) * 8
     if reach + math.log(longest) > math.log(LIMIT):

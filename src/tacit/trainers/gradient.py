@@ -30,6 +30,7 @@ from tacit.trainers.base import (
     is_positive,
     is_whole,
 )
+from tacit.trainers.constraints import SETS, ConvexSet, as_set, describe
 from tacit.trainers.descent import SHARED, train_together
 from tacit.trainers.feasible import require_feasible
 from tacit.trainers.settings import PublicFacts, noise_left, suggest
@@ -75,6 +76,9 @@ class GradientTrainer(Trainer):
     intercept_fraction : float
         Size of the constant feature that carries the intercept, as a part of
         the row bound.
+    constraint : ConvexSet, optional
+        Any other set that weights are projected onto (`tacit.trainers.constraints`), in place of a
+        ``radius``: `Box`, `Simplex`, `L1Ball`, or a class of one's own.
 
     Examples
     --------
@@ -93,6 +97,7 @@ class GradientTrainer(Trainer):
     anchor: float = 0.0
     clipping: str = "flat"
     intercept_fraction: OrAuto = "auto"
+    constraint: Any = None
     #: Whether the weights of all steps are kept until the last.
     keeps_iterates: ClassVar[bool] = False
     takes_drift: ClassVar[bool] = True
@@ -137,9 +142,60 @@ class GradientTrainer(Trainer):
         self._check("average", lambda v: v in AVERAGES, f"one of {', '.join(AVERAGES)}")
         self._check("schedule", lambda v: v in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
         self._check("radius", lambda v: v is None or is_positive(v), "a positive number or None")
+        self._check_constraint(facts)
         for name in ("alpha", "anchor"):
             self._check(name, lambda v: is_number(v) and v >= 0, "0 or a positive number")
         self._check("clipping", lambda v: v in ("flat", "per-class"), "flat or per-class")
+
+    def _check_constraint(self, facts: PublicFacts) -> None:
+        held = as_set(self.constraint)
+        if held is None:
+            return
+        if not isinstance(held, ConvexSet):
+            raise InputError(
+                f"{self.name}(constraint={held!r}) must be a convex set, such as Box(-1.0, 1.0), "
+                "or have its methods project and reach"
+            )
+        if self.radius is not None:
+            raise InputError(f"{self.name}: pass radius= or constraint=, not both")
+        if facts.monotone:
+            raise InputError(
+                f"{self.name}: weights that must not fall or rise are projected already; leave out "
+                "constraint= or the shapes"
+            )
+        if self.contracts and type(held) not in SETS.values():
+            raise InputError(
+                f"{self.name} is private only if projections bring no weights farther apart: "
+                f"constraint= must be one of {', '.join(SETS)}"
+            )
+
+    @property
+    def convex_set(self) -> ConvexSet | None:
+        """What weights are projected onto, if not a ball."""
+        return as_set(self.constraint)
+
+    def largest_norm(self, count: int) -> float:
+        """Norm that weights do not exceed, by ``radius`` and ``constraint``.
+
+        Parameters
+        ----------
+        count : int
+            Number of weights.
+
+        Returns
+        -------
+        float
+            Infinite if nothing holds them.
+        """
+        if self.radius is not None:
+            return float(self.radius)
+        held = self.convex_set
+        return math.inf if held is None else float(held.reach(count))
+
+    def parameters(self) -> dict[str, Any]:
+        found = super().parameters()
+        held = found.pop("constraint")
+        return found if held is None else {**found, "constraint": describe(self.constraint)}
 
     def constant(self, bound: float) -> float:
         return float(self.intercept_fraction) * bound
@@ -230,7 +286,8 @@ class GradientTrainer(Trainer):
             For `explain`.
         """
         q = self.sampling_probability(facts)
-        return "all rows" if q == 1 else f"each row with probability {q:.3g}"
+        unit = facts.unit
+        return f"all {unit.plural}" if q == 1 else f"each {unit.kind} with probability {q:.3g}"
 
     def noisy(self, total: BoundedSum, token: Token, step: int, rows: int) -> np.ndarray:
         """A sum over that many rows, with its noise.
@@ -270,8 +327,8 @@ class GradientTrainer(Trainer):
         mean = [z / self.normaliser(facts) for z in noise]
         joint = "" if len(clips) == 1 else f", which count as one sum with {noise_multiplier:.4g}"
         lines = [
-            f"Training, {self.name}: {self.steps} steps on {self.sampled(facts)}, each row's "
-            f"gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
+            f"Training, {self.name}: {self.steps} steps on {self.sampled(facts)}, each "
+            f"{facts.unit.kind}'s gradient clipped{in_parts} to {_listed(clips, 3)}, first rate "
             f"{float(self.learning_rate):.3g} ({self.schedule}), momentum "
             f"{float(self.momentum):g}.",
             f"Noise on every step's sum: {_listed(noise, 4)} clipped gradients{joint}; on the mean "
@@ -297,8 +354,9 @@ class GradientTrainer(Trainer):
         wandering = WANDERING * (self.average == "converged")
         feature = f", the constant feature {float(self.intercept_fraction):.3g}" * constant
         return [
-            f"Settings, where not given: all rows together weigh {facts.size * facts.mu:.4g} times "
-            f"the noise. A typical row has norm {facts.typical_norm:.3g}, {norm}. The clip is "
+            f"Settings, where not given: all {facts.unit.plural} together weigh "
+            f"{facts.size * facts.mu:.4g} times the noise. A typical row has norm "
+            f"{facts.typical_norm:.3g}, {norm}. The clip is "
             f"{float(self.clip) / facts.typical_norm:.2g} of such a row{feature}. Rate and steps "
             f"are to leave noise of {noise_left(self, facts):.2g} in its score: more would drown "
             f"what rows say, less would stop before they have said it.{wandering}"

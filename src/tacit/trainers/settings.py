@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.losses import Loss
+from tacit.privacy.unit import ROW, Unit
 
 INTERCEPT_FRACTION = 0.1  # size of the constant feature, in row bounds
 #: Of the descent that theorems are about, which bounds the mean of its iterates.
@@ -23,7 +24,7 @@ class PublicFacts:
     Attributes
     ----------
     size : int
-        Number of rows, or the public stand-in for it.
+        Number of rows, or of people, or the public stand-in for it.
     features : int
         Columns of the rows that reach the trainer, without the intercept's.
     outputs : int
@@ -56,6 +57,8 @@ class PublicFacts:
         none is released.
     moment : (ndarray of shape (k,), ndarray of shape (f, k)), optional
         Its eigenvalues and eigenvectors above the noise, once it is.
+    unit : Unit
+        Whose gradients are clipped: those of rows, or of people with so many rows at most.
     """
 
     size: int
@@ -75,6 +78,7 @@ class PublicFacts:
     monotone: tuple[tuple[int, int, int], ...] = ()
     moment_noise: float = 0.0
     moment: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
+    unit: Unit = ROW
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,9 @@ HIDING = 0.03  # noise of a second moment from which on it does, in squared norm
 MOST_HIDDEN = 12.0
 MOST_PULL = 0.5  # of the way to where alpha and anchor pull, in one step: more would swing
 LARGEST_INTERCEPT_FRACTION = 0.3
+# Of two classes, the sum of a person's rows is clipped to half of what a row's gradient would be:
+# rows of one person say much the same, and a larger clip pays for it in noise (decision 61).
+PEOPLE_CLIP = 0.5
 
 
 # What all rows together can say in a score, in units of its noise, with a curator or without:
@@ -246,7 +253,8 @@ def suggest(
     few = _few_steps(facts)
     momentum = float(given.get("momentum", few.momentum if few else 0.9))
     grown = max(1.0, facts.size * facts.mu / constants.room) ** (1 / 3)
-    least = constants.clip * grown * facts.typical_norm
+    several = facts.unit.rows > 1 and constants is RULE_CONSTANTS["two classes"]
+    least = constants.clip * grown * facts.typical_norm * (PEOPLE_CLIP if several else 1.0)
     # Rows that drift bring noise of their own, about that of a clip of half the drift: a smaller
     # clip would only lose signal beside it. It grows with the weights (μ is about 3 at norm 10/R),
     # so a run that went as far as without drift would drown in what it has stirred up.

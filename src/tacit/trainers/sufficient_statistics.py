@@ -48,9 +48,11 @@ class Moments:
             )
         if rows.blanked is not None or split is not None:  # stages that blank rows drift: refused
             raise InputError("second moments count every row, and whole rows")
-        self.rows, self.targets, self.shift = rows, np.asarray(targets, dtype=np.float64), shift
+        # Of a person one row counts, the one that stands for all of them.
+        targets = np.asarray(targets, dtype=np.float64)[rows.standing]
+        self.rows, self.targets, self.shift = rows.one_each(), targets, shift
         self.intercept, self.strict = float(intercept), arithmetic == "strict"
-        self.n, self.d = rows.n, rows.d + bool(intercept)
+        self.n, self.d = self.rows.n, rows.d + bool(intercept)
 
     def noisy(self, bound: float, weight: float, size: int, token: Token) -> np.ndarray:
         """Σzzᵀ + noise for z = (row, constant, weight·target), shortened to ``bound``.
@@ -67,7 +69,8 @@ class Moments:
                 constant = np.full((len(part), int(self.intercept > 0)), self.intercept)
                 yield np.hstack([part, constant, weight * self.targets[span]])
 
-        return noisy_second_moment(joint, self.d + 1, bound, token, size=size, strict=self.strict)
+        how: dict[str, Any] = {"size": size, "strict": self.strict}
+        return noisy_second_moment(joint, self.d + 1, bound, token.per_row(self.rows), **how)
 
 
 @dataclass
@@ -114,6 +117,10 @@ class SufficientStatistics(Trainer):
     damping: OrAuto = "auto"
     takes_strict: ClassVar[bool] = True
     source: ClassVar[Callable[..., Moments]] = Moments
+
+    @property
+    def takes_people(self) -> bool:
+        return True
 
     def check(self, facts: PublicFacts) -> None:
         if facts.loss is not None and not isinstance(facts.loss, Squared):

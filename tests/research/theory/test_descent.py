@@ -160,6 +160,24 @@ def test_an_estimator_with_the_schedule_stays_below_the_bound():
     assert measured < descent.risk(n, 2, **given).value
 
 
+def test_bounds_with_projections_and_with_reports():
+    given = {"epsilon": 1.0, "delta": 1e-5, "norm": 2.0}
+    free, held = (descent.risk(100, 5, **given), descent.constrained_risk(100, 5, **given))
+    assert held.value == free.value and held.printed < free.printed
+    assert descent.constrained_risk(100, 50, **given).value > 3 * free.value
+    local = descent.local_risk(100, 5, **given, steps=50)
+    replaced = descent.risk(100, 5, **given, neighbors="replace_one", steps=50)
+    # the noise of a mean is √n times as large; what steps leave is the same
+    square = lambda bound: (bound.value / 2.0) ** 2 / (1 + 1 / 50) - 1 / 50  # noqa: E731
+    assert square(local) == pytest.approx(100 * square(replaced))
+    plan = descent.local_schedule(100, 5, **given)
+    assert plan.steps == 100
+    at = 4.0 / (2 * plan.learning_rate * 100)
+    sigma = plan.noise_multiplier / math.sqrt(100)
+    at += plan.learning_rate / 2 * (1 + 1 / 100) * (1 + 5 * sigma**2)
+    assert at == pytest.approx(descent.local_risk(100, 5, **given).value)
+
+
 # Clipping and fresh rows
 
 

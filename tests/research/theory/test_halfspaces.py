@@ -215,6 +215,7 @@ def test_table_v_has_its_closed_forms():
         "noisy descent": 30 * scale / 0.25,
         "restricted Lipschitz descent": 4 * scale / 0.25 + math.sqrt(1e-9 * 900 / 16),
         "random projection": scale / 0.25**2,
+        "random projection of gradients": 30 * scale / 0.25,
         "gradient embedding": (4 + 0.1 * 30) * scale / 0.25,
         "public components": 4 * scale / (0.25 - math.sqrt(0.001 * 1.999)),
     }

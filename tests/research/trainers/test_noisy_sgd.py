@@ -191,7 +191,7 @@ def test_every_run_has_noise_and_batches_of_its_own(batch, monkeypatch):
 
     def noise(self, sigma, count):
         noises.append(real(self, sigma, count))
-        return noises[-1]
+        return noises[-1].copy()
 
     def sample(self, n, probability):
         batches.append(include(self, n, probability))
@@ -322,3 +322,23 @@ def test_a_choice_without_noise_is_caught(monkeypatch):
     monkeypatch.setattr(noisy_sgd, "LOSS_UNIT", 1)
     found = audit(calibrated, runs=120, seed=1)
     assert found.lower > found.claimed
+
+
+# As printed
+
+
+def test_algorithm_2_with_its_own_steps_and_rates():
+    n = 24
+    trainer = NoisySGD.printed(n, D, epsilon=1.0, delta=1e-5)
+    assert (trainer.steps, trainer.runs, trainer.batch_size) == (n * n - 1, 3, 1.0)
+    assert (trainer.radius, trainer.schedule, trainer.average) == (1.0, "sqrt", "last")
+    each = noisy_sgd.printed_noise(n, epsilon=1 / 3, delta=1e-5 / 3)
+    assert trainer.learning_rate == pytest.approx(1 / math.sqrt(1 + D * each**2))
+    rates = replace(trainer, intercept_fraction=0.1).rates()
+    assert rates[3] == pytest.approx(rates[0] / 2)  # η(t) falls as 1/√t
+    plan = Plan(Budget(1.0, 1e-5), (Normalize(),), trainer, get_loss("hinge")).calibrate(
+        size=n, columns=D, classes=2
+    )
+    assert plan.spent[0][1].sampling_probability == pytest.approx(1 / n)
+    # The account, exact, asks for much less noise than the printed variance.
+    assert plan.noise_multiplier < each / 10

@@ -294,7 +294,7 @@ class Spy:
 
         def spy_gaussian(this, sigma, count):
             drawn = gaussian(this, sigma, count)
-            self.draws.append((sigma, drawn))
+            self.draws.append((sigma, drawn.copy()))
             return drawn
 
         def spy_add(this, total, deviation, opened):

@@ -13,17 +13,21 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
-from tacit.cli.tasks import outputs, tables
+from tacit.cli.tasks import arrays, outputs, tables
+from tacit.cli.tasks.evaluate import ROOM, groups_of
+from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
-from tacit.cli.tasks.plan import Estimator, encoder, public_facts
+from tacit.cli.tasks.plan import Estimator, TableFacts, encoder, public_facts
 from tacit.cli.tasks.scores import nonprivate_accuracy, rows_to_test_on, score
 from tacit.data.scans import Scan
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
-from tacit.exceptions import InputError, PrivateTestError
+from tacit.exceptions import InputError, PrivateTestError, of_rows
+from tacit.features import load_features
 from tacit.model_selection.dp_search import choose
 from tacit.model_selection.search import Trials
 from tacit.persistence import LIMIT, dumps
+from tacit.privacy.unit import ROW
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
@@ -46,8 +50,43 @@ class Fitted:
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
         # The number of rows that the certificate states: public, whatever the relation.
         entry = {"ledger": dict(claim.plan["ledger"])} if "ledger" in claim.plan else {}
-        facts = {**facts, "train_rows": claim.plan["rows"], **self.best}
+        what = claim.unit.plural
+        facts = {**facts, f"train_{what}": claim.plan[what], **self.best}
+        facts |= {} if claim.unit == ROW else {"unit": claim.unit.to_dict()}
+        found = [stage["found"] for stage in claim.plan["stages"] if "found" in stage]
+        facts |= {"found": found} if found else {}
+        tested = getattr(self.estimator, "evaluation_", None)
+        facts |= {} if tested is None else {"evaluation": tested.to_dict()}
         return {**facts, **scores, **entry, "out": str(self.out)}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fitted: rows and labels, what is public of them, and what is tested on.
+
+    Attributes
+    ----------
+    rows, labels
+        As an estimator takes them; no labels where it reads them itself.
+    facts : TableFacts
+    public
+        Public rows, if any.
+    tests : (rows, labels), or None
+    scores, wide, text : int
+        Columns of scores and of rows, and characters that describe them, at most.
+    groups
+        Whose rows are whose, if people are counted.
+    """
+
+    rows: Any
+    labels: Any
+    facts: TableFacts
+    public: Any
+    tests: tuple[Any, np.ndarray] | None
+    scores: int
+    wide: int
+    text: int = 0
+    groups: Any = None
 
 
 def fit(
@@ -60,10 +99,13 @@ def fit(
     target_bounds: str | None = None,
     test: Table | PathLike | None = None,
     public: Table | PathLike | None = None,
+    labels: Table | PathLike | None = None,
+    key: str | None = None,
     baseline: bool = False,
     force: bool = False,
     memory: float | None = None,
     decimal: str | None = None,
+    by: str | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to a table and write model, certificate and report into ``out``.
@@ -72,80 +114,171 @@ def fit(
     ``memory`` is what rows may take in bytes. What ``schema`` does not say is found through noise;
     ``target_bounds``, such as ``0,100`` or ``private``, say that the target is a number.
     ``baseline`` also fits a model without privacy, for comparison: only for rows
-    that are public anyway. ``options`` go to the estimator as they are.
+    that are public anyway. ``by`` names groups of a test on rows that are held out. ``options``
+    go to the estimator as they are.
+
+    An ``.npz`` holds features (`tacit.features.load_features`): ``key`` is the array of the rows,
+    ``target`` that of the labels, or a column of the table ``labels``.
     """
     if public is None and settings.recipe in takers("public"):
         raise InputError(f"the recipe {settings.recipe} needs public rows, of the same schema")
     tables.require_other_file(table, public)
+    if by is not None:
+        if options.get("holdout") is None:
+            raise InputError("groups are those of a test on rows that are held out: give holdout")
+        options["holdout_by"] = groups_of(by)
+    if settings.tune and options.get("holdout") is not None:
+        raise InputError("settings that private trials choose are not tested on held-out rows yet")
     with outputs.output_in(out, outputs.FILES, force, options) as output:
-        train = tables.open_table(table, memory, decimal)
-        schema, number = tables.schema_of(train, schema, target, target_bounds)
-        seen = tables.public_features(public, schema)
-        listed, words = settings.candidates(seen)
-        parts = listed[0]
-        rows: Any = tables.features_of(train, schema)
-        if isinstance(train, Scan):
-            target = tables.require_target(train.column_names, schema)
-            rows, labels = rows.aim(target), None  # read by the estimator
-            if baseline:
-                raise InputError("a baseline needs all rows in memory, and these are too many")
+        files: dict[str, Any] = {"target": target, "target_bounds": target_bounds}
+        files |= {"test": test, "public": public, "decimal": decimal}
+        if arrays.is_features(table):
+            refused = {"schema": schema, "memory": memory, "baseline": baseline}
+            arrays.refuse(table, **refused, person=settings.person)
+            problem = _of_features(table, key=key, labels=labels, **files)
         else:
-            labels = tables.labels_of(train, schema, schema.classes, number=number)
-        given, tests = None if test is None else tables.read(test, decimal), None
-        if given is not None:
-            known: Any = schema.classes
-            if not known and not number:
-                known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
-            tests = rows_to_test_on(given, schema, known, parts["stages"], number=number)
-        many = schema.classes or (range(MANY_CLASSES) if labels is None else np.unique(labels))
-        scores = 1 if number else len(many)
-        output.set_aside(_room(schema, scores, listed, seen, given))
-        facts = public_facts(schema)
-        facts = replace(facts, classes=0) if number else facts
-        estimator = facts.estimator(settings, parts, **options)
+            if labels is not None or key is not None:
+                raise InputError("labels and key are for features (.npz); this is a table")
+            problem = _of_table(table, settings, schema, memory=memory, baseline=baseline, **files)
+        listed, words = settings.candidates(problem.public)
+        rows, classes = problem.rows, problem.labels
+        output.set_aside(_room(problem, listed))
+        estimator = problem.facts.estimator(settings, listed[0], **options)
         best: dict[str, Any] = {}
         try:
             if settings.tune:
                 how = settings.how_often
-                estimator, best = _tuned(estimator, listed, words, how, (rows, labels))
+                data = (rows, classes, problem.groups)
+                estimator, best = _tuned(estimator, listed, words, how, data)
             else:
-                estimator.fit(rows, labels)
+                estimator.fit(rows, classes, groups=problem.groups)
         except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
             raise
-        results = {} if tests is None else score(estimator, *tests)
-        if tests is not None and baseline and labels is not None:
+        results = {} if problem.tests is None else score(estimator, *problem.tests)
+        if problem.tests is not None and baseline:
             encode = estimator.stages_[0]
-            results["nonprivate_accuracy"] = nonprivate_accuracy(encode, rows, labels, *tests)
+            results["nonprivate_accuracy"] = nonprivate_accuracy(
+                encode, rows, classes, *problem.tests
+            )
         certificate = estimator.certificate_
         shown = {**results, "files": list(outputs.FILES)} if results else None
         curves = None
         with suppress(InputError):  # a model that is no sum of curves
             curves = estimator.shape_curves().svg()
-        page = render_html(certificate.to_dict(), results=shown, curves=curves).encode()
+        tested = getattr(estimator, "evaluation_", None)
+        evaluation = None if tested is None else pictured(tested)
+        page = render_html(
+            certificate.to_dict(), results=shown, curves=curves, evaluation=evaluation
+        ).encode()
         contents = (dumps(estimator), outputs.written(certificate), page)
         output.commit(dict(zip(outputs.FILES, contents, strict=True)))
     return Fitted(estimator, Path(out), results, best)
 
 
-def _room(
-    schema: Schema,
-    scores: int,
-    parts: Sequence[Mapping[str, Any]],
-    public: Any,
-    test: Table | None,
-) -> dict[str, int]:
-    """At most so many bytes have the files of a fit, as far as public facts tell."""
+def _of_table(
+    table: Table | PathLike,
+    settings: Settings,
+    schema: Schema | PathLike | None,
+    *,
+    target: str | None,
+    target_bounds: str | None,
+    test: Table | PathLike | None,
+    public: Table | PathLike | None,
+    memory: float | None,
+    decimal: str | None,
+    baseline: bool,
+) -> Problem:
+    """A table with named columns, in memory or in files."""
+    train = tables.open_table(table, memory, decimal)
+    schema, number = tables.schema_of(train, schema, target, target_bounds)
+    schema = settings.identified(schema)
+    groups = None if settings.rows_per_person is None else tables.identifiers_of(train, schema)
+    seen = tables.public_features(public, schema)
+    rows: Any = tables.features_of(train, schema)
+    if isinstance(train, Scan):
+        target = tables.require_target(train.column_names, schema)
+        rows, labels = rows.aim(target), None  # read by the estimator
+        if baseline:
+            raise InputError("a baseline needs all rows in memory, and these are too many")
+    else:
+        labels = tables.labels_of(train, schema, schema.classes, number=number)
+    tests = None
+    if test is not None:
+        known: Any = schema.classes
+        if not known and not number:
+            known = (rows.labels()[0] if labels is None else np.unique(labels)).tolist()
+        stages = settings.candidates(seen)[0][0]["stages"]
+        tests = rows_to_test_on(tables.read(test, decimal), schema, known, stages, number=number)
+    many = schema.classes or (range(MANY_CLASSES) if labels is None else np.unique(labels))
+    facts = public_facts(schema)
     wide = encoder(schema).widest(len(schema.columns))
     text = len(json.dumps(json.dumps(schema.to_dict(), indent=2)))
-    text += CATEGORY * wide * schema.private  # what may be found
+    return Problem(
+        rows,
+        labels,
+        replace(facts, classes=0) if number else facts,
+        seen,
+        tests,
+        1 if number else len(many),
+        wide,
+        text + CATEGORY * wide * schema.private,  # what may be found
+        groups,
+    )
+
+
+def _of_features(
+    path: PathLike,
+    *,
+    key: str | None,
+    labels: Table | PathLike | None,
+    target: str | None,
+    target_bounds: str | None,
+    test: PathLike | None,
+    public: PathLike | None,
+    decimal: str | None,
+) -> Problem:
+    """Features in a file: rows that are ready."""
+    where = {"key": key, "labels": None if labels is not None else target}
+    found = load_features(path, part="train", **where)
+    number = target_bounds is not None
+    limits = None if target_bounds is None else tables.limits_of(target_bounds)
+    if labels is None:
+        classes = arrays.targets_of(found.labels, path, number=number)
+    else:
+        beside = tables.read(labels, decimal)
+        if target not in beside.column_names:
+            raise InputError(
+                f"which column of {labels} holds the labels? Name it as target: "
+                f"{', '.join(beside.column_names)}"
+            )
+        classes = tables.column_labels(beside, target, number=number)
+        if len(classes) != len(found.features):
+            raise of_rows(InputError(f"{labels} has not one row for every row of {path}"))
+    seen = None if public is None else arrays.public_rows(public, beside=found)
+    tests = None
+    if test is not None:
+        given = arrays.test_rows(test, path, found, **where)
+        truth = arrays.targets_of(given.labels, test, number=number)
+        if not number and not np.isin(truth, classes).all():
+            raise InputError(f"{test} holds a label that is not among the classes")
+        tests = given, truth
+    wide, many = found.features.shape[1], len(np.unique(classes))
+    facts = TableFacts(None, wide, 0 if number else max(many, 2), limits)
+    return Problem(found, classes, facts, seen, tests, 1 if number else many, wide)
+
+
+def _room(problem: Problem, parts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """At most so many bytes have the files of a fit, as far as public facts tell."""
+    wide, scores, text, public = problem.wide, problem.scores, problem.text, problem.public
     kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
     for part in parts:
         stages = () if part["stages"] == "auto" else part["stages"]
         affine = [stage.affine for stage in stages]
         last = max((i for i, folds in enumerate(affine) if not folds), default=0)
         components = [getattr(stage, "n_components", 0) for stage in stages[:last]]
-        most = wide if public is None else min(wide, public.n)
+        shown = wide if public is None else public.n if isinstance(public, Table) else len(public)
+        most = min(wide, shown)
         sizes = [n if isinstance(n, int) else most for n in components]
         kept = max(kept, wide * (sum(sizes) + 8 * len(sizes)))
     if 8 * (scores * wide + kept) > LIMIT:
@@ -153,11 +286,11 @@ def _room(
             f"a model of {wide} columns, {scores} classes and its stages would have more than "
             f"{LIMIT >> 20} MB, and could not be read again: project to fewer components"
         )
-    tables = 0 if test is None else 64 * scores**2
+    pages = 0 if problem.tests is None else 64 * scores**2
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + tables + CURVE * scores * wide + outputs.BASE,
+        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + ROOM + outputs.BASE,
     }
 
 
@@ -166,7 +299,7 @@ def _tuned(
     parts: Sequence[Mapping[str, Any]],
     words: Sequence[dict[str, str]],
     trials: Trials,
-    table: tuple[Any, Any],
+    table: tuple[Any, Any, Any],
 ) -> tuple[Estimator, dict[str, Any]]:
     """The best of private trials, and what it sets."""
     encode = [] if estimator.stages == "auto" else [estimator.stages[0]]
@@ -176,6 +309,7 @@ def _tuned(
         given = part["stages"]
         stages = found.setdefault(id(given), [*encode, *given] if encode else given)
         candidates.append(clone(estimator).set_params(stages=stages, trainer=part["trainer"]))
-    chosen = choose(candidates, words, trials, *table)
+    *rows, groups = table
+    chosen = choose(candidates, words, trials, *rows, groups=groups)
     best = {"chosen": words[chosen.setting], "noisy_score": chosen.score}
     return chosen.estimator, best

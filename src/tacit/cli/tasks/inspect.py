@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 
 from tacit import diagnostics
+from tacit.cli.tasks.arrays import is_features, refuse, targets_of
+from tacit.cli.tasks.arrays import unit_rows as unit_features
 from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, written
-from tacit.cli.tasks.tables import labels_of, read, unit_rows, with_target
+from tacit.cli.tasks.tables import identifiers_of, labels_of, read, unit_rows, with_target
+from tacit.data.rows import Rows
 from tacit.data.schema import Schema
 from tacit.data.tables import Table
 from tacit.diagnostics import Inspection, PrivateInspection
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON
 from tacit.diagnostics.page import render_page
+from tacit.exceptions import InputError
 
 PAGE = "inspection.html"
 
 
 def inspect(
     table: Table | PathLike,
-    schema: Schema | PathLike,
+    schema: Schema | PathLike | None = None,
     *,
     target: str | None = None,
     out: PathLike | None = None,
@@ -30,13 +34,17 @@ def inspect(
 ) -> Inspection:
     """Look at a table without noise, and write a page of plots into ``out``.
 
-    ``options`` go to `tacit.diagnostics.inspect` as they are.
+    Features (``.npz``) have no schema. ``options`` go to `tacit.diagnostics.inspect` as they are.
     """
-    schema = with_target(Schema.of(schema), target)
+    known = None if is_features(table) else with_target(_known(schema), target)
     with output_in(out, (PAGE,), force) as output:
-        given = read(table)
-        rows, labels = unit_rows(given, schema), labels_of(given, schema, schema.classes)
-        bounds = schema.target_bounds
+        if known is None:
+            rows, found_labels = _features(table, schema, target)
+            labels, bounds = targets_of(found_labels, str(table), number=False), None
+        else:
+            given = read(table)
+            rows, labels = unit_rows(given, known), labels_of(given, known, known.classes)
+            bounds = known.target_bounds
         if bounds is not None:  # numbers between -1 and 1, as a regressor has them
             middle, half = sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
             labels = np.clip((labels - middle) / half, -1.0, 1.0)
@@ -51,21 +59,25 @@ def inspect(
 
 def inspect_privately(
     table: Table | PathLike,
-    schema: Schema | PathLike,
+    schema: Schema | PathLike | None = None,
     *,
     target: str | None = None,
     out: PathLike | None = None,
     train: tuple[float | None, float | None] = (None, None),
     force: bool = False,
+    person: str | None = None,
+    rows_per_person: int = 10,
     **options: Any,
 ) -> PrivateInspection:
     """Look at a table through noise; ``out`` gets a page and the certificate.
 
     ``options`` go to `tacit.diagnostics.inspect_privately` as they are; ``train`` is the budget of
-    the training to come. The target is not looked at.
+    the training to come. The target is not looked at. ``person`` is the column that says whose a
+    row is, of whom as many rows are told apart as ``rows_per_person``.
     """
-    schema = Schema.of(schema)
-    schema = schema if schema.target is None and target is None else with_target(schema, target)
+    known = None if is_features(table) else _known(schema)
+    if known is not None and not (known.target is None and target is None):
+        known = with_target(known, target)
     with output_in(out, (PAGE, CERTIFICATE), force, options) as output:
         if output is not None:
             output.set_aside({PAGE: 8 * BASE, CERTIFICATE: BASE})
@@ -74,9 +86,31 @@ def inspect_privately(
             TRAIN_EPSILON if epsilon is None else epsilon,
             TRAIN_DELTA if delta is None else delta,
         )
-        rows = unit_rows(read(table), schema)
+        if known is None:
+            if person is not None:
+                raise InputError("people are told apart by a column of a table, and these are not")
+            rows = _features(table, schema, target)[0]
+        else:
+            given = read(table)
+            if person is not None:
+                columns = {k: v for k, v in known.columns.items() if k != person}
+                known = replace(known, columns=columns, identifier=person)
+                options["groups"] = identifiers_of(given, known)
+                options |= {"max_rows_per_group": rows_per_person, "identifier": person}
+            rows = unit_rows(given, known)
         found = diagnostics.inspect_privately(rows, train=budget, **options)
         if output is not None:
             page = render_page(found, title="Inspection through noise").encode()
             output.commit({PAGE: page, CERTIFICATE: written(found.certificate)})
     return found
+
+
+def _known(schema: Schema | PathLike | None) -> Schema:
+    if schema is None:
+        raise InputError("a table needs its schema: see tacit schema")
+    return Schema.of(schema)
+
+
+def _features(table: Any, schema: Any, target: str | None) -> tuple[Rows, np.ndarray | None]:
+    refuse(table, schema=schema)
+    return unit_features(table, labels=target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tacit.cli.settings import Settings
@@ -32,7 +32,8 @@ def plan(
     """
     facts = public_facts(**known)
     estimator = facts.estimator(settings, settings.parts(public_features(public, facts.schema)))
-    return facts.plan(estimator).calibrate(**facts.sizes(rows))
+    asked = replace(facts.plan(estimator), unit=settings.unit(facts.schema))
+    return asked.calibrate(**facts.sizes(rows))
 
 
 def tuning(
@@ -44,6 +45,8 @@ def tuning(
     encode = None if facts.schema is None else encoder(facts.schema)
     candidates = [facts.estimator(settings, part, encode) for part in parts]
     search = planned(candidates, words, settings.how_often, facts.classes, schema=facts.schema)
+    unit = settings.unit(facts.schema)
+    search = replace(search, plans=tuple(replace(each, unit=unit) for each in search.plans))
     return search.calibrate(**facts.sizes(rows))
 
 
@@ -54,6 +57,7 @@ class TableFacts:
     schema: Schema | None
     columns: int
     classes: int
+    target_bounds: tuple[float, float] | None = None  # where there is no schema to say so
 
     def sizes(self, rows: int) -> dict[str, int]:
         return {"size": rows, "columns": self.columns, "classes": self.classes}
@@ -80,7 +84,7 @@ class TableFacts:
         options |= settings.chosen | {"stages": stages, "trainer": parts["trainer"]}
         budget = settings.epsilon, settings.delta
         if self.classes == 0:
-            bounds = None if self.schema is None else self.schema.target_bounds
+            bounds = self.target_bounds if self.schema is None else self.schema.target_bounds
             return DPLinearRegressor(*budget, target_bounds=bounds, **options)
         classes = None if self.schema is None else self.schema.classes
         return DPLinearClassifier(*budget, classes=classes, **options)

@@ -35,21 +35,21 @@ def rows_to_test_on(
     return rows, truth
 
 
-def score(estimator: Estimator, test: Table, truth: np.ndarray) -> dict[str, Any]:
+def score(estimator: Estimator, test: Any, truth: np.ndarray) -> dict[str, Any]:
     """Results for the report; they read the test rows and nothing else."""
     guess = estimator.predict(test)
     if isinstance(estimator, DPLinearRegressor):
         error, variance = float(((truth - guess) ** 2).mean()), float(truth.var())
         r2 = {"test_r2": 1 - error / variance} if variance else {}
-        return {"task": "regression", "test_rows": test.n, **r2, "test_rmse": error**0.5}
+        return {"task": "regression", "test_rows": len(truth), **r2, "test_rmse": error**0.5}
     classes = estimator.classes_
     confusion = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(confusion, (np.searchsorted(classes, truth), np.searchsorted(classes, guess)), 1)
     return {
         "task": "classification",
-        "test_rows": test.n,
-        "test_accuracy": float(confusion.trace() / test.n),
-        "majority_accuracy": float(confusion.sum(axis=1).max() / test.n),
+        "test_rows": len(truth),
+        "test_accuracy": float(confusion.trace() / len(truth)),
+        "majority_accuracy": float(confusion.sum(axis=1).max() / len(truth)),
         "class_names": [str(name) for name in classes],
         "confusion": confusion.tolist(),
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.cli.tasks import arrays
 from tacit.cli.tasks.outputs import PathLike
 from tacit.data.cells import as_number
 from tacit.data.readers import read_table
@@ -89,13 +90,27 @@ def schema_of(
         return known, known.target_bounds is not None
     if known.classes or known.target_bounds:
         raise SchemaError("the schema says what the target is; leave out its limits here")
-    if limits.strip() == "private":
-        return known, True
-    low, _, high = limits.partition(",")
+    return replace(known, target_bounds=limits_of(limits)), True
+
+
+def limits_of(text: str) -> tuple[float, float] | None:
+    """Limits of a target in words, such as ``0,100``; None if they are ``private``."""
+    if text.strip() == "private":
+        return None
+    low, _, high = text.partition(",")
     ends = as_number(low.strip()), as_number(high.strip())
     if ends[0] is None or ends[1] is None:
-        raise InputError(f"{limits!r:.80} are no limits of a target: write 0,100 or private")
-    return replace(known, target_bounds=(ends[0], ends[1])), True
+        raise InputError(f"{text!r:.80} are no limits of a target: write 0,100 or private")
+    return ends[0], ends[1]
+
+
+def identifiers_of(table: Table | Scan, schema: Schema) -> np.ndarray:
+    """The column that says whose rows are whose."""
+    name = str(schema.identifier)
+    names = table.column_names or ()
+    if name not in names:
+        raise SchemaError(f"the table lacks the identifier {name!r}{did_you_mean(name, names)}")
+    return (table.read([name]) if isinstance(table, Scan) else table).column(name)
 
 
 def features_of(table: Any, schema: Schema) -> Any:
@@ -108,6 +123,8 @@ def public_features(public: Table | PathLike | None, schema: Schema | None) -> A
     """Public rows as a stage takes them: by the schema, or numbers if there is none."""
     if public is None:
         return None
+    if arrays.is_features(public):
+        return arrays.public_rows(public, schema)
     table = read(public)
     if schema is not None:
         return features_of(table, schema)
@@ -145,13 +162,20 @@ def labels_of(
 ) -> np.ndarray:
     """The target column; messages name the column, never a value, a row or a count."""
     name = require_target(table.column_names, schema)
+    return column_labels(table, name, classes, number=number or schema.target_bounds is not None)
+
+
+def column_labels(
+    table: Table, name: str, classes: Sequence[Any] | None = None, *, number: bool = False
+) -> np.ndarray:
+    """The same of a column that is there."""
 
     def refusal(words: str) -> Exception:
         return of_rows(InputError(f"the target {name!r} {words}"))
 
     if (table.match(name, ()) == ABSENT).any():
         raise refusal("has a missing value; leave such rows out")
-    if schema.target_bounds is not None or number:
+    if number:
         numbers = table.values(name)
         if np.isnan(numbers).any():
             raise refusal("is to be a number, but holds text")

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from tacit.data.streams import Columns
+from tacit.engine.people import LOOSE, PersonClipping, spread_of
 from tacit.engine.quantization import FEATURE_MAX, SHRINK, Clipping, Scale, Weights
-from tacit.engine.schedule import Block
+from tacit.engine.schedule import LANES, Block
 from tacit.engine.storage import DenseStore, Rounding, Workspace
 from tacit.exceptions import InputError, MachineError
 from tacit.losses import Loss
@@ -151,13 +152,24 @@ class CompactStore(DenseStore):
         return sums[0] if len(sums) == 1 else np.concatenate(sums)
 
     def step(
-        self, fused: Fused, index: np.ndarray | None, rows: range, targets: np.ndarray, onto: Any
+        self,
+        fused: Fused,
+        index: np.ndarray | None,
+        rows: range,
+        targets: np.ndarray,
+        onto: Any,
+        *,
+        people: tuple[Any, ...] = (),
     ) -> None:
-        """Add the clipped gradients of some rows, or of an index, to sums (S*K, width)."""
+        """Add the clipped gradients of some rows, or of an index, to sums (S*K, width).
+
+        Those of ``people`` are clipped together: rows of each, inner products, the first of them,
+        and the two numbers of `tacit.engine.people`.
+        """
         table = self.table(fused.base)
         where = (table, index, rows.start, rows.stop, self.peaks, *fused.weights, targets)
         inverse = self.inverse_norms[0]
-        native.step(self.level, fused.loss, *where, inverse, *fused.terms, onto)
+        native.step(self.level, fused.loss, *where, inverse, *fused.terms, onto, *people)
 
     @staticmethod
     def _where(block: Block) -> tuple[np.ndarray | None, int, int]:
@@ -203,8 +215,9 @@ def self_test(found: int) -> None:
     for kind in FUSED:
         for outputs in (1,) if kind is Squared else (1, 3) if kind is Logistic else (2, 5):
             for clip, per_class in ((1.0, False), (1e-3, False), (0.1, True)):
-                if not _alike(found, kind(), outputs, clip, per_class):
-                    raise _failed("gradient is another one than NumPy finds")
+                for many in (1, 3):
+                    if not _alike(found, kind(), outputs, clip, per_class, many=many):
+                        raise _failed("gradient is another one than NumPy finds")
 
 
 def _right(found: int, rows: np.ndarray, lines: int) -> bool:
@@ -224,16 +237,19 @@ def _right(found: int, rows: np.ndarray, lines: int) -> bool:
     return bool(same and (sums == np.einsum("ki,ij->kj", multipliers, rows[index])).all())
 
 
-def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool) -> bool:
-    """One step of three settings on rows of all lengths, against NumPy."""
-    n, d, settings = 53, 16, 3
+def _alike(
+    found: int, loss: Loss, outputs: int, clip: float, per_class: bool, *, many: int
+) -> bool:
+    """One step of three settings on rows of all lengths, or of people, against NumPy."""
+    n, d, settings = 53 if many == 1 else 2 * LANES * many, 16, 3
     spread = np.arange(n * d, dtype=np.float64).reshape(n, d)
     rows = np.rint(np.sin(spread * 12.9898) * 8191 * np.exp2(-(spread[:, :1] // d % 5)))
     scale = Scale.of(1.0, d, None, 0.0)
     weights = np.sin(np.arange(settings * d * outputs) * 78.233).reshape(settings, d, outputs)
     grid = Weights.of(weights * np.exp2([[[-9]], [[0]], [[7]]]), scale, "exact")
     clips = clip * np.array([1.0, 0.25, 3.0])
-    clipping = Clipping.of(clips, outputs, scale, "exact", per_class)
+    loose = 1.0 if many == 1 else LOOSE
+    clipping = Clipping.of(clips, outputs, scale, "exact", per_class, loose=loose)
     targets = loss.targets(np.arange(n) % max(outputs, 2), outputs)
     store = DenseStore(n, d, "exact", (slice(0, d),))
     store.fill(slice(0, n), rows)
@@ -241,12 +257,20 @@ def _alike(found: int, loss: Loss, outputs: int, clip: float, per_class: bool) -
     highest, sums = np.abs(rows).max(axis=1).astype(np.uint16), np.zeros((settings * outputs, d))
     onto = sums.astype(np.int64)
     held = (store.values, None, 0, n, highest, *fused.weights, targets, store.inverse_norms[0])
-    native.step(found, fused.loss, *held, *fused.terms, onto)
+    people: tuple[Any, ...] = ()
+    pairs = np.zeros((0, n))
+    if many > 1:
+        each = rows.reshape(-1, many, LANES, d)
+        first, second = np.triu_indices(many, 1)
+        pairs = np.einsum("tplj,tplj->ptl", each[:, first], each[:, second]).reshape(len(first), -1)
+        people = (many, pairs, 0, LOOSE, spread_of(many, outputs, "exact"))
+    native.step(found, fused.loss, *held, *fused.terms, onto, *people)
     right = np.einsum("kj,ij->ki", grid.columns, rows) * grid.unit
     cube = right.reshape(settings, outputs, n)
     for setting in cube:
         loss.portable().residual(setting.T, targets, out=setting.T)
-    clipping.apply(cube, store.inverse_norms[0])
+    tiles = pairs.reshape(len(pairs), -1, LANES) if many > 1 else pairs
+    PersonClipping(clipping).apply(cube, store.inverse_norms[0], many, tiles)
     return bool((onto == np.einsum("ki,ij->kj", right, rows)).all())
 
 

@@ -11,11 +11,12 @@
 #define VL 8   /* numbers of 64 bits in a vector */
 #define FEW 5  /* lines of weights that four rows meet at once */
 #define MANY 12 /* lines of multipliers that two rows meet at once */
+#define BINS 12 /* weights of a shape whose sums stay in registers */
 #define VEC __m512i
 #define SUM __m512i
 #define NONE() _mm512_setzero_si512()
 #define LOAD(p) _mm512_loadu_si512(p)
-#define HALF(p) _mm512_maskz_loadu_epi16(0xffff, p)
+#define SOME(p, half) (half ? _mm512_maskz_loadu_epi16(0xffff, p) : LOAD(p)) /* 16 numbers, or 32 */
 #define MADD(sum, a, b) dpwssd(sum, a, b)
 #define LOW(a, b) _mm512_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
@@ -23,6 +24,7 @@
 #define UPPER(a, b) _mm512_max_epu16(a, b)
 #define PAIR(p) _mm512_set1_epi32(pair_at(p))
 #define FOLD(s) _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1))
+#define TOTAL(s) _mm512_reduce_add_epi64(s)
 #define VMAX(a, b) ((N(VD))_mm512_max_pd((__m512d)(a), (__m512d)(b)))
 #define VMIN(a, b) ((N(VD))_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 #define VSQRT(a) ((N(VD))_mm512_sqrt_pd((__m512d)(a)))
@@ -33,10 +35,12 @@
 #define VL 4
 #define FEW 2
 #define MANY 4
+#define BINS 6
 #define VEC __m256i
 #define SUM __m256i
 #define NONE() _mm256_setzero_si256()
-#define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+#define LOAD(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define SOME(p, half) LOAD(p)
 #define MADD(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
 #define LOW(a, b) _mm256_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
@@ -44,6 +48,7 @@
 #define UPPER(a, b) _mm256_max_epu16(a, b)
 #define PAIR(p) _mm256_set1_epi32(pair_at(p))
 #define FOLD(s) (s)
+#define TOTAL(s) (((s)[0] + (s)[1]) + ((s)[2] + (s)[3]))
 #define VMAX(a, b) ((N(VD))_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #define VMIN(a, b) ((N(VD))_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #define VSQRT(a) ((N(VD))_mm256_sqrt_pd((__m256d)(a)))
@@ -54,10 +59,12 @@
 #define VL 2
 #define FEW 2
 #define MANY 4
+#define BINS 6
 #define VEC shorts
 #define SUM words
 #define NONE() ((words){0})
 #define LOAD(p) load_shorts(p)
+#define SOME(p, half) LOAD(p)
 #define MADD(sum, a, b) madd(sum, a, b)
 #define LOW(a, b) beside(a, b, 0)
 #define HIGH(a, b) beside(a, b, 4)
@@ -74,10 +81,18 @@ typedef double N(VD) __attribute__((vector_size(8 * VL)));
 typedef int64_t N(VQ) __attribute__((vector_size(8 * VL)));
 typedef int32_t N(VI) __attribute__((vector_size(4 * VL)));
 typedef int16_t N(VH) __attribute__((vector_size(2 * VL)));
+typedef uint16_t N(VS) __attribute__((vector_size(2 * COLS)));
+typedef int64_t N(VX) __attribute__((vector_size(2 * COLS)));
+typedef uint64_t N(VY) __attribute__((vector_size(2 * COLS)));
+typedef uint32_t N(VW) __attribute__((vector_size(2 * COLS)));
 #define VD N(VD)
 #define VQ N(VQ)
 #define VI N(VI)
 #define VH N(VH)
+#define VS N(VS)
+#define VW N(VW)
+#define VX N(VX)
+#define VY N(VY)
 
 INLINE VD N(choose)(VQ which, VD a, VD b) { return (VD)((which & (VQ)a) | (~which & (VQ)b)); }
 
@@ -117,17 +132,9 @@ INLINE void N(meet)(SUM (*sums)[FEW], const int16_t *const *x, const int16_t *w,
 {
     VEC a[4];
     UNROLL for (int r = 0; r < 4; r++)
-#if LEVEL == 2
-        a[r] = half ? HALF(x[r] + j) : LOAD(x[r] + j);
-#else
-        a[r] = LOAD(x[r] + j);
-#endif
+        a[r] = SOME(x[r] + j, half);
     UNROLL for (int l = 0; l < lines; l++) {
-#if LEVEL == 2
-        VEC b = half ? HALF(w + l * reach + j) : LOAD(w + l * reach + j);
-#else
-        VEC b = LOAD(w + l * reach + j);
-#endif
+        VEC b = SOME(w + l * reach + j, half);
         UNROLL for (int r = 0; r < 4; r++)
             sums[r][l] = MADD(sums[r][l], a[r], b);
     }
@@ -255,45 +262,134 @@ INLINE VD N(score)(const Job *job, const Scratch *work, int64_t line, int64_t i)
     return __builtin_convertvector(raw, VD) * job->terms.unit[line];
 }
 
+/* Residuals of VL rows, of one setting. */
+INLINE void N(residual)(const Job *job, const Scratch *work, int64_t i, int64_t s, VD *r)
+{
+    int64_t outputs = job->terms.outputs, length = work->length;
+    for (int64_t k = 0; k < outputs; k++)
+        r[k] = N(score)(job, work, s * outputs + k, i);
+    if (job->terms.loss == LOGISTIC) {
+        for (int64_t k = 0; k < outputs; k++) {
+            VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
+            VD small = N(exp)(VMIN(u, -u));
+            VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
+            r[k] = -(top / (small + 1.0)) * y;
+        }
+    } else if (job->terms.loss == SOFTMAX) {
+        VD top = r[0];
+        for (int64_t k = 1; k < outputs; k++)
+            top = VMAX(top, r[k]);
+        r[0] = N(exp)(r[0] - top);
+        VD total = r[0];
+        for (int64_t k = 1; k < outputs; k++) {
+            r[k] = N(exp)(r[k] - top);
+            total += r[k];
+        }
+        VD each = 1.0 / total, own = N(get)(work->targets + i);
+        for (int64_t k = 0; k < outputs; k++)
+            r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
+    } else { /* SQUARED */
+        for (int64_t k = 0; k < outputs; k++)
+            r[k] -= N(get)(work->targets + k * length + i);
+    }
+}
+
 /* From scores to parts of multipliers, for all rows of a block. */
 static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t count)
 {
-    int64_t outputs = job->terms.outputs, length = work->length;
     VD *r = (VD *)work->residuals;
     for (int64_t i = 0; i < count; i += VL) {
-        fetch(job, first + length + i, VL);
+        fetch(job, first + work->length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
-            for (int64_t k = 0; k < outputs; k++)
-                r[k] = N(score)(job, work, s * outputs + k, i);
-            if (job->terms.loss == LOGISTIC) {
-                for (int64_t k = 0; k < outputs; k++) {
-                    VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
-                    VD small = N(exp)(VMIN(u, -u));
-                    VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
-                    r[k] = -(top / (small + 1.0)) * y;
-                }
-            } else if (job->terms.loss == SOFTMAX) {
-                VD top = r[0];
-                for (int64_t k = 1; k < outputs; k++)
-                    top = VMAX(top, r[k]);
-                r[0] = N(exp)(r[0] - top);
-                VD total = r[0];
-                for (int64_t k = 1; k < outputs; k++) {
-                    r[k] = N(exp)(r[k] - top);
-                    total += r[k];
-                }
-                VD each = 1.0 / total, own = N(get)(work->targets + i);
-                for (int64_t k = 0; k < outputs; k++)
-                    r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
-            } else { /* SQUARED */
-                for (int64_t k = 0; k < outputs; k++)
-                    r[k] -= N(get)(work->targets + k * length + i);
-            }
+            N(residual)(job, work, i, s, r);
             N(clip)(job, work, first, i, s, r, &most);
         }
         N(bound)(work, i, most);
     }
+}
+
+/* Of VL people of m rows, residuals (m, outputs), shortened to what a row may count for and then
+   together, operation for operation as tacit.engine.people.PersonClipping.apply does. They begin
+   at row i of the block; those of one person lie LANES apart. `gram` has their inner products. */
+INLINE void N(clip_people)(const Job *job, Scratch *work, int64_t first, int64_t i, int64_t s, int64_t m,
+                           VD *r, VD *most, const double *gram)
+{
+    const Terms *t = &job->terms;
+    int64_t outputs = t->outputs, lines = t->separate ? outputs : 1, width = t->separate ? 1 : outputs;
+    VD none = N(all)(0.0), ceiling = N(all)(t->ceiling[s]), multiplier = N(all)(t->multiplier[s]);
+    VD reach = N(all)(t->loose * t->ceiling[s]), norms = none;
+    for (int64_t j = 0; j < m; j++) {
+        VD inverse = N(get)(work->inverse + i + j * LANES);
+        VD norm = N(choose)(inverse > none, 1.0 / inverse, none);
+        norms = j ? norms + norm : norm;
+    }
+    VD lost = t->allowance * norms;
+    VD room = N(choose)(lost <= ceiling / 2.0, ceiling - lost, none) * t->shrink;
+    for (int64_t line = 0; line < lines; line++) {
+        VD total = none, square = none, *w = r + line;
+        for (int64_t j = 0; j < m; j++) {
+            VD *own = w + j * outputs, inverse = N(get)(work->inverse + i + j * LANES), size;
+            VD norm = N(choose)(inverse > none, 1.0 / inverse, none);
+            VD limit = reach * inverse * t->shrink;
+            if (t->separate) {
+                own[0] = VMIN(VMAX(own[0] * multiplier, -limit), limit);
+                size = VMAX(own[0], -own[0]) * norm;
+            } else {
+                VD length = own[0] * own[0];
+                for (int64_t k = 1; k < outputs; k++)
+                    length += own[k] * own[k];
+                length = VSQRT(length);
+                VD factor = VMIN(limit / VMAX(length, N(all)(TINY)), multiplier);
+                for (int64_t k = 0; k < outputs; k++)
+                    own[k] *= factor;
+                size = length * factor * norm;
+            }
+            total = j ? total + size : size;
+            square = j ? square + size * size : size * size;
+        }
+        const double *inner = gram;
+        for (int64_t a = 0; a < m - 1; a++) {
+            VD along = none;
+            for (int64_t b = a + 1; b < m; b++, inner += t->people) {
+                VD *one = w + a * outputs, *other = w + b * outputs, product = one[0] * other[0];
+                for (int64_t k = 1; k < width; k++)
+                    product += one[k] * other[k];
+                along += N(get)(inner) * product;
+            }
+            square += 2.0 * along;
+        }
+        VD bound = VSQRT(VMAX(square, none) + t->spread * (total * total));
+        VD scale = VMIN(room / VMAX(bound, N(all)(TINY)), N(all)(1.0));
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t k = 0; k < width; k++) {
+                VD z = N(rint)(w[j * outputs + k] * scale);
+                N(split)(job, work, first, i + j * LANES, s * outputs + line + k, z, most + j);
+            }
+    }
+}
+
+/* The same as `multipliers` for rows of people, in whole tiles. */
+static void N(people)(const Job *job, Scratch *work, int64_t first, int64_t count)
+{
+    const Terms *t = &job->terms;
+    int64_t m = t->many, tile = LANES * m;
+    VD *r = (VD *)work->residuals, *most = (VD *)work->tops;
+    for (int64_t at = 0; at < count; at += tile)
+        for (int64_t v = 0; v < LANES; v += VL) {
+            const double *gram = t->gram + t->person + (first + at) / m + v;
+            for (int64_t j = 0; j < m; j++) {
+                most[j] = N(all)(0.0);
+                fetch(job, first + work->length + at + j * LANES + v, VL);
+            }
+            for (int64_t s = 0; s < t->settings; s++) {
+                for (int64_t j = 0; j < m; j++)
+                    N(residual)(job, work, at + j * LANES + v, s, r + j * t->outputs);
+                N(clip_people)(job, work, first, at + v, s, m, r, most, gram);
+            }
+            for (int64_t j = 0; j < m; j++)
+                N(bound)(work, at + j * LANES + v, most[j]);
+        }
 }
 
 /* Multipliers that are given, in parts. */
@@ -355,12 +451,7 @@ INLINE void N(tile)(const VEC *pairs, const int16_t *const *x, int64_t j, int ha
             low = pairs[2 * step];
             high = pairs[2 * step + 1];
         } else {
-#if LEVEL == 2
-            VEC a = half ? HALF(x[2 * step] + j) : LOAD(x[2 * step] + j);
-            VEC b = half ? HALF(x[2 * step + 1] + j) : LOAD(x[2 * step + 1] + j);
-#else
-            VEC a = LOAD(x[2 * step] + j), b = LOAD(x[2 * step + 1] + j);
-#endif
+            VEC a = SOME(x[2 * step] + j, half), b = SOME(x[2 * step + 1] + j, half);
             low = LOW(a, b);
             high = HIGH(a, b);
         }
@@ -389,12 +480,7 @@ static void N(sums)(const Job *job, Scratch *work, int64_t count)
         VEC top = {0};
         if (!few)
             for (int64_t i = 0; i < count; i += 2) {
-#if LEVEL == 2
-                VEC a = half ? HALF(work->at[i] + j) : LOAD(work->at[i] + j);
-                VEC b = half ? HALF(work->at[i + 1] + j) : LOAD(work->at[i + 1] + j);
-#else
-                VEC a = LOAD(work->at[i] + j), b = LOAD(work->at[i + 1] + j);
-#endif
+                VEC a = SOME(work->at[i] + j, half), b = SOME(work->at[i + 1] + j, half);
                 pairs[i] = LOW(a, b);
                 pairs[i + 1] = HIGH(a, b);
                 top = UPPER(top, UPPER(SIZE(a), SIZE(b)));
@@ -465,35 +551,57 @@ static void N(look_up)(const Job *job, const uint32_t *const *cells, int64_t j, 
     }
 }
 
-#if LEVEL == 2
-/* The same of 16 rows and some lines, for shapes whose pairs of weights fit a table: in every lane
-   a cell becomes its two numbers side by side. Tables of up to 16 pairs take one instruction. */
-INLINE void N(permute)(const Job *job, const Scratch *work, const uint32_t *cells, int64_t k, int lines,
-                       int32_t *raw)
+#if LEVEL
+/* Pairs of neighbouring weights, out of a table of up to TABLE, for a vector of cells. */
+INLINE VEC N(pairs_of)(const int32_t *table, VEC cell, int64_t width)
 {
-    const __m512i one = _mm512_set1_epi32((int)job->one), top = _mm512_set1_epi32(-65536);
+#if LEVEL == 2
+    if (width > 16)
+        return _mm512_permutex2var_epi32(LOAD(table), cell, LOAD(table + 16));
+    return _mm512_permutexvar_epi32(cell, LOAD(table));
+#else
+#define EIGHT(at) ((__m256)_mm256_permutevar8x32_epi32(LOAD(at), cell))
+#define WHERE(bit) ((__m256)_mm256_slli_epi32(cell, 31 - bit))
+    __m256 found = EIGHT(table);
+    if (width > 8)
+        found = _mm256_blendv_ps(found, EIGHT(table + 8), WHERE(3));
+    if (width > 16) {
+        __m256 above = _mm256_blendv_ps(EIGHT(table + 16), EIGHT(table + 24), WHERE(3));
+        found = _mm256_blendv_ps(found, above, WHERE(4));
+    }
+    return (VEC)found;
+#undef EIGHT
+#undef WHERE
+#endif
+}
+
+/* The same for the cells of LANES rows and some lines, of shapes whose pairs of weights fit a table:
+   a cell becomes its two numbers side by side. */
+INLINE void N(permute)(const Job *job, const Scratch *work, int64_t i, int64_t k, int lines)
+{
+    enum { VECTORS = 2 * LANES / COLS };
+    const VW one = (uint32_t)job->one - (VW){0};
     const int32_t *tables = work->tables + k * job->shapes * TABLE;
-    __m512i sums[FEW];
-    UNROLL for (int l = 0; l < lines; l++)
-        sums[l] = _mm512_loadu_si512(raw + l * work->length);
-    for (int64_t j = 0; j < job->shapes; j++, cells += LANES, tables += TABLE) {
+    const uint32_t *cells = work->cells[i / LANES];
+    int32_t *raw = work->raw + k * work->length + i;
+    SUM sums[VECTORS][FEW];
+    UNROLL for (int v = 0; v < VECTORS; v++)
+        UNROLL for (int l = 0; l < lines; l++)
+            sums[v][l] = LOAD(raw + l * work->length + v * COLS / 2);
+    for (int64_t j = 0; j < job->shapes; j++, tables += TABLE) {
         int64_t width = job->offsets[j + 1] - job->offsets[j];
         if (width > TABLE)
             continue;
-        __m512i cell = _mm512_loadu_si512(cells);
-        __m512i lower = _mm512_sub_epi16(one, _mm512_srli_epi32(cell, 16));
-        __m512i both = _mm512_ternarylogic_epi32(cell, top, lower, 0xea); /* (cell & top) | lower */
-        UNROLL for (int l = 0; l < lines; l++) {
-            const int32_t *at = tables + l * job->shapes * TABLE;
-            __m512i found = _mm512_permutexvar_epi32(cell, _mm512_load_si512(at));
-            if (width > TABLE / 2)
-                found = _mm512_permutex2var_epi32(_mm512_load_si512(at), cell,
-                                                  _mm512_load_si512(at + TABLE / 2));
-            sums[l] = dpwssd(sums[l], both, found);
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            VEC cell = LOAD(cells + j * LANES + v * COLS / 2);
+            VEC both = (VEC)(((VW)cell & 0xffff0000) | (one - ((VW)cell >> 16)));
+            UNROLL for (int l = 0; l < lines; l++)
+                sums[v][l] = MADD(sums[v][l], both, N(pairs_of)(tables + l * job->shapes * TABLE, cell, width));
         }
     }
-    UNROLL for (int l = 0; l < lines; l++)
-        _mm512_storeu_si512(raw + l * work->length, sums[l]);
+    UNROLL for (int v = 0; v < VECTORS; v++)
+        UNROLL for (int l = 0; l < lines; l++)
+            memcpy(raw + l * work->length + v * COLS / 2, &sums[v][l], sizeof sums[v][l]);
 }
 #endif
 
@@ -503,19 +611,18 @@ static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
     for (int64_t k = 0; k < lines; k++)
         for (int64_t i = 0; i < count; i++)
             work->raw[k * length + i] = (int32_t)((uint32_t)work->raw[k * length + i] + (uint32_t)job->base[k]);
-#if LEVEL == 2
+#if LEVEL
     for (int64_t i = 0; i < count; i += LANES) {
-        const uint32_t *cells = work->cells[i / LANES];
         int64_t k = 0;
         for (; k + FEW <= lines; k += FEW)
-            N(permute)(job, work, cells, k, FEW, work->raw + k * length + i);
+            N(permute)(job, work, i, k, FEW);
         for (; k < lines; k++)
-            N(permute)(job, work, cells, k, 1, work->raw + k * length + i);
+            N(permute)(job, work, i, k, 1);
     }
 #endif
     for (int64_t j = 0; j < job->shapes; j++)
         for (int64_t k = 0; k < lines; k++) {
-#if LEVEL == 2
+#if LEVEL
             if (job->offsets[j + 1] - job->offsets[j] <= TABLE)
                 continue;
 #endif
@@ -524,98 +631,112 @@ static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
         }
 }
 
-#if LEVEL == 2
-/* Of `bins` weights of a shape, from `first` on: rows that meet them, times the parts of some lines
-   of multipliers. Numbers of a row are put where its index says; 32 rows at once, and so many times
-   as 32-bit sums allow. */
-INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, int64_t first, int bins, const int16_t *z,
-                      int64_t length, int lines, int64_t steps, int64_t count, uint64_t *onto)
+#if LEVEL
+/* Of `bins` neighbouring weights of a shape: rows that meet them, times the parts of some lines of
+   multipliers; COLS rows at once, and so many times as 32-bit sums allow. With masks, numbers of a
+   row are put where its index says. Without, it has a place, `one` apart from weight to weight and
+   at most one behind the last, and counts for one less its distance, modulo 2**16. */
+INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, int64_t first, int bins,
+                      const int16_t *z, int64_t length, int lines, int64_t steps, int64_t count,
+                      uint64_t *onto)
 {
-    const __m512i one = _mm512_set1_epi16((short)job->one);
-    const __m512i low = _mm512_load_si512(EVEN), high = _mm512_load_si512(ODD);
+    const VS one = (uint16_t)job->one - (VS){0}, from = (uint16_t)(first - 1) - (VS){0};
     for (int64_t i = 0; i < count;) {
-        int64_t stop = i + 32 * steps < count ? i + 32 * steps : count;
-        __m512i sums[12][2];
+        int64_t stop = i + COLS * steps < count ? i + COLS * steps : count;
+        SUM sums[BINS][2];
         UNROLL16 for (int b = 0; b < bins * lines; b++)
             sums[b][0] = sums[b][1] = NONE();
-        for (; i < stop; i += 32) {
+        for (; i < stop; i += COLS) {
             const uint32_t *const *at = cells + i / LANES;
-            __m512i here = _mm512_loadu_si512(at[0] + j * LANES), next = NONE();
-            if (i + 16 < count)
-                next = _mm512_loadu_si512(at[1] + j * LANES);
-            __m512i index = _mm512_permutex2var_epi16(here, low, next);
-            __m512i upper = _mm512_permutex2var_epi16(here, high, next);
-            __m512i lower = _mm512_sub_epi16(one, upper);
-            __m512i h[4], s[4];
+            VEC low = LOAD(at[0] + j * LANES);
+#if LEVEL == 2 /* of rows that there are not, no index is one of the shape's */
+            VEC high = i + LANES < count ? LOAD(at[1] + j * LANES) : _mm512_set1_epi32(0xffff);
+            VEC index = _mm512_permutex2var_epi16(low, LOAD(EVEN), high);
+            VEC upper = _mm512_permutex2var_epi16(low, LOAD(ODD), high);
+            VEC lower = (VEC)(one - (VS)upper);
+            __asm__("" : "+v"(lower)); /* once, and not under every mask */
+            __mmask32 is, was = _mm512_cmpeq_epi16_mask(index, (VEC)from);
+#else
+            const VEC half = _mm256_set1_epi32(0xffff), last = _mm256_set1_epi16((short)(bins + 1));
+            VEC high = LOAD(at[0] + j * LANES + LANES / 2);
+            VEC index = _mm256_packus_epi32(_mm256_and_si256(low, half), _mm256_and_si256(high, half));
+            VEC upper = _mm256_packus_epi32(_mm256_srli_epi32(low, 16), _mm256_srli_epi32(high, 16));
+            index = _mm256_min_epu16((VEC)((VS)index - from), last);
+            VS place = (VS)_mm256_permute4x64_epi64((VEC)((VS)index * one + (VS)upper), 0xd8);
+#endif
+            VEC h[4], s[4];
             UNROLL for (int l = 0; l < lines; l++) {
-                const int16_t *from = z + 2 * l * length + i;
-                h[l] = i + 16 < count ? LOAD(from) : HALF(from);
-                s[l] = i + 16 < count ? LOAD(from + length) : HALF(from + length);
+                h[l] = LOAD(z + 2 * l * length + i);
+                s[l] = LOAD(z + (2 * l + 1) * length + i);
             }
-            __mmask32 before = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first - 1)));
             UNROLL16 for (int b = 0; b < bins; b++) {
-                __mmask32 now = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
-                __m512i x = _mm512_maskz_mov_epi16(now, lower);
-                x = _mm512_mask_mov_epi16(x, before, upper);
-                before = now;
+#if LEVEL == 2
+                is = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
+                VEC x = _mm512_mask_mov_epi16(_mm512_maskz_mov_epi16(is, lower), was, upper);
+                was = is;
+#else
+                place -= one;
+                VEC x = _mm256_subs_epu16((VEC)one, SIZE((VEC)place));
+#endif
                 UNROLL for (int l = 0; l < lines; l++) {
-                    sums[l * bins + b][0] = dpwssd(sums[l * bins + b][0], x, h[l]);
-                    sums[l * bins + b][1] = dpwssd(sums[l * bins + b][1], x, s[l]);
+                    sums[l * bins + b][0] = MADD(sums[l * bins + b][0], x, h[l]);
+                    sums[l * bins + b][1] = MADD(sums[l * bins + b][1], x, s[l]);
                 }
             }
         }
         UNROLL16 for (int b = 0; b < bins * lines; b++) {
-            __m512i h = sums[b][0], s = sums[b][1]; /* in 64 bits, from 32 below and above */
-            __m512i even = _mm512_srai_epi64(_mm512_slli_epi64(s, 32), 32);
-            even = _mm512_add_epi64(even, _mm512_srai_epi64(_mm512_slli_epi64(h, 32), 32 - LIMB));
-            __m512i odd = _mm512_slli_epi64(_mm512_srai_epi64(h, 32), LIMB);
-            odd = _mm512_add_epi64(odd, _mm512_srai_epi64(s, 32));
-            sums[b][0] = _mm512_add_epi64(even, odd);
+            VX h = (VX)((VY)sums[b][0] << 32) >> 32, s = (VX)((VY)sums[b][1] << 32) >> 32;
+            h += (VX)sums[b][0] >> 32; /* in 64 bits, from 32 below and above */
+            s += (VX)sums[b][1] >> 32;
+            VX both = h * (1 << LIMB) + s;
+            sums[b][0] = (SUM)both;
         }
         UNROLL16 for (int b = 0; b < bins * lines; b++)
-            onto[b / bins * job->reach + first + b % bins] += (uint64_t)_mm512_reduce_add_epi64(sums[b][0]);
+            onto[b / bins * job->reach + b % bins] += (uint64_t)TOTAL(sums[b][0]);
     }
 }
 #endif
 
-/* Cells of a block times the parts of their multipliers. Of every weight, those z of the cells
-   that meet it are added up, and what z times their fractions is. */
+/* Cells of a block times the parts of their multipliers. */
 static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
 {
     int64_t length = work->length, lines = job->lines;
-#if LEVEL == 2
+    const uint32_t *const *cells = work->cells;
+#if LEVEL
     int64_t most = 1;
     for (int64_t i = 0; i < count; i++)
         most = most < work->most[i] ? work->most[i] : most;
-    int64_t steps = INT32_MAX / most / 2; /* of 32 rows, two of which meet in a sum */
+    int64_t steps = INT32_MAX / most / 2; /* of COLS rows, two of which meet in a sum */
     steps = steps < 1 ? 1 : steps;
+    /* Places and distances are right modulo 2**16 for so many weights at once. */
+    int64_t room = LEVEL == 2 ? BINS : (1 << 16) / job->one - 2;
 #endif
     for (int64_t j = 0; j < job->shapes; j++) {
-        const uint32_t *const *cells = work->cells;
         int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0;
         uint64_t *sums = job->onto + job->stride + job->offsets[j];
-#if LEVEL == 2
-#define SPREAD(bins, some)                                                                        \
-    do {                                                                                          \
-        N(spread)(job, work->cells, j, first, bins, z, length, some, steps, count,                \
-                  sums + k * job->reach);                                                         \
-        first += bins;                                                                            \
-    } while (0)
-        for (int some = 4; width <= 49 && k < lines; k += some) {
+#if LEVEL
+#define SPREAD(bins, some) N(spread)(job, cells, j, first, bins, z, length, some, steps, count, onto)
+        for (int some = 1; width <= 49 && k < lines; k += some) {
             const int16_t *z = work->parts + 2 * k * length;
-            some = lines - k < 4 ? 1 : 4;
-            for (int64_t first = 0; first < width - 1;)
-                if (some == 4)
-                    SPREAD(3, 4);
-                else if (width - 1 - first > 8)
-                    SPREAD(12, 1);
-                else if (width - 1 - first > 4)
-                    SPREAD(8, 1);
-                else
-                    SPREAD(4, 1);
+            int bins;
+            some = LEVEL == 2 && lines - k >= 4 ? 4 : 1;
+            for (int64_t first = 0; first < width - 1; first += bins) {
+                uint64_t *onto = sums + k * job->reach + first;
+                int64_t left = width - 1 - first < room ? width - 1 - first : room;
+                bins = some == 4 ? 3 : left > 6 && LEVEL == 2 ? 12 : left > 2 && room >= 6 ? 6 : 2;
+                switch (bins) {
+#if LEVEL == 2
+                case 12: SPREAD(12, 1); break;
+                case 3: SPREAD(3, 4); break;
+#endif
+                case 6: SPREAD(6, 1); break;
+                default: SPREAD(2, 1);
+                }
+            }
         }
 #undef SPREAD
 #endif
+        /* of every weight, those z of the cells that meet it, and z times their fractions */
         for (; k < lines; k++) {
             const int16_t *z = work->parts + 2 * k * length;
             uint64_t *bins = work->bins, *onto = sums + k * job->reach;
@@ -697,7 +818,7 @@ static void N(measure)(const int16_t *row, int64_t stride, double *square, uint1
     *peak = (uint16_t)most;
 }
 
-static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(sums),
+static const Loops N(loops) = {N(scores), N(multipliers), N(people), N(given),         N(sums),
                                N(conclude), N(shape_scores), N(shape_sums),
                                N(round_doubles), N(round_singles), N(measure)};
 
@@ -706,11 +827,12 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef VL
 #undef FEW
 #undef MANY
+#undef BINS
 #undef VEC
 #undef SUM
 #undef NONE
 #undef LOAD
-#undef HALF
+#undef SOME
 #undef MADD
 #undef LOW
 #undef HIGH
@@ -718,6 +840,7 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef UPPER
 #undef PAIR
 #undef FOLD
+#undef TOTAL
 #undef VMAX
 #undef VMIN
 #undef VSQRT
@@ -726,3 +849,7 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(given),         N(su
 #undef VQ
 #undef VI
 #undef VH
+#undef VS
+#undef VW
+#undef VX
+#undef VY

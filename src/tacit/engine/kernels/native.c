@@ -62,6 +62,10 @@ typedef struct {
     double allowance, shrink;
     const double *inverse; /* 1 / |x| of every row */
     const void *targets;   /* of every row: doubles (n, outputs), or 64-bit classes (n) */
+    int64_t many;          /* rows of a person, in tiles (tacit.engine.people); 1 for none */
+    const double *gram;    /* inner products of them, (many * (many - 1) / 2, people) */
+    int64_t people, person; /* of `gram`, and the one whose rows come first */
+    double loose, spread;
 } Terms;
 
 typedef struct {
@@ -91,7 +95,7 @@ typedef struct {
     int16_t *parts;        /* of multipliers (2 lines, length) */
     int32_t *peaks, *sizes, *most; /* largest magnitude in a row, and of its parts; their product */
     const double *inverse, *targets; /* of the rows, where they lie or in their room */
-    double *inverse_room, *target_room, *residuals;
+    double *inverse_room, *target_room, *residuals, *tops;
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
@@ -104,6 +108,7 @@ typedef struct {
 typedef struct {
     void (*scores)(const Job *, Scratch *, int64_t count);
     void (*multipliers)(const Job *, Scratch *, int64_t first, int64_t count);
+    void (*people)(const Job *, Scratch *, int64_t first, int64_t count);
     void (*given)(const Job *, Scratch *, int64_t first, int64_t count);
     void (*sums)(const Job *, Scratch *, int64_t count);
     void (*conclude)(const Job *, Scratch *);
@@ -282,6 +287,8 @@ static int64_t padded(int64_t count) { return (count + LANES - 1) & ~(int64_t)(L
 static void *scratch_for(const Job *job, Scratch *work)
 {
     int64_t length = block_rows(job->stride + job->shapes), lines = job->lines, outputs = job->terms.outputs;
+    int64_t many = job->terms.many > 1 ? job->terms.many : 1, tile = LANES * many;
+    length = length < tile ? tile : length / tile * tile; /* all rows of a person in one block */
     if (length > padded(job->count))
         length = padded(job->count);
     work->length = length;
@@ -291,10 +298,10 @@ static void *scratch_for(const Job *job, Scratch *work)
         most = most < job->offsets[j + 1] - job->offsets[j] ? job->offsets[j + 1] - job->offsets[j] : most;
     size_t sizes[] = {
         sizeof(*work->at) * (size_t)(length + AHEAD), sizeof(*work->raw) * (size_t)(lines * length),
-        sizeof(*work->parts) * (size_t)(2 * lines * length), sizeof(*work->most) * (size_t)length,
+        sizeof(*work->parts) * (size_t)(2 * lines * length + 32), sizeof(*work->most) * (size_t)length,
         sizeof(*work->peaks) * (size_t)(2 * length),
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
-        64 * (size_t)outputs, sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
+        64 * (size_t)((outputs + 1) * many), sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
         sizeof(*work->cells) * (size_t)(length / LANES),
         sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
@@ -321,6 +328,7 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->inverse_room = (void *)pieces[5];
     work->target_room = (void *)pieces[6];
     work->residuals = (void *)pieces[7];
+    work->tops = work->residuals + 8 * outputs * many;
     work->cuts = (void *)pieces[8];
     work->pairs = (void *)pieces[9];
     work->sums = memset(pieces[10], 0, sizes[10]);
@@ -433,7 +441,10 @@ static void run(const Loops *loops, const Job *job, Scratch *work, Kind kind, in
                        sizeof(*scores) * (size_t)count);
             continue;
         }
-        (kind == STEP ? loops->multipliers : loops->given)(job, work, first, whole);
+        void (*parts)(const Job *, Scratch *, int64_t, int64_t) = loops->multipliers;
+        if (kind == STEP && job->terms.many > 1)
+            parts = loops->people;
+        (kind == STEP ? parts : loops->given)(job, work, first, whole);
         cut(work, whole);
         loops->sums(job, work, whole);
         if (job->shapes)
@@ -508,7 +519,7 @@ static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offse
     job->shapes = view->shape[1];
     job->one = one;
     int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
-               one < 1 << 15 && job->shapes < 1 << 20;
+               one <= 1 << 14 && job->shapes < 1 << 20;
     if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
         return 0;
     job->offsets = view->buf;
@@ -624,6 +635,12 @@ static PyObject *failed(Buffers *held)
     return NULL;
 }
 
+static PyObject *refused(Buffers *held, const char *why)
+{
+    refuse(why);
+    return failed(held);
+}
+
 PyDoc_STRVAR(scores_doc,
              "scores(level, rows, index, start, stop, weights, out)\n--\n\n"
              "Rows times lines of weights (K, stride): 32-bit integers (K, count).");
@@ -641,10 +658,8 @@ static PyObject *py_scores(PyObject *module, PyObject *args)
     if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
         !take_weights(&held, &job, weights) || !(view = array(&held, out, "out", 'i', 2, 1)))
         return failed(&held);
-    if (view->shape[0] != job.lines || view->shape[1] != job.count) {
-        refuse("out must have a line for every line of weights, and a place for every row");
-        return failed(&held);
-    }
+    if (view->shape[0] != job.lines || view->shape[1] != job.count)
+        return refused(&held, "out must have a line for every line of weights, and a place for every row");
     return done(&held, loops, &job, SCORES, view->buf);
 }
 
@@ -669,15 +684,11 @@ static PyObject *py_sums(PyObject *module, PyObject *args)
         return failed(&held);
     job.given = view->buf;
     job.lines = view->shape[0];
-    if (view->shape[1] != job.count) {
-        refuse("there must be a multiplier for every row");
-        return failed(&held);
-    }
+    if (view->shape[1] != job.count)
+        return refused(&held, "there must be a multiplier for every row");
     for (int64_t i = 0; i < job.lines * job.count; i++)
-        if (!(fabs(job.given[i]) < 0x1p47)) {
-            refuse("a multiplier is 2**47 or more, or not a number");
-            return failed(&held);
-        }
+        if (!(fabs(job.given[i]) < 0x1p47))
+            return refused(&held, "a multiplier is 2**47 or more, or not a number");
     if (!take_onto(&held, &job, onto))
         return failed(&held);
     return done(&held, loops, &job, SUMS, NULL);
@@ -685,22 +696,29 @@ static PyObject *py_sums(PyObject *module, PyObject *args)
 
 PyDoc_STRVAR(step_doc,
              "step(level, loss, rows, index, start, stop, peaks, weights, unit, targets, inverse,\n"
-             "     ceiling, multiplier, allowance, shrink, separate, onto)\n--\n\n"
-             "Scores, residuals, clipping and rounding, and sums that are added to `onto`.");
+             "     ceiling, multiplier, allowance, shrink, separate, onto, many=1, gram=None,\n"
+             "     person=0, loose=1.0, spread=0.0)\n--\n\n"
+             "Scores, residuals, clipping and rounding, and sums that are added to `onto`. With\n"
+             "`many`, rows are those of people in tiles: inner products (pairs, people) from `person` on.");
 
 static PyObject *py_step(PyObject *module, PyObject *args)
 {
     Py_ssize_t level, start, stop;
     PyObject *rows, *index, *peaks, *weights, *unit, *targets, *inverse, *ceiling, *multiplier, *onto;
+    PyObject *gram = NULL;
+    Py_ssize_t many = 1, person = 0;
     Buffers held = {.count = 0};
     Job job = {0};
     Terms *t = &job.terms;
     const Loops *loops;
     Py_buffer *view;
-    if (!PyArg_ParseTuple(args, "niOOnnOOOOOOOddpO", &level, &t->loss, &rows, &index, &start, &stop,
-                          &peaks, &weights, &unit, &targets, &inverse, &ceiling, &multiplier,
-                          &t->allowance, &t->shrink, &t->separate, &onto))
+    if (!PyArg_ParseTuple(args, "niOOnnOOOOOOOddpO|nOndd", &level, &t->loss, &rows, &index, &start,
+                          &stop, &peaks, &weights, &unit, &targets, &inverse, &ceiling, &multiplier,
+                          &t->allowance, &t->shrink, &t->separate, &onto, &many, &gram, &person,
+                          &t->loose, &t->spread))
         return NULL;
+    t->many = many;
+    t->person = person;
     if (!(loops = chosen(level)) || !take_rows(&held, &job, rows, index, start, stop) ||
         !take_peaks(&held, &job, peaks) || !take_weights(&held, &job, weights) ||
         !take_onto(&held, &job, onto) || !(view = array(&held, unit, "unit", 'd', 1, 0)))
@@ -715,10 +733,8 @@ static PyObject *py_step(PyObject *module, PyObject *args)
         return failed(&held);
     t->multiplier = view->buf;
     fits &= view->shape[0] == t->settings && t->settings > 0 && job.lines % t->settings == 0;
-    if (!fits) {
-        refuse("unit, ceiling and multiplier do not suit the weights");
-        return failed(&held);
-    }
+    if (!fits)
+        return refused(&held, "unit, ceiling and multiplier do not suit the weights");
     t->outputs = job.lines / t->settings;
     if (!(view = array(&held, inverse, "inverse", 'd', 1, 0)))
         return failed(&held);
@@ -729,16 +745,25 @@ static PyObject *py_step(PyObject *module, PyObject *args)
         return failed(&held);
     t->targets = view->buf;
     fits &= view->shape[0] == job.n && (classes || view->shape[1] == t->outputs);
-    if (!fits || !(t->allowance > 0)) {
-        refuse("loss, targets, norms or allowance do not suit the rows");
-        return failed(&held);
+    if (!fits || !(t->allowance > 0))
+        return refused(&held, "loss, targets, norms or allowance do not suit the rows");
+    double loose = 1.0;
+    if (many != 1) {
+        if (!gram || !(view = array(&held, gram, "gram", 'd', 2, 0)))
+            return failed(&held);
+        t->gram = view->buf;
+        t->people = view->shape[1];
+        loose = t->loose;
+        fits = many > 1 && many <= 512 && view->shape[0] == many * (many - 1) / 2 && person >= 0 &&
+               job.count % (LANES * many) == 0 && person <= t->people &&
+               job.count / many <= t->people - person && loose >= 1.0 && t->spread >= 0.0;
+        if (!fits)
+            return refused(&held, "rows of people must come in whole tiles, with inner products");
     }
     /* So that multipliers stay below 2**47, whatever the rows. */
     for (int64_t s = 0; s < t->settings; s++)
-        if (!(t->ceiling[s] < 0x1p47) || !(t->shrink <= 1.0)) {
-            refuse("a ceiling is 2**47 or more");
-            return failed(&held);
-        }
+        if (!(t->ceiling[s] * loose < 0x1p47) || !(t->shrink <= 1.0))
+            return refused(&held, "a ceiling is 2**47 or more");
     return done(&held, loops, &job, STEP, NULL);
 }
 
@@ -780,10 +805,8 @@ static PyObject *py_rounded(PyObject *module, PyObject *args)
         return failed(&held);
     int64_t width = d + (constant != Py_None);
     if (square->shape[0] != n || peak->shape[0] != n || width > stride || last < -32767 ||
-        last > 32767) {
-        refuse("out, shift, squares and peaks do not suit each other");
-        return failed(&held);
-    }
+        last > 32767)
+        return refused(&held, "out, shift, squares and peaks do not suit each other");
     const char *rows = NULL;
     if (PyObject_CheckBuffer(values)) {
         view = &held.views[held.count];

@@ -105,13 +105,24 @@ class ShapedStore(CompactStore):
 
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), without the loops."""
-        cells = self._get()
+        matrix = self._expanded(np.arange(self.n))
+        return SparseStore(matrix, self.shift, "exact", self.parts).along(halves)
+
+    def inner(self, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+        """Inner products of some rows and some others, by their expansion."""
+        matrix, n = self._expanded(np.concatenate([first, second])), len(first)
+        places = np.arange(2 * n)
+        parts = (slice(0, matrix.shape[1]),)  # one: shapes have no others
+        return SparseStore(matrix, self.shift, "exact", parts).inner(places[:n], places[n:])
+
+    def _expanded(self, rows: np.ndarray) -> Any:
+        """Some rows as a sparse matrix, before the shift."""
+        cells = self.cells[rows // LANES, :, rows % LANES]
         index, upper = (cells & 0xFFFF).astype(np.uint16), (cells >> 16).astype(float)
         index[index == np.array(self.layout.widths)] = GAP
         lower = np.where(index == GAP, 0, self.one) - upper
-        straight = self.values[:, : self._straight].astype(float)
-        matrix = expanded(self.layout, index, lower, upper, straight)
-        return SparseStore(matrix, self.shift, "exact", self.parts).along(halves)
+        straight = self.values[rows, : self._straight].astype(float)
+        return expanded(self.layout, index, lower, upper, straight)
 
     def repeat_last(self, count: int) -> None:
         super().repeat_last(count)

@@ -8,9 +8,13 @@ from typing import Annotated
 from tacit.cli.console import Json, dump, flag, given, say
 from tacit.cli.ledger import account, left
 from tacit.cli.options import Dataset, Force, LedgerPlace, PrivateTable, SchemaFile, Seed
+from tacit.exceptions import InputError
 
 NEIGHBORS = """What differing in one row means: replace_special unless given (a row blanked out), or
 replace_one (a row swapped for another)."""
+WEIGHT = """How much a column counts, such as age=4; 1 for columns that are not named. May be given
+several times. Weights must be chosen without looking at the table."""
+BATCH = """Rows of a step on average, drawn at random. All rows unless given."""
 ANCHOR = """Strength of the pull towards the middle of all bounds. 0 unless given."""
 
 
@@ -22,6 +26,8 @@ def median(
     delta: Annotated[float, flag("Its delta.")],
     out: Annotated[Path, flag("Directory for the median and its certificate.")],
     steps: Annotated[int | None, flag("Noisy steps. 100 unless given.")] = None,
+    weight: Annotated[list[str] | None, flag(WEIGHT)] = None,
+    batch_size: Annotated[float | None, flag(BATCH)] = None,
     anchor: Annotated[float | None, flag(ANCHOR)] = None,
     neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
     ledger: LedgerPlace = None,
@@ -33,8 +39,8 @@ def median(
     """Find the geometric median of a table: the point of least mean distance to its rows.
 
     Columns are encoded by the schema, numbers from -1 to 1 and categories as 0 or 1, so every
-    one of them counts alike. Numbers are shown in their own units; a category is the nearer
-    to 1 the more of it there is. The target is not looked at.
+    one of them counts alike, unless --weight says otherwise. Numbers are shown in their own
+    units; a category is the nearer to 1 the more of it there is. The target is not looked at.
 
     \b
     Example:
@@ -44,9 +50,23 @@ def median(
     from tacit.research.tasks import median as tasks
 
     book = account(ledger, dataset)
-    options = given(steps=steps, anchor=anchor, neighbors=neighbors, ledger=book, random_state=seed)
+    options = given(
+        steps=steps,
+        batch_size=batch_size,
+        anchor=anchor,
+        neighbors=neighbors,
+        ledger=book,
+        random_state=seed,
+    )
     found = tasks.median(
-        table, schema, out=out, epsilon=epsilon, delta=delta, force=force, **options
+        table,
+        schema,
+        out=out,
+        epsilon=epsilon,
+        delta=delta,
+        weights=dict(map(_weight, weight or ())),
+        force=force,
+        **options,
     )
     if as_json:
         dump({**found.to_dict(), "out": str(out)})
@@ -59,3 +79,12 @@ def median(
     if book is not None:
         say(f"\nLedger: {left(book.remaining())}.")
     say(f"\nWrote {out / tasks.MEDIAN} and {out / CERTIFICATE}")
+
+
+def _weight(text: str) -> tuple[str, float]:
+    """A column and its weight."""
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise InputError(f"--weight {text} must be a column and a number, as in age=4") from None

@@ -1,7 +1,8 @@
 """Experiments of Pinto et al. 2024: accuracies of PILLAR and its rivals, and of no privacy at all.
 
-Settings that a paper would search are trained together on one engine; each has the noise of its
-own budget, as if it were the only one. Accuracies are in per cent of the test rows. On w8a, where
+Rates that a paper would search are trained together on one engine; each has the noise of its own
+budget, as if it were the only one. Every seed has a key of its own, for batches and for noise.
+Accuracies are in per cent of half of the test rows; the other half is for searches. On w8a, where
 one row in thirty is of the second class, they are areas under the curve of hits over false alarms.
 """
 
@@ -16,20 +17,24 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
+from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.random_streams import Key
-from tacit.plan import Plan
+from tacit.plan import CalibratedPlan, Fit, Plan
 from tacit.plan.recipes import recipe
-from tacit.preprocessing import ClipNorm
+from tacit.preprocessing import ClipNorm, Normalize, Stage
 from tacit.privacy import Budget
 from tacit.research.reproduce.pinto_sets import Split, Turned, split, turned
 from tacit.research.reproduce.together import fit_together, scores_of
-from tacit.research.trainers import DPRAFT, GEP
-from tacit.trainers import DPSGD, GradientTrainer
+from tacit.research.trainers import DPRAFT, GEP, LabelledAdaDPS, PowerGEP
+from tacit.trainers import DPGD, DPSGD, GradientTrainer
 
 DELTA = 1e-5  # as in the paper
 RARE = ("w8a",)  # sets on which hardly anybody is of the second class
+LEAST, PARTS = 256, 16  # rows of a sample, as `tacit.trainers.settings` has them: n/16, at least so
+FOLLOWING = ("gep-power", "adadps-labelled")  # that look at public rows along the way
+LOOKS = 6  # of theirs in a run
 
 
 def private(
@@ -39,43 +44,58 @@ def private(
     epsilon: float,
     seeds: list[int],
     factors: list[float],
+    on: str = "test",
     k: int | None = None,
+    all_rows: bool = False,
     steps: int | None = None,
     private: int | None = None,
     source: str | None = None,
     count: int | None = None,
     center: bool = False,
+    permuted: bool = False,
+    options: dict[str, Any] | None = None,
 ) -> list[list[float]]:
     """Accuracies (factors × seeds) of a method, at multiples of its automatic rate.
 
     Parameters
     ----------
+    on : str
+        ``"test"``, or ``"search"`` for the half of the test rows that no result has.
     k : int, optional
         Components; all columns if not given.
+    all_rows : bool
+        Whether all rows are in every step, in the place of Poisson samples of a sixteenth.
     steps : int, optional
-        Of those that take all rows in a step; others choose.
+        As the automatic rule has them, if not given.
     private : int, optional
         So many private rows only.
     source, count : optional
-        Where public rows come from, and how many.
+        Where public rows come from, and how many; ``"random"``: no rows, a random subspace.
     center : bool
         Whether their mean is subtracted, and components are about it: scikit-learn's PCA, which
         the paper's experiments use, does so; its Algorithm 1 does not.
+    permuted : bool
+        Whether labels of private rows are dealt at random.
+    options : dict, optional
+        What else a recipe takes.
     """
     found = []
-    alone = method in ("jl", "dp-pca")  # their stages draw as well
-    for group in [[seed] for seed in seeds] if alone else [seeds]:
-        rows, plan = _plan(
-            split(data, private),
-            method,
-            partial(turned, data, private, source or data, count, center),
-            k=k,
-            seed=group[0],
-            **({} if steps is None else {"steps": steps}),
-        )
-        how: dict[str, Any] = {"seeds": group, "factors": factors, "rare": data in RARE}
-        found.append(_fits(rows, plan, epsilon, **how)[0])
-    both: list[list[float]] = np.concatenate(found, axis=1).round(3).tolist()
+    rows = split(data, private)
+    if permuted:
+        rows = rows._replace(y=np.random.default_rng(2).permutation(rows.y))
+    seen = partial(turned, data, private, source or data, count, center)
+    given = {**(options or {}), **({} if steps is None else {"steps": steps})}
+    ready: tuple[CalibratedPlan, np.ndarray] | None = None
+    for seed in seeds:
+        if ready is None or method == "jl":  # its matrix is part of a run
+            own, stages, trainer = _given(
+                rows, method, seen, k=k, all_rows=all_rows, seed=seed, **given
+            )
+            ready = _calibrated(own, stages, trainer, epsilon, "fast")
+        test = (own.X_test, own.y_test) if on == "test" else (own.X_search, own.y_search)
+        fits = _fits(own, *ready, seed=seed, factors=factors)
+        found.append([_score(scores_of(fit, test[0]), test[1], data in RARE) for fit in fits])
+    both: list[list[float]] = np.transpose(found).round(3).tolist()
     return both
 
 
@@ -88,27 +108,37 @@ def ours(
     source: str | None = None,
     count: int | None = None,
 ) -> dict[str, Any]:
-    """Accuracies of `recipe("pillar")` with everything left to it, in exact arithmetic."""
+    """Accuracies of `recipe("pillar")` without its check, all else left to it, in exact numbers."""
     rows = split(data, private)
     public = (rows if source in (None, data) else split(source)).public[:count]
-    how: dict[str, Any] = {"seeds": seeds, "factors": [1.0], "rare": data in RARE}
-    found, k = _fits(rows, recipe("pillar", public=public), epsilon, **how, arithmetic="exact")
-    return {"accuracy": found[0].round(3).tolist(), "components": k}
+    plan, found, k = recipe("pillar", public=public, check=0), [], 0
+    for seed in seeds:
+        ready, targets = _calibrated(rows, plan["stages"], plan["trainer"], epsilon, "exact")
+        (fit,) = fit_together(ready, rows.X, targets, Key.from_seed(seed))
+        found.append(_score(scores_of(fit, rows.X_test), rows.y_test, data in RARE))
+        k = ready.facts.features
+    return {"accuracy": np.round(found, 3).tolist(), "components": k}
 
 
 def public_descent(
-    data: str, ks: list[int], ridge: float = 1e-6, private: int | None = None
+    data: str,
+    ks: list[int],
+    ridge: float = 1e-6,
+    private: int | None = None,
+    permuted: bool = False,
 ) -> list[float]:
     """Accuracies without privacy: the best softmax regression in the first k components."""
     rows, seen = split(data, private), turned(data, private, data, None, False)
     codes, classes, found = rows.y.astype(int), rows.classes, []
+    if permuted:
+        codes = np.random.default_rng(2).permutation(codes)
     weights = np.zeros((1, classes))
     for k in ks:
         X, X_test = _with_constant(seen.X[:, :k]), _with_constant(seen.X_test[:, :k])
         start = np.zeros((k + 1, classes))
         start[: len(weights) - 1], start[-1] = weights[:-1], weights[-1]
         objective = partial(_cross_entropy, X=X, codes=codes, ridge=ridge)
-        options = {"maxiter": 150, "maxcor": 10}
+        options = {"maxiter": 60, "maxcor": 10}
         done = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
         weights = done.x.reshape(k + 1, classes)
         found.append(100 * float((np.argmax(X_test @ weights, axis=1) == rows.y_test).mean()))
@@ -121,78 +151,100 @@ def xi(
     """ξ_k of a support vector machine between two classes, and how well it separates them."""
     rows = split(data, private)
     some = np.isin(rows.y, pair)
-    found = separability(rows.X[some].astype(np.float64), rows.y[some], ridge=ridge)
+    X = rows.X[some].astype(np.float64)
+    found = separability(X, rows.y[some], ridge=ridge)
+    # A direction that has nothing to do with the rows, in their components.
+    axes = np.linalg.eigh(X.T @ X)[1][:, ::-1]
+    other = axes.T @ np.random.default_rng(pair).standard_normal(X.shape[1])
+    kept = np.sqrt(np.cumsum(other**2) / (other**2).sum())
     return {
         "xi": [float(found.xi[k]) for k in ks],
+        "random": [1 - float(kept[k - 1]) for k in ks],
         "columns": rows.X.shape[1],
         "separated": found.separated,
         "margin": found.margins["0.1"],
     }
 
 
-def _plan(
+def _given(
     rows: Split,
     method: str,
     turn: Callable[[], Turned],
     *,
     k: int | None,
+    all_rows: bool,
     seed: int,
     **given: Any,
-) -> tuple[Split, dict[str, Any]]:
-    """Rows as a method is given them, and its stages and trainer."""
-    if method == "jl":
-        return rows, recipe("jl", n_components=k, seed=seed, trainer="dpsgd")
-    if method == "dp-pca":
-        return rows, recipe("dp-pca", n_components=k, trainer="dpsgd")
+) -> tuple[Split, list[Stage], GradientTrainer]:
+    """Rows as a method is given them, its stages and its trainer."""
+    n = len(rows.X)
+    sample = None if all_rows else min(float(n), max(LEAST, n / PARTS))
+    if method in ("jl", "dp-pca"):
+        own = {"seed": seed} if method == "jl" else {}
+        trainer = "dp-gd" if all_rows else "dpsgd"
+        plan = recipe(method, n_components=k, trainer=trainer, **own, **given)
+        return rows, plan["stages"], plan["trainer"]
     if method == "adadps":
-        return rows, recipe("adadps", public=rows.public, **given)
+        plan = recipe("adadps", public=rows.public, batch_size=sample, **given)
+        return rows, plan["stages"], plan["trainer"]
+    if method in FOLLOWING:
+        public: dict[str, Any] = {"public": rows.public, "batch_size": sample, **given}
+        public["refresh"] = max(1, -(-int(given.get("steps", 100)) // LOOKS))
+        stages: list[Stage] = [ClipNorm(1.0)]
+        if method == "gep-power":
+            return rows, stages, PowerGEP(n_components=k, **public)
+        return rows, stages, LabelledAdaDPS(labels=rows.public_y, **public)
     # Turned to public components, rows are of norm one, and seldom longer about a mean.
-    X, X_test = turn()
-    trainer: GradientTrainer
+    found = turn()
     if method == "gep":  # all columns, the strongest last
-        X, X_test, trainer = X[:, ::-1], X_test[:, ::-1], GEP(n_components=k, **given)
+        found = Turned(*(part[:, ::-1] for part in found))
+        own_trainer: GradientTrainer = GEP(n_components=k, batch_size=sample, **given)
     else:
-        X, X_test = X[:, :k], X_test[:, :k]
-        probe = method in ("dp-raft", "dp-raft+pillar")
-        trainer = DPRAFT(**given) if probe else DPSGD(**given)
-    X, X_test = np.ascontiguousarray(X), np.ascontiguousarray(X_test)
-    return rows._replace(X=X, X_test=X_test), {"stages": [ClipNorm(1.0)], "trainer": trainer}
+        found = Turned(*(part[:, :k] for part in found))
+        probe = method.startswith("dp-raft")
+        kind: type[GradientTrainer] = DPRAFT if probe else DPGD if all_rows else DPSGD
+        own_trainer = kind(**given)
+    X, X_test, X_search = (np.ascontiguousarray(part) for part in found)
+    again = method == "dp-raft+pillar"  # rows of norm one once more, as its clip of one is for
+    rows = rows._replace(X=X, X_test=X_test, X_search=X_search)
+    return rows, [Normalize(1.0) if again else ClipNorm(1.0)], own_trainer
+
+
+def _calibrated(
+    rows: Split, stages: list[Stage], trainer: Any, epsilon: float, arithmetic: str
+) -> tuple[CalibratedPlan, np.ndarray]:
+    classes = rows.classes
+    loss = get_loss("logistic" if classes == 2 else "softmax")
+    plan = Plan(Budget(epsilon, DELTA), tuple(stages), trainer, loss, arithmetic=arithmetic)
+    ready = plan.calibrate(size=len(rows.X), columns=rows.X.shape[1], classes=classes)
+    return ready, loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
 
 
 def _fits(
-    rows: Split,
-    plan: dict[str, Any],
-    epsilon: float,
-    *,
-    seeds: list[int],
-    factors: list[float],
-    rare: bool,
-    arithmetic: str = "fast",
-) -> tuple[np.ndarray, int]:
-    """Results (factors × seeds) of one plan, whose stages draw with the first seed; its columns."""
-    classes = rows.classes
-    loss = get_loss("logistic" if classes == 2 else "softmax")
-    stages, budget = tuple(plan["stages"]), Budget(epsilon, DELTA)
-    ready = Plan(budget, stages, plan["trainer"], loss, arithmetic=arithmetic).calibrate(
-        size=len(rows.X), columns=rows.X.shape[1], classes=classes
-    )
-    targets = loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
-    fits = fit_together(
-        ready,
-        rows.X,
-        targets,
-        Key.from_seed(seeds[0]),
-        lambda own: [
-            replace(own, learning_rate=factor * own.learning_rate)
-            for factor in factors
-            for _ in seeds
-        ],
-    )
-    found = [_score(scores_of(fit, rows.X_test), rows.y_test, rare=rare) for fit in fits]
-    return np.reshape(found, (len(factors), len(seeds))), ready.facts.features
+    rows: Split, ready: CalibratedPlan, targets: np.ndarray, *, seed: int, factors: list[float]
+) -> list[Fit]:
+    """Fits of one plan, at multiples of its rate."""
+
+    def at(own: Any, factor: float) -> Any:
+        return replace(own, learning_rate=factor * own.learning_rate)
+
+    if not isinstance(ready.trainer, PowerGEP | LabelledAdaDPS):
+        return fit_together(
+            ready,
+            rows.X,
+            targets,
+            Key.from_seed(seed),
+            lambda own: [at(own, factor) for factor in factors],
+        )
+    fits = []
+    for factor in factors:
+        plan = replace(ready.plan, trainer=at(ready.trainer, factor))
+        own = plan.calibrate(size=len(rows.X), columns=rows.X.shape[1], classes=rows.classes)
+        fits.append(own.run(as_rows(rows.X), targets, key=Key.from_seed(seed)))
+    return fits
 
 
-def _score(scores: np.ndarray, labels: np.ndarray, *, rare: bool) -> float:
+def _score(scores: np.ndarray, labels: np.ndarray, rare: bool) -> float:
     if rare:
         return 100 * float(roc_auc_score(labels, scores[:, 0]))
     guess = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)

@@ -1,194 +1,333 @@
-"""Pinto et al. 2024, Table II: PILLAR and its rivals, every one at its best over one grid."""
+"""Pinto et al. 2024, Tables II and IX: PILLAR and its rivals, every one at what suits it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tacit.research.reproduce import pinto_sets
 from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
-from tacit.research.reproduce.pinto_fits import ours, private
+from tacit.research.reproduce.pinto_fits import ours
+from tacit.research.reproduce.pinto_rules import (
+    BATCHES,
+    Arms,
+    ahead,
+    elsewhere,
+    larger,
+    measure,
+    scores,
+    search,
+)
 from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
+from tacit.research.trainers.rivals import scaling_rule
 
 EPSILONS = (0.1, 0.3, 0.7)
-FACTORS = [2.0, 1.0, 0.5]  # of the automatic learning rate
-SEARCH = 100  # the seed of the search, which no result has
-PART = 5  # the search is made on so many times fewer rows, with a budget so many times larger
-#: Private rows of every set, and the numbers of components to be tried.
-SETS: dict[str, tuple[int, tuple[int, ...]]] = {
-    "cifar10": (45_000, (20, 80, 320)),
-    "chest_xray": (3_731, (20, 80, 320)),
-    "w8a": (35_775, (20, 80, 240)),
-    "cifar100": (45_000, (20, 80, 320)),
-    "fashion_mnist": (54_000, (20, 80, 320)),
+WIDE = [4.0, 2.0, 1.0, 0.5]  # rates of those that like them large
+#: Of every set: runs for each that was asked for, most of them, and components to be tried.
+SETS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "cifar10": (1, 3, (20, 80, 320)),
+    "chest_xray": (2, 10, (20, 80, 320)),
+    "w8a": (1, 5, (20, 80, 240)),
+    "cifar100": (1, 3, (20, 80, 320)),
 }
 NAMES = {**pinto_sets.NAMES, "chest_xray": "chest X-rays (Pneumonia)"}
-RIVALS = {
-    "dpsgd": "DP-SGD",
-    "dp-pca": "DP-PCA",
-    "jl": "JL",
-    "gep": "GEP",
-    "adadps": "AdaDPS",
-}
+RIVALS = {"dpsgd": "DP-SGD", "dp-pca": "DP-PCA", "jl": "JL", "gep": "GEP", "adadps": "AdaDPS"}
 BEST, ZERO, OURS = "pillar", "pillar-zero", "ours"
-LARGE = 20_000  # private rows
-Found: TypeAlias = Mapping[tuple[str, str, float], Measured]
 SHOWN = {**RIVALS, ZERO: "PILLAR about zero", BEST: "PILLAR"}
+Found: TypeAlias = Mapping[tuple[str, str, float], Measured]
 PAPER: dict[str, dict[str, list[float]]] = PRINTED["pinto-methods"]
+RANDOM = "PILLAR in a random subspace, not in public components"
+CHANGED = "2026-11-18: by two standard errors; rivals with batches, steps and variants of their own"
+RAFT_EPSILONS = (0.1, 0.7, 1.0)
+RAFT_KS = (100, 200, 400)
 
 
 def methods(work: Work) -> Finding:
-    """Table II, and two sets more."""
+    """Table II, and a set more."""
     sets = ("chest_xray",) if work.quick else tuple(SETS)
     epsilons = EPSILONS[: 1 if work.quick else None]
-    found = {
-        (data, method, epsilon): Measured.of(scores)
-        for data in sets
-        for (method, epsilon), scores in compare(work, data, epsilons).items()
-    }
-    return Finding(
-        tables=[_table(found, data, epsilons) for data in sets],
-        checks=list(_checks(found, sets, epsilons)),
-        figures=[_figure(found, data, epsilons) for data in sets if data in PAPER],
-        runs=min(work.seeds, 3),
-    )
-
-
-def compare(
-    work: Work, data: str, epsilons: tuple[float, ...]
-) -> dict[tuple[str, float], list[float]]:
-    """Scores of every method at its best setting, and of the recipe as it comes."""
-    n, ks = SETS[data]
-    ks, small = ks[: 1 if work.quick else None], n < LARGE
-    searched = {} if small else {"private": n // PART}
-    cells = list(product(SHOWN, epsilons))
-    tried = [
-        {
-            **_setting(data, method, epsilon, k),
-            **searched,
-            "epsilon": epsilon if small else PART * epsilon,
-            "seeds": [SEARCH],
-            "factors": FACTORS,
+    found: dict[tuple[str, str, float], Measured] = {}
+    null: dict[tuple[str, str, float], Measured] = {}
+    tables = []
+    for data in sets:
+        chosen = settings(work, data, epsilons)
+        times, most, _ = SETS[data]
+        runs = min(times * work.seeds, most)
+        measured = measure(work, chosen, runs)
+        found |= {(data, *at): each for at, each in measured.items()}
+        random = {at: elsewhere(s) for at, s in chosen.items() if at[0] == BEST}
+        null |= {(data, *at): each for at, each in measure(work, random, 2).items()}
+        own = {
+            (OURS, at): {
+                "data": data,
+                "epsilon": at,
+                "seeds": list(work.run_seeds(min(runs, 3))),
+            }
+            for at in epsilons
         }
-        for method, epsilon in cells
-        for k in _components(method, ks)
-    ]
-    outcomes = iter(work.map(private, tried))
-    runs = list(range(work.seeds if small else min(work.seeds, 3)))
+        recipes = work.each(ours, own).items()
+        found |= {(data, *at): Measured.of(each["accuracy"]) for at, each in recipes}
+        tables += [_table(found, data, epsilons), _chosen(chosen, data, epsilons)]
+    figures = [_figure(found, data, epsilons) for data in sets if data in PAPER]
+    checks = list(_checks(found, null, sets, epsilons))
+    return Finding(tables, checks, figures, runs=min(work.seeds, 3))
+
+
+def settings(
+    work: Work, data: str, epsilons: tuple[float, ...]
+) -> dict[tuple[str, float], dict[str, Any]]:
+    """What suits every method at every budget, by searches."""
+    ks = SETS[data][2]
     chosen = {}
-    for method, epsilon in cells:
-        options = _components(method, ks)
-        grid = np.array([next(outcomes) for _ in options])[:, :, 0]
-        at, factor = np.unravel_index(int(grid.argmax()), grid.shape)
-        setting = _setting(data, method, epsilon, options[at])
-        heavy = data == "cifar100" and "steps" in setting
-        setting["seeds"] = runs[:2] if heavy else runs
-        chosen[method, epsilon] = {**setting, "factors": [FACTORS[factor]]}
-    found = {cell: grid[0] for cell, grid in work.each(private, chosen).items()}
-    own = {(OURS, at): {"data": data, "epsilon": at, "seeds": runs} for at in epsilons}
-    return found | {cell: each["accuracy"] for cell, each in work.each(ours, own).items()}
+    for method in SHOWN:
+        for at in epsilons:
+            base: dict[str, Any] = {"data": data, "method": method, "epsilon": at}
+            grids, rates = _grids(method, ks)
+            if method in (BEST, ZERO):
+                base |= {"method": BEST, "center": method == BEST}
+            if grids and method not in ("dpsgd", "adadps"):
+                base["k"] = ks[1]
+            if work.quick:
+                grids, rates = [grids[-1][:2]], rates[:2]
+            chosen[method, at] = search(work, base, grids, rates)
+    return chosen
 
 
-def _setting(data: str, method: str, epsilon: float, k: int | None) -> dict[str, Any]:
-    setting: dict[str, Any] = {"data": data, "method": method, "epsilon": epsilon, "k": k}
-    if method in (BEST, ZERO):
-        setting |= {"method": BEST, "center": method == BEST}
-    if method in ("gep", "adadps"):
-        setting["steps"] = 40 if epsilon > 0.5 else 30
-    return setting
-
-
-def _components(method: str, ks: tuple[int, ...]) -> tuple[int | None, ...]:
-    return (None,) if method in ("dpsgd", "adadps") else ks
+def _grids(
+    method: str, ks: tuple[int, ...]
+) -> tuple[list[Sequence[Mapping[str, Any]]], Sequence[float]]:
+    """Alternatives, one grid after the other, and rates."""
+    first: list[Sequence[Mapping[str, Any]]] = [BATCHES]
+    components: list[dict[str, Any]] = [{"k": k} for k in ks]
+    rates = WIDE if method in ("gep", "adadps") else WIDE[1:]
+    more: dict[str, list[Sequence[Mapping[str, Any]]]] = {
+        "dpsgd": [],
+        "dp-pca": [[{"options": {"share": share}} for share in (0.5, 0.25)], components],
+        "gep": [[{"k": 40}, {"k": 160}], [{}, {"method": "gep-power"}]],
+        "adadps": [[{}, {"options": {"floor": 1.0}}, {"method": "adadps-labelled"}]],
+    }
+    return first + more.get(method, [components]), rates
 
 
 def _table(found: Found, data: str, epsilons: tuple[float, ...]) -> Table:
     columns = ["method"]
-    for epsilon in epsilons:
-        columns += [f"ε = {epsilon:g}, paper", f"ε = {epsilon:g}, here"]
+    for at in epsilons:
+        columns += [f"ε = {at:g}, paper", f"ε = {at:g}, here"]
     rows = []
     for method, name in {**SHOWN, OURS: "Tacit's recipe, not searched"}.items():
         printed = PAPER.get(data, {}).get(method, ())
         known = dict(zip(EPSILONS, printed, strict=False))
         row: list[Cell] = [name]
-        for epsilon in epsilons:
-            row += [known.get(epsilon), found[data, method, epsilon]]
+        for at in epsilons:
+            row += [known.get(at), found[data, method, at]]
         rows.append(row)
     return Table(columns, rows, NAMES[data])
 
 
+def _chosen(
+    chosen: Mapping[tuple[str, float], Mapping[str, Any]], data: str, epsilons: tuple[float, ...]
+) -> Table:
+    """What searches have found."""
+
+    def words(setting: Mapping[str, Any]) -> str:
+        parts = [f"k = {setting['k']}"] if setting.get("k") else []
+        parts += ["all rows, 20 steps" if setting.get("all_rows") else "samples"]
+        parts += [f"{name} {value:g}" for name, value in setting.get("options", {}).items()]
+        parts += [
+            {"gep-power": "power iteration", "adadps-labelled": "labels"}.get(setting["method"], "")
+        ]
+        return ", ".join(filter(None, [*parts, f"rate × {setting['factors'][0]:g}"]))
+
+    rows = [(name, *(words(chosen[way, at]) for at in epsilons)) for way, name in SHOWN.items()]
+    heads = ("method", *(f"ε = {at:g}" for at in epsilons))
+    return Table(heads, rows, f"{NAMES[data]}: settings by search")
+
+
 def _figure(found: Found, data: str, epsilons: tuple[float, ...]) -> Figure:
     curves = {
-        name: (epsilons, [found[data, method, epsilon].mean for epsilon in epsilons])
+        name: (epsilons, [found[data, method, at].mean for at in epsilons])
         for method, name in {**SHOWN, OURS: "recipe, not searched"}.items()
     }
     return Figure(f"Test accuracy in per cent, {NAMES[data]}", "ε", curves)
 
 
-def _checks(found: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]) -> Iterator[Check]:
+def _checks(
+    found: Found, null: Found, sets: tuple[str, ...], epsilons: tuple[float, ...]
+) -> Iterator[Check]:
     for data in sets:
-        leads, words = [], []
-        for epsilon in epsilons:
-            rival, lead, error = _lead(found, data, epsilon, BEST)
-            leads.append(lead)
-            words.append(f"{lead:+.1f} ± {error:.1f} over {RIVALS[rival]} at ε = {epsilon:g}")
-        yield Check(
+        rivals = {at: _best_rival(found, data, at) for at in epsilons}
+
+        def arms(where: Found, data: str = data, rivals: Any = rivals) -> dict[str, Arms]:
+            return {
+                f"over {RIVALS[rival]} at ε = {at:g}": Arms(
+                    where[data, BEST, at], found[data, rival, at]
+                )
+                for at, rival in rivals.items()
+            }
+
+        yield Check.judge(
             f"PILLAR is ahead of every rival at every ε: {NAMES[data]}",
-            min(leads) > 0,
-            ", ".join(words),
-            paper=data in PAPER,
+            ahead,
+            arms(found),
+            null=arms(null),
+            without=RANDOM,
+            changed=CHANGED,
         )
     if "cifar100" in sets:
-        rival, lead, _ = _lead(found, "cifar100", 0.1, BEST)
-        mean = found["cifar100", BEST, 0.1].mean
-        yield Check(
+        rival = found["cifar100", _best_rival(found, "cifar100", 0.1), 0.1]
+        yield Check.judge(
             "on CIFAR-100 at ε = 0.1 PILLAR has at least twice the accuracy of any rival",
-            mean >= 2 * (mean - lead),
-            f"{mean / (mean - lead):.2f} times that of {RIVALS[rival]}",
+            _twice,
+            (found["cifar100", BEST, 0.1], rival),
+            null=(null["cifar100", BEST, 0.1], rival),
+            without=RANDOM,
+            changed=CHANGED,
         )
-        gains = [
-            found[data, "jl", epsilon].mean - found[data, "dpsgd", epsilon].mean
-            for data in ("cifar10", "cifar100")
-            for epsilon in epsilons
-        ]
-        yield Check(
+
+        def gains(method: str) -> dict[str, Arms]:
+            return {
+                f"on {NAMES[data]} at ε = {at:g}": Arms(
+                    found[data, method, at], found[data, "dpsgd", at]
+                )
+                for data in ("cifar10", "cifar100")
+                for at in epsilons
+            }
+
+        yield Check.judge(
             "JL gains less than a point on DP-SGD, or loses, on both CIFAR sets",
-            max(gains) < 1,
-            f"{min(gains):+.1f} to {max(gains):+.1f} points",
+            lambda arms: (
+                all(each.lead + 2 * each.error < 1 for each in arms.values()),
+                ahead(arms)[1],
+            ),
+            gains("jl"),
+            null=gains(BEST),
+            without="PILLAR in the place of JL",
+            changed="2026-11-18: two standard errors taken into account",
         )
     if len(epsilons) > 1:
         in_paper = [data for data in sets if data in PAPER]
-        steps = {
-            data: [
-                found[data, BEST, epsilon].mean - found[data, "dpsgd", epsilon].mean
-                for epsilon in (epsilons[0], epsilons[-1])
-            ]
-            for data in in_paper
-        }
-        yield Check(
-            "the tighter the budget, the more PILLAR gains on DP-SGD",
-            all(tight > loose for tight, loose in steps.values()),
-            "; ".join(
-                f"{NAMES[data]}: {a:+.1f} falls to {b:+.1f}" for data, (a, b) in steps.items()
-            ),
+
+        def pairs(near: float) -> dict[str, tuple[Arms, Arms]]:
+            return {
+                NAMES[data]: (
+                    Arms(found[data, BEST, near], found[data, "dpsgd", near]),
+                    Arms(found[data, BEST, epsilons[-1]], found[data, "dpsgd", epsilons[-1]]),
+                )
+                for data in in_paper
+            }
+
+        yield Check.judge(
+            "the tighter the budget, the more PILLAR gains on DP-SGD, on every set",
+            larger,
+            pairs(epsilons[0]),
+            null=pairs(epsilons[-1]),
+            without=f"ε = {epsilons[-1]:g} in both places, by the same runs",
+            changed="2026-11-18: by two standard errors",
         )
     behind = {
-        data: min(_lead(found, data, epsilon, OURS)[1] for epsilon in epsilons) for data in sets
+        f"on {NAMES[data]} at ε = {at:g}": Arms(
+            found[data, OURS, at], found[data, _best_rival(found, data, at), at]
+        )
+        for data in sets
+        for at in epsilons
     }
     yield Check(
         "without any search, Tacit's recipe is ahead of every rival that was searched",
-        min(behind.values()) > 0,
-        "at least " + ", ".join(f"{lead:+.1f} on {NAMES[data]}" for data, lead in behind.items()),
+        *ahead(behind),
         paper=False,
+        changed="2026-11-18: by two standard errors",
     )
 
 
-def _lead(found: Found, data: str, epsilon: float, method: str) -> tuple[str, float, float]:
-    """The best rival, how far a method is ahead of it, and the standard error of that."""
-    rival = max(RIVALS, key=lambda name: found[data, name, epsilon].mean)
-    ours, theirs = found[data, method, epsilon], found[data, rival, epsilon]
-    return rival, ours.mean - theirs.mean, ours.error_beside(theirs)
+def _best_rival(found: Found, data: str, epsilon: float) -> str:
+    return max(RIVALS, key=lambda name: found[data, name, epsilon].mean)
+
+
+def _twice(arms: tuple[Measured, Measured]) -> tuple[bool, str]:
+    one, other = arms
+    error = float(np.hypot(one.spread / one.runs**0.5, 2 * other.spread / other.runs**0.5))
+    times = one.mean / other.mean
+    return one.mean - 2 * other.mean > 2 * error, f"{one} against {other}: {times:.2f} times"
+
+
+def raft(work: Work) -> Finding:
+    """Table IX."""
+    epsilons = (1.0,) if work.quick else RAFT_EPSILONS
+    ks = (100,) if work.quick else RAFT_KS
+    few: dict[str, Any] = {"private": 4_000} if work.quick else {}
+    base: dict[str, Any] = {"data": "cifar100", "steps": 20, **few}
+    runs = min(work.seeds, 3)
+    components = [[{"k": k} for k in ks]]
+    chosen: dict[tuple[str, float], dict[str, Any]] = {}
+    reach = {}
+    for at in epsilons:
+        alone = {**base, "epsilon": at, "method": "dp-raft"}
+        both = {**base, "epsilon": at, "method": "dp-raft+pillar", "center": True}
+        line = scores(work, [alone], WIDE)[0]
+        reach[at] = WIDE[int(line.argmax())] * at  # rate × steps, in those of the rule at ε = 1
+        chosen["dp-raft", at] = {**alone, "factors": [WIDE[int(line.argmax())]]}
+        chosen["dp-raft+pillar", at] = search(work, both, components, WIDE)
+        once = {**both, "method": "dp-raft+pillar, not scaled"}
+        chosen["not scaled", at] = search(work, once, components, WIDE)
+    found = measure(work, chosen, runs)
+    random = measure(work, {at: elsewhere(chosen["dp-raft+pillar", at]) for at in epsilons}, 2)
+    names = {
+        "dp-raft": "DP-RAFT",
+        "dp-raft+pillar": "DP-RAFT + PILLAR",
+        "not scaled": "the same, projected rows not scaled to norm one",
+    }
+    rows = []
+    for way, name in names.items():
+        printed = dict(zip(RAFT_EPSILONS, PRINTED["pinto-raft"].get(way, ()), strict=False))
+        row: list[Cell] = [name]
+        for at in epsilons:
+            k = chosen[way, at].get("k")
+            row += [printed.get(at), found[way, at], "–" if k is None else f"{k}"]
+        rows.append(row)
+    columns = ["method"]
+    for at in epsilons:
+        columns += [f"ε = {at:g}, paper", f"ε = {at:g}, here", "k"]
+    tables = [Table(columns, rows, "CIFAR-100: test accuracy in per cent")]
+    checks = [
+        Check.judge(
+            f"PILLAR improves DP-RAFT at ε = {at:g}",
+            ahead,
+            {"": Arms(found["dp-raft+pillar", at], found["dp-raft", at])},
+            null={"": Arms(random[at], found["dp-raft", at])},
+            without=RANDOM,
+            changed="2026-11-18: projected rows scaled to norm one again; two standard errors",
+        )
+        for at in epsilons
+    ]
+    if not work.quick:
+        tables.append(_line(reach))
+        checks.append(
+            Check(
+                "scaling projected rows to norm one again, which DP-RAFT's clip is for, helps",
+                *ahead(
+                    {
+                        f"at ε = {at:g}": Arms(found["dp-raft+pillar", at], found["not scaled", at])
+                        for at in epsilons
+                    }
+                ),
+                paper=False,
+            )
+        )
+    curves = {
+        name: (epsilons, [found[way, at].mean for at in epsilons])
+        for way, name in (("dp-raft", "DP-RAFT"), ("dp-raft+pillar", "with PILLAR"))
+    }
+    figure = Figure("Test accuracy in per cent, CIFAR-100", "ε", curves)
+    return Finding(tables, checks, [figure], runs=runs)
+
+
+def _line(reach: Mapping[float, float]) -> Table:
+    """DP-RAFT's rule: rate × steps on a line through the best at small budgets."""
+    small = dict(list(reach.items())[:2])
+    rule = scaling_rule(small)
+    rows = [(f"{at:g}", round(best, 2), round(rule(at), 2)) for at, best in reach.items()]
+    heads = ("ε", "best rate × steps by search", "on the line through the first two")
+    return Table(heads, rows, "DP-RAFT's scaling rule, in units of the automatic rule at ε = 1")

@@ -22,13 +22,16 @@ MOST_TEST_ROWS = 5_000  # rows to test with, where private ones are few
 
 
 class Split(NamedTuple):
-    """Rows of norm one in float32, and labels 0, 1, …"""
+    """Rows of norm one in float32, and labels 0, 1, …; test rows in two halves."""
 
     public: np.ndarray
+    public_y: np.ndarray
     X: np.ndarray
     y: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
+    X_search: np.ndarray
+    y_search: np.ndarray
 
     @property
     def classes(self) -> int:
@@ -40,6 +43,7 @@ class Turned(NamedTuple):
 
     X: np.ndarray
     X_test: np.ndarray
+    X_search: np.ndarray
 
 
 @lru_cache(maxsize=2)
@@ -53,7 +57,12 @@ def split(name: str, private: int | None = None) -> Split:
         order, own = order[: private // 9], own[:private]
         X_test, y_test = X_test[:MOST_TEST_ROWS], y_test[:MOST_TEST_ROWS]
     public = order[:tenth]
-    return Split(_unit(X[public]), _unit(X[own]), y[own], _unit(X_test), y_test)
+    X_test = _unit(X_test)
+    test, search = slice(0, None, 2), slice(1, None, 2)
+    return Split(
+        *(_unit(X[public]), y[public], _unit(X[own]), y[own]),
+        *(X_test[test], y_test[test], X_test[search], y_test[search]),
+    )
 
 
 @lru_cache(maxsize=3)
@@ -61,16 +70,21 @@ def turned(name: str, private: int | None, source: str, count: int | None, cente
     """Rows in the components of ``count`` public rows of ``source``, about zero or their mean.
 
     This is `tacit.preprocessing.PublicPCA` of all components, or `tacit.preprocessing.PublicCenter`
-    and it, done once for every number of them.
+    and it, done once for every number of them. Rows of ``"random"`` are none: axes are drawn.
     """
     data = split(name, private)
+    if source == "random":
+        d = data.X.shape[1]
+        noise = np.random.default_rng(1).standard_normal((d, d))
+        axes = np.linalg.qr(noise)[0].astype(np.float32)
+        return Turned(*(rows @ axes for rows in (data.X, data.X_test, data.X_search)))
     near = source == name and (count or 0) <= len(data.public)
     public = (data if near else split(source)).public[:count].astype(np.float64)
     mean = public.mean(axis=0) if center else np.zeros(public.shape[1])
     public -= mean
     axes = np.linalg.eigh(public.T @ public)[1][:, ::-1].astype(np.float32)
     shift = mean.astype(np.float32) @ axes
-    return Turned(data.X @ axes - shift, data.X_test @ axes - shift)
+    return Turned(*(rows @ axes - shift for rows in (data.X, data.X_test, data.X_search)))
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

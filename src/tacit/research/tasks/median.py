@@ -49,14 +49,19 @@ def median(
     out: PathLike,
     epsilon: float,
     delta: float,
+    weights: Mapping[str, float] | None = None,
     force: bool = False,
     **options: Any,
 ) -> Middle:
     """Find the geometric median of a table's rows; ``out`` gets it, and its certificate.
 
-    ``options`` go to `DPGeometricMedian` as they are. The target is not looked at.
+    ``weights`` are of the schema's columns by name, each that of all features that its column
+    becomes, and 1 for columns that are not named. ``options`` go to `DPGeometricMedian` as they
+    are. The target is not looked at.
     """
     encode = Encode(Schema.of(schema))
+    if weights:
+        options["weights"] = weights_of(encode.schema, weights)
     if encode.makes_gaps:
         raise InputError("the schema says missing: gap; a median needs another way to fill gaps")
     with output_in(out, (MEDIAN, CERTIFICATE), force, options) as output:
@@ -71,6 +76,24 @@ def median(
         text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
         output.commit({MEDIAN: text, CERTIFICATE: written(found.certificate_)})
     return middle
+
+
+def weights_of(schema: Schema, weights: Mapping[str, float]) -> list[float]:
+    """Weights of features, by those of the columns that they come from."""
+    unknown = [name for name in weights if name not in schema.columns]
+    if unknown:
+        raise InputError(
+            f"there is no column {unknown[0]!r} to weight; the schema has "
+            f"{', '.join(schema.columns)}"
+        )
+    for name, weight in weights.items():
+        if not (weight > 0 and math.isfinite(weight)):
+            raise InputError(f"the weight of {name!r} is {weight:g}; it must be a positive number")
+    return [
+        float(weights.get(name, 1.0))
+        for name, column in schema.columns.items()
+        for _ in column.feature_names(name)
+    ]
 
 
 def _decoded(schema: Schema, location: np.ndarray) -> dict[str, float]:

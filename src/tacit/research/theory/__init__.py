@@ -5,12 +5,23 @@ whether its constant is known, and what it assumes. Where a paper's formula is w
 one is computed, and `Risk.printed` and `Risk.correction` tell the difference.
 """
 
-from tacit.research.theory import centring, decay, descent, flatness, halfspaces, lower, projection
+from tacit.research.theory import (
+    centring,
+    decay,
+    descent,
+    flatness,
+    halfspaces,
+    lower,
+    projection,
+    separability,
+)
 from tacit.research.theory.compare import Comparison, Setting, compare
+from tacit.research.theory.learner import HalfspaceLearner, halfspace_learner
 from tacit.research.theory.risk import Risk
 
 __all__ = [
     "Comparison",
+    "HalfspaceLearner",
     "Risk",
     "Setting",
     "centring",
@@ -18,7 +29,9 @@ __all__ = [
     "decay",
     "descent",
     "flatness",
+    "halfspace_learner",
     "halfspaces",
     "lower",
     "projection",
+    "separability",
 ]

@@ -14,7 +14,16 @@ from tacit.exceptions import InputError
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import sensitivity
 from tacit.privacy.relation import Neighbors
-from tacit.research.theory import centring, decay, descent, flatness, halfspaces, lower, projection
+from tacit.research.theory import (
+    centring,
+    decay,
+    descent,
+    flatness,
+    halfspaces,
+    lower,
+    projection,
+    separability,
+)
 from tacit.research.theory.risk import Risk
 
 MOST_DIMENSIONS = 10**8  # of a decay that is added up term by term
@@ -52,6 +61,12 @@ class Setting:
         Components that rows are projected on.
     xi : float
         Part of the separator that the components lose.
+    gap : float, optional
+        Eigengap of the rows behind the components.
+    shift : float
+        Total variation between public and private rows; needs the gap.
+    public : int, optional
+        Public rows that the components are estimated from; needs the gap.
     decay : float, optional
         c, where restricted Lipschitz coefficients fall as k⁻ᶜ.
     tail : float, optional
@@ -75,6 +90,9 @@ class Setting:
     margin: float | None = None
     components: int | None = None
     xi: float = 0.0
+    gap: float | None = None
+    shift: float = 0.0
+    public: int | None = None
     decay: float | None = None
     tail: float | None = None
     inflation: float = 1.0
@@ -88,7 +106,8 @@ class Setting:
         require_positive(lipschitz=self.lipschitz, bound=self.bound, clip=self.clip)
         require_positive(smoothness=self.smoothness, diameter=self.diameter, margin=self.margin)
         require_positive(decay=self.decay, inflation=self.inflation)
-        require_positive(zero=True, xi=self.xi, tail=self.tail)
+        require_positive(gap=self.gap, public=self.public)
+        require_positive(zero=True, xi=self.xi, tail=self.tail, shift=self.shift)
         most = min(self.n, self.d)
         for name in ("rank", "components"):
             value = getattr(self, name)
@@ -163,6 +182,10 @@ BOUNDS: dict[str, _Entry] = {
     ),
     "halfspace, all columns": _Entry(_table("noisy descent"), ("margin",)),
     "halfspace, random projection": _Entry(_table("random projection"), ("margin",)),
+    "halfspace, random projection of gradients": _Entry(
+        _table("random projection of gradients"), ("margin",)
+    ),
+    "halfspace, no privacy": _Entry(separability.nonprivate_risk, ("margin",)),
     "halfspace, public components": _Entry(halfspaces.risk, ("margin", "components"), _components),
     "projected rows": _Entry(projection.risk, ("components", "tail"), _components),
     "nobody below": _Entry(lower.risk, changes=_steep),

@@ -19,12 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
+from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
+from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.relation import Neighbors
 from tacit.research.theory.descent import Schedule
 from tacit.research.theory.risk import Risk, noise_of
@@ -225,6 +228,7 @@ def schedule(
     population: bool = False,
     neighbors: Neighbors = "replace_special",
     steps: int | None = None,
+    one_row: bool = False,
 ) -> Schedule:
     """Steps, rate and anchor of Li et al. 2022, Theorem 3.3 (or 3.5), for the best k.
 
@@ -250,6 +254,9 @@ def schedule(
         Whether the risk over fresh rows is meant (Theorem 3.5).
     neighbors : str
         The relation of neighbouring data sets.
+    one_row : bool
+        Whether a step draws one row, as printed, with the noise of `one_row_noise`; neighbours are
+        those of ``replace_one`` then.
 
     Returns
     -------
@@ -268,11 +275,49 @@ def schedule(
     k = best_k(values, n, epsilon=epsilon, delta=delta)
     gradient = 0.0 if steps is None else 1.0  # in units of G₀²
     steps = n**2 + math.ceil(d * math.log(d) ** 2) if steps is None else int(steps)
-    noise = steps * noise_of(n, epsilon, delta, neighbors) ** 2  # σ², in units of G₀²
+    if one_row:
+        noise = one_row_noise(n, steps, epsilon=epsilon, delta=delta) ** 2  # σ², in units of G₀²
+    else:
+        noise = steps * noise_of(n, epsilon, delta, neighbors) ** 2
     spread = k * noise + gradient + (steps / n if population else 0.0)
     rate = distance / (values[0] * math.sqrt(steps * spread))
     anchor = math.sqrt(_tails(values)[k - 1]) / distance
-    return Schedule(steps, rate, float(values[0]), n * math.sqrt(noise), anchor, k)
+    rows = 1 if one_row else n  # of a step
+    return Schedule(steps, rate, float(values[0]), rows * math.sqrt(noise), anchor, k)
+
+
+def one_row_noise(n: int, steps: int, *, epsilon: float, delta: float) -> float:
+    """σ of Li et al. 2022, Algorithm 1: one row a step, drawn from all, noise of deviation σG.
+
+    Their Lemma 2.4 has it up to constants. Steps that do not draw the row in which neighbours
+    differ draw another one: take its gradient for the origin, and both of theirs have norm at most
+    2G, with probability 1/n. That is a Poisson sample at rate 1/n of a row that is replaced, at
+    twice the norm (by joint convexity, over which row else is drawn).
+
+    Parameters
+    ----------
+    n, steps : int
+        Rows, and how often one of them is drawn.
+    epsilon, delta : float
+        The budget, where any row may replace any other.
+
+    Returns
+    -------
+    float
+        In units of G.
+
+    Examples
+    --------
+    >>> round(one_row_noise(200, 40_000, epsilon=8.0, delta=1e-5), 2)
+    2.48
+    """
+    require_positive(n=n, steps=steps)
+    return _one_row_noise(int(n), int(steps), Budget(epsilon, delta))
+
+
+@cache
+def _one_row_noise(n: int, steps: int, budget: Budget) -> float:
+    return 2 * calibrate(lambda z: [PoissonGaussian(z, steps, 1 / n)], budget, "replace_one")
 
 
 def _for_every_k(values: np.ndarray, n: int, epsilon: float, delta: float) -> np.ndarray:

@@ -1,8 +1,8 @@
 r"""Noisy gradient descent on convex generalised linear models: rank in place of dimension.
 
-Song et al. 2021, Theorems 3.1 and 3.2, Corollary 5.2. Noise is isotropic and gradients lie in the
-span of the rows, so only the noise within that span does harm: r = rank directions of it, whatever
-the number of columns.
+Song et al. 2021, Theorems 2.7, 3.1 and 3.2, Corollary 5.2, and the local variant. Noise is
+isotropic and gradients lie in the span of the rows, so only the noise within that span does harm:
+r = rank directions of it, whatever the number of columns.
 
 With gradients of norm at most L, N ≥ ‖θ*‖, T steps at rate η and noise of deviation σ,
 
@@ -11,6 +11,11 @@ With gradients of norm at most L, N ≥ ‖θ*‖, T steps at rate η and noise 
 least at η = N/√((T + 1)(L² + rσ²)). The paper averages θ₁…θ_T, as trainers here do, but bounds the
 average of θ₀…θ_{T−1}, where the gradients are; the factor 1 + 1/T is the difference (θ₁ is at most
 η²(L² + rσ²) farther from θ*, in squares, than θ₀).
+
+Where weights are projected onto a set after every step, the argument within the span breaks, since
+a projection mixes directions. Projections bring weights no farther from θ* in the whole space,
+though, so the same bound holds with the number of columns p for r: Theorem 2.7, of Bassily, Smith &
+Thakurta 2014.
 """
 
 from __future__ import annotations
@@ -170,6 +175,169 @@ def risk(
         assumes=(CONVEX, "gradients of norm at most L, weights not projected", FROM_ZERO),
         printed=printed if steps is None else None,
         correction=NOISE,
+    )
+
+
+def constrained_risk(
+    n: int,
+    columns: int,
+    *,
+    epsilon: float,
+    delta: float,
+    norm: float = 1.0,
+    lipschitz: float = 1.0,
+    neighbors: Neighbors = "replace_special",
+    steps: int | None = None,
+) -> Risk:
+    """Excess of noisy descent with projections, in units of the loss (Song et al. 2021, 2.7).
+
+    `risk` with the number of columns for the rank; see the module. `schedule` with it attains it.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    columns : int
+        p, number of weights, the intercept's included.
+    epsilon, delta : float
+        The budget.
+    norm : float
+        N, at least the distance of the best weights of the set from zero, which is in it.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    neighbors : str
+        The relation of neighbouring data sets.
+    steps : int, optional
+        Instead of (nε)².
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(constrained_risk(10_000, 50, epsilon=1.0, delta=1e-6).value, 5)
+    0.00299
+    """
+    given: dict[str, Any] = {"norm": norm, "neighbors": neighbors, "steps": steps}
+    found = risk(n, columns, epsilon=epsilon, delta=delta, lipschitz=lipschitz, **given)
+    printed = lipschitz * norm * math.sqrt(columns * math.log(1 / delta)) / (epsilon * n)
+    return replace(
+        found,
+        source="Song et al. 2021, Theorem 2.7",
+        assumes=(
+            CONVEX,
+            "gradients of norm at most L, weights projected onto a convex set with zero in it",
+            FROM_ZERO,
+        ),
+        printed=printed,
+        correction=f"constants from the proof, which the theorem leaves out: √2 and 1/T; {NOISE}",
+    )
+
+
+def local_schedule(
+    n: int,
+    rank: int,
+    *,
+    epsilon: float,
+    delta: float,
+    norm: float = 1.0,
+    lipschitz: float = 1.0,
+    steps: int | None = None,
+) -> Schedule:
+    """Steps and rate of `local_risk`: T = nε², all rows reporting in every step.
+
+    Parameters
+    ----------
+    n, rank : int
+        Rows, and the rank of their matrix.
+    epsilon, delta : float
+        Budget of every row's reports together.
+    norm : float
+        N, at least the norm of the best weights.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    steps : int, optional
+        Instead of nε².
+
+    Returns
+    -------
+    Schedule
+        For `tacit.research.trainers.LocalDPGD`, with ``reports=steps``; the noise multiplier is
+        that of a report.
+
+    Examples
+    --------
+    >>> local_schedule(500, 10, epsilon=1.0, delta=1e-5, norm=2.0).steps
+    500
+    """
+    count = max(1, math.ceil(n * epsilon**2)) if steps is None else int(steps)
+    require_positive(n=n, rank=rank, norm=norm, lipschitz=lipschitz, steps=count)
+    unit = math.sqrt(n) * noise_of(n, epsilon, delta, "replace_one")
+    rate = constant_rate(1 / (n * unit), n, rank, norm=norm, clip=lipschitz, steps=count)
+    return Schedule(count, rate, lipschitz, math.sqrt(n * count) * unit)
+
+
+def local_risk(
+    n: int,
+    rank: int,
+    *,
+    epsilon: float,
+    delta: float,
+    norm: float = 1.0,
+    lipschitz: float = 1.0,
+    steps: int | None = None,
+) -> Risk:
+    """Excess empirical risk where every row adds its own noise (Song et al. 2021, section 3.1).
+
+    A report has noise of deviation 2L√T/μ in every coordinate, for two values that its row may
+    have, so the mean of n reports has √n times the noise of `risk` for replaced rows: N·L·√((1 +
+    1/T)(1/T + r(2/(μ√n))²)). T = nε² makes it about L·N·√(1 + 8r·log(1/δ))/(ε√n). The paper has no
+    formula, and says that risk grows by √n.
+
+    Parameters
+    ----------
+    n, rank : int
+        Rows, and the rank of their matrix.
+    epsilon, delta : float
+        Budget of every row's reports together.
+    norm : float
+        N, at least the norm of the best weights.
+    lipschitz : float
+        L, largest norm of a row's gradient.
+    steps : int, optional
+        Instead of nε².
+
+    Returns
+    -------
+    Risk
+        A bound: its value, and what it assumes.
+
+    Examples
+    --------
+    >>> round(local_risk(10_000, 50, epsilon=1.0, delta=1e-6).value, 3)
+    0.598
+    """
+    plan = local_schedule(
+        n, rank, epsilon=epsilon, delta=delta, norm=norm, lipschitz=lipschitz, steps=steps
+    )
+    count, unit = plan.steps, math.sqrt(n) * noise_of(n, epsilon, delta, "replace_one")
+    value = norm * lipschitz * math.sqrt((1 + 1 / count) * (1 / count + rank * unit**2))
+    logs = 1 + 2 * rank * math.log(1 / delta)
+    return Risk(
+        value,
+        kind="empirical",
+        constant="exact",
+        source="Song et al. 2021, section 3.1, local variant",
+        neighbors="replace_one",
+        assumes=(
+            CONVEX,
+            "gradients of norm at most L, weights not projected",
+            "every row reports in every step; mean of the iterates",
+        ),
+        printed=lipschitz * norm * math.sqrt(logs / n) / epsilon if steps is None else None,
+        correction="printed is √n times Theorem 3.1; reports are for replaced rows: Δ = 2",
     )
 
 

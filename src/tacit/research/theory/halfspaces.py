@@ -374,8 +374,10 @@ def error_rates(
     xi: float = 0.0,
     tail: float = 0.0,
     residual: float = 0.0,
+    width: float | None = None,
+    distortion: float = 1.0,
 ) -> dict[str, Risk]:
-    """Orders of error rates of five ways to learn a halfspace (Pinto et al. 2024, Table V).
+    """Orders of error rates of six ways to learn a halfspace (Pinto et al. 2024, Table V).
 
     Parameters
     ----------
@@ -383,6 +385,11 @@ def error_rates(
         c₂, bound on ΣG²_{2ˢ⁻¹k}, for restricted Lipschitz descent.
     residual : float
         c₁, norm of gradients outside their public subspace, for gradient embedding.
+    width : float, optional
+        ω, Gaussian width of the set that weights come from: √d for a ball, as it is unless given;
+        √(2·log(2d)) for weights of bounded sum.
+    distortion : float
+        Of gradients, by their random projection; the table calls it β.
     n : int
         Number of rows.
     epsilon : float
@@ -408,6 +415,8 @@ def error_rates(
     """
     require_positive(n=n, epsilon=epsilon, d=d, k=k)
     require_positive(zero=True, tail=tail, residual=residual)
+    require_positive(width=width, distortion=distortion)
+    wide = (math.sqrt(d) if width is None else width) / distortion
     zeta = projected_margin(margin, xi)
     scale, root = 1 / (n * epsilon), math.sqrt(k)
     generic = math.sqrt(d) * scale / margin
@@ -419,6 +428,11 @@ def error_rates(
             "√(c₂d/k) is an error that more rows do not lower; the table adds it to their number",
         ),
         "random projection": (scale / margin**2, (), ""),
+        "random projection of gradients": (
+            min(wide, math.sqrt(d)) * scale / margin,
+            ("weights from a set of that Gaussian width",),
+            "",
+        ),
         "gradient embedding": (
             (root + residual * math.sqrt(d)) * scale / margin,
             ("gradients that mostly lie in a public subspace",),
@@ -453,6 +467,7 @@ def sample_sizes(
     xi: float = 0.0,
     tail: float = 0.0,
     residual: float = 0.0,
+    width: float | None = None,
 ) -> dict[str, float]:
     """Orders of the private rows that an error rate takes (Pinto et al. 2024, Table V, corrected).
 
@@ -476,6 +491,8 @@ def sample_sizes(
         c₂, bound on ΣG²_{2ˢ⁻¹k}, for restricted Lipschitz descent.
     residual : float
         c₁, norm of gradients outside their public subspace.
+    width : float, optional
+        ω, Gaussian width of the set that weights come from.
 
     Returns
     -------
@@ -489,7 +506,7 @@ def sample_sizes(
     """
     require_fraction(error=error)
     given = {"epsilon": epsilon, "margin": margin, "xi": xi, "residual": residual}
-    at_one = error_rates(1, d=d, k=k, **given)
+    at_one = error_rates(1, d=d, k=k, width=width, **given)
     floor = {"restricted Lipschitz descent": math.sqrt(tail * d / k)}
     left = {name: error - floor.get(name, 0.0) for name in at_one}
     return {

@@ -7,6 +7,7 @@ from tacit.research.trainers.iterated import IteratedSGD
 from tacit.research.trainers.local import LocalDPGD
 from tacit.research.trainers.noisy_sgd import NoisySGD
 from tacit.research.trainers.rivals import DPRAFT, GEP, AdaDPS
+from tacit.research.trainers.rivals_adaptive import LabelledAdaDPS, PowerGEP
 
 __all__ = [
     "DPRAFT",
@@ -15,8 +16,10 @@ __all__ = [
     "FlattestDPGD",
     "GammaSGD",
     "IteratedSGD",
+    "LabelledAdaDPS",
     "LocalDPGD",
     "NoisySGD",
+    "PowerGEP",
 ]
 
 _TRAINERS.add("noisy-sgd", NoisySGD)

@@ -65,6 +65,63 @@ class NoisySGD(DPSGD):
     takes_start: ClassVar[bool] = False
     takes_strict: ClassVar[bool] = False
 
+    @classmethod
+    def printed(
+        cls,
+        n: int,
+        columns: int,
+        *,
+        epsilon: float,
+        delta: float,
+        failure: float = FAILURE,
+        lipschitz: float = 1.0,
+        diameter: float = 1.0,
+    ) -> Self:
+        """Algorithm 2 with its own steps and rates: n² − 1 steps on one row each, expected.
+
+        η(t) = D/√(t(n²L² + dσ²)) on n times a row's gradient, σ being `printed_noise` of each of
+        the ⌈log(1/β)⌉ runs; weights stay in the ball of radius D. The noise that is drawn is what
+        the account asks for, which is less. Rows are drawn by Poisson sampling, where Algorithm 2
+        draws one uniformly; and its line 15 lacks D, which is one there.
+
+        Parameters
+        ----------
+        n, columns : int
+            Rows, and their columns d.
+        epsilon, delta : float
+            The whole budget; the algorithm divides it by the number of runs.
+        failure : float
+            β.
+        lipschitz : float
+            L, largest norm of a row's gradient.
+        diameter : float
+            D.
+
+        Returns
+        -------
+        NoisySGD
+            For small n: steps grow as its square.
+
+        Examples
+        --------
+        >>> NoisySGD.printed(30, 2, epsilon=1.0, delta=1e-5).steps
+        899
+        """
+        runs = max(2, math.ceil(math.log(1 / failure)))
+        sigma = printed_noise(n, epsilon=epsilon / runs, delta=delta / runs) * lipschitz * n
+        rate = n * diameter / math.sqrt((n * lipschitz) ** 2 + columns * sigma**2)
+        return cls(
+            steps=n * n - 1,
+            learning_rate=rate,
+            clip=lipschitz,
+            momentum=0.0,
+            average="last",
+            schedule="sqrt",
+            radius=diameter,
+            runs=runs,
+            batch_size=1.0,
+        )
+
     def check(self, facts: PublicFacts) -> None:
         super().check(facts)
         self._check("runs", lambda v: is_whole(v) and 2 <= v <= 1000, "an integer from 2")
@@ -117,6 +174,31 @@ class NoisySGD(DPSGD):
         utilities = -engine.loss_sum(found, float(self.ceiling))
         choice = run.token(f"{self.name} choice").at("choice")
         return found[choice.choose(utilities, LOSS_UNIT)]
+
+
+def printed_noise(n: int, *, epsilon: float, delta: float) -> float:
+    """Noise of Algorithm 2's base procedure, in gradients of norm L: √(32·log(n/δ)·log(1/δ))/ε.
+
+    Bassily, Smith & Thakurta 2014, Algorithm 1, whose σ is n times as much on n times a gradient.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    epsilon, delta : float
+        Budget of the base procedure.
+
+    Returns
+    -------
+    float
+        A noise multiplier.
+
+    Examples
+    --------
+    >>> round(printed_noise(1000, epsilon=1.0, delta=1e-5), 1)
+    82.4
+    """
+    return math.sqrt(32 * math.log(n / delta) * math.log(1 / delta)) / epsilon
 
 
 def _ignorant(facts: PublicFacts) -> float:

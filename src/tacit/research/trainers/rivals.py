@@ -3,13 +3,15 @@ account.
 
 Each differs from `DPGD` in one place: `GEP` clips two parts of a gradient separately, `AdaDPS`
 moves weights as if the rows had not been rescaled, `DPRAFT` has settings of its own. All take
-full batches.
+all rows in a step; `GEP` and `AdaDPS` take Poisson samples if told how large. Those that follow
+public rows from step to step, as their papers have it, are in
+`tacit.research.trainers.rivals_adaptive`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,7 +19,11 @@ import numpy as np
 
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
+from tacit.mechanisms.lattice import accounted_probability
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import Event
 from tacit.trainers.base import OrAuto, is_positive, is_whole
+from tacit.trainers.dpsgd import DPSGD
 from tacit.trainers.gradient import GradientTrainer
 from tacit.trainers.settings import PublicFacts, RuleConstants, suggest
 
@@ -31,7 +37,61 @@ PROBE = {
 
 
 @dataclass
-class GEP(GradientTrainer):
+class Batched(DPSGD):
+    """Descent on all rows, or on Poisson samples of them.
+
+    Parameters
+    ----------
+    batch_size : float, optional
+        Expected number of rows in a Poisson sample; all rows are in every step if not given.
+
+    Examples
+    --------
+    >>> Batched(batch_size=500).samples, Batched().samples
+    (True, False)
+    """
+
+    batch_size: float | None = None
+
+    @property
+    def samples(self) -> bool:  # type: ignore[override]
+        return self.batch_size is not None
+
+    @property
+    def by_rule(self) -> bool:
+        return False
+
+    @property
+    def covers_steps(self) -> bool:
+        return False
+
+    def check(self, facts: PublicFacts) -> None:
+        GradientTrainer.check(self, facts)
+        allowed = f"None, or above 0 and at most the number of rows, {facts.size}"
+        fits = lambda v: v is None or (is_positive(v) and v <= facts.size)  # noqa: E731
+        self._check("batch_size", fits, allowed)
+
+    def sampling_probability(self, facts: PublicFacts) -> float:
+        if self.batch_size is None:
+            return 1.0
+        return accounted_probability(min(1.0, self.batch_size / facts.size))
+
+    def event(self, noise_multiplier: float, facts: PublicFacts) -> Event:
+        kind: type[GradientTrainer] = DPSGD if self.samples else GradientTrainer
+        return kind.event(self, noise_multiplier, facts)
+
+    def account_drift(
+        self, facts: PublicFacts, moves: GradientSensitivity, budget: Budget
+    ) -> PublicFacts:
+        return super().account_drift(facts, moves, budget) if self.samples else facts
+
+    def reach(self, norm: float, moves: GradientSensitivity | None) -> float:
+        kind: type[GradientTrainer] = DPSGD if self.samples else GradientTrainer
+        return kind.reach(self, norm, moves)
+
+
+@dataclass
+class GEP(Batched):
     """Gradient embedding perturbation (Yu, Zhang, Chen & Liu 2021).
 
     Gradients are split into an *embedding*, their part in a public anchor subspace, and
@@ -42,17 +102,19 @@ class GEP(GradientTrainer):
     ``n_components`` columns of the rows and the intercept's, which
     `tacit.preprocessing.PublicRotation` makes the public rows' strongest directions. Yu et al.
     find theirs anew in every step, by power iteration on gradients of public rows with
-    random labels, because those of a deep network turn with its weights. A linear
-    model's do not: they stay in the span of the rows whatever the weights, and at
-    weights of zero, where descent begins, all residuals of softmax or logistic loss
-    are equally long whatever the labels, so that the rows' own directions are the
-    gradients'. Hence they are found once, exactly.
+    random labels, because those of a deep network turn with its weights
+    (`tacit.research.trainers.PowerGEP` does so). A linear model's stay in the span of the rows
+    whatever the weights, and at weights of zero, where descent begins, all residuals of softmax
+    or logistic loss are equally long whatever the labels, so that the rows' own directions are
+    the gradients'. Here they are found once, exactly.
 
     **Event.** A step releases two Gaussian sums over the same rows. With deviations
     d₁ and d₂ it is one Gaussian mechanism on the joint vector (s₁/d₁, s₂/d₂), to which
     a row contributes at most (C₁/d₁)² + (C₂/d₂)² = 1/z² in squared norm, and may do so:
     the event is ``Gaussian(z, count=steps)``. For ``balance`` 1/2, as in the paper, both
-    parts have noise √2·z·C, and that is the same as ``Gaussian(√2·z, count=2·steps)``.
+    parts have noise √2·z·C, and that is the same as ``Gaussian(√2·z, count=2·steps)``. On
+    Poisson samples both sums are over one sample, so the same joint vector is sampled:
+    ``PoissonGaussian(z, steps, q)``.
 
     Parameters
     ----------
@@ -110,7 +172,7 @@ class GEP(GradientTrainer):
 
 
 @dataclass
-class AdaDPS(GradientTrainer):
+class AdaDPS(Batched):
     """Descent with a public preconditioner (Li, Zaheer, Reddi & Smith 2022, Algorithm 1).
 
     A row's gradient is divided by A, coordinate by coordinate, *before* it is clipped and
@@ -120,9 +182,11 @@ class AdaDPS(GradientTrainer):
     and radius are about w.
 
     Li et al. estimate A from labelled public rows along the way, or from what is known
-    about the columns beforehand. Here it is fixed and takes no labels.
+    about the columns beforehand. Here it is fixed and takes no labels;
+    `tacit.research.trainers.LabelledAdaDPS` has the first of the two.
 
-    **Event.** That of `DPGD`: one Gaussian sum per step, ``Gaussian(z, count=steps)``.
+    **Event.** That of `DPGD`, one Gaussian sum per step, ``Gaussian(z, count=steps)``; on Poisson
+    samples that of `DPSGD`.
 
     Examples
     --------
@@ -150,8 +214,8 @@ class DPRAFT(GradientTrainer):
     gradients are clipped to norm 1, which for rows of norm 1 (`tacit.preprocessing.Normalize`)
     shortens few of them.
 
-    Their scaling rule says that the best rate × steps grows in proportion to ε. They
-    find the factor by runs at small ε on the private rows, which costs budget; then rate
+    Their scaling rule (`scaling_rule`) says that the best rate × steps is linear in ε. They
+    find the line by runs at small ε on the private rows, which costs budget; then rate
     and steps are any two numbers with that product. Here nothing is tuned on private
     rows. The factor follows from public facts, as for the other trainers
     (`tacit.trainers.settings`): rate × steps = 0.8·(1−m)·μ·n / (C·R), in proportion to the
@@ -173,3 +237,31 @@ class DPRAFT(GradientTrainer):
 
     def suggest(self, facts: PublicFacts, given: Mapping[str, Any]) -> dict[str, Any]:
         return suggest(facts, given, PROBE[facts.task])
+
+
+def scaling_rule(best: Mapping[float, float]) -> Callable[[float], float]:
+    """DP-RAFT's linear scaling rule: rate × steps for a budget, from what was best at others.
+
+    Parameters
+    ----------
+    best : mapping of float to float
+        ε to the best rate × steps, at two budgets or more: small ones, which trial runs can afford.
+        What those runs cost is not counted here.
+
+    Returns
+    -------
+    callable
+        From ε to rate × steps: the line of least squares through the points, and never below the
+        smallest of them.
+
+    Examples
+    --------
+    >>> rule = scaling_rule({0.1: 2.0, 0.3: 6.0})
+    >>> round(rule(1.0), 6)
+    20.0
+    """
+    if len(best) < 2:
+        raise InputError(f"a line needs two budgets or more, not {len(best)}")
+    slope, start = np.polyfit(list(best), list(best.values()), 1)
+    least = min(best.values())
+    return lambda epsilon: max(least, float(slope * epsilon + start))

@@ -1,6 +1,7 @@
 """In how few directions the gradients of a run lie (Li et al. 2022, section 4.2)."""
 
-from tacit.research.trajectories.module_trajectory import module_trajectory
+from tacit.research.trajectories.density import spectral_density
+from tacit.research.trajectories.module_trajectory import module_run, module_trajectory
 from tacit.research.trajectories.released import (
     ReleasedTrajectory,
     module_trajectory_privately,
@@ -14,8 +15,10 @@ __all__ = [
     "ReleasedTrajectory",
     "Sketch",
     "Trajectory",
+    "module_run",
     "module_trajectory",
     "module_trajectory_privately",
+    "spectral_density",
     "trajectory",
     "trajectory_privately",
 ]

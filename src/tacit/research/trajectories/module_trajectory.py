@@ -95,6 +95,83 @@ def module_trajectory(
     ...     module, inputs, targets, loss=loss, trainer=trainer, test=(more_inputs, more_targets)
     ... )
     """
+    run = module_run(
+        module,
+        inputs,
+        targets,
+        loss=loss,
+        trainer=trainer,
+        test=test,
+        epsilon=epsilon,
+        delta=delta,
+        parameters=parameters,
+        public_size=public_size,
+        seed=seed,
+    )
+    return follow(
+        run,
+        components=components,
+        retrain=retrain,
+        passes=passes,
+        measure="accuracy",
+        dtype=np.float32,
+        folder=folder,
+        progress=progress,
+    )
+
+
+def module_run(
+    module: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    loss: Callable[[Any, Any], Any],
+    trainer: GradientTrainer,
+    test: tuple[Any, Any],
+    epsilon: float | None,
+    delta: float,
+    parameters: Callable[[str], bool] | Sequence[str] | None = None,
+    public_size: int | None = None,
+    seed: int = 0,
+) -> Run:
+    """Make ready a rehearsal of a module's training that can be repeated, noise and batches too.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In evaluation mode. Its parameters and buffers are public.
+    inputs : tensor or tuple of tensors
+        What the module is called with; rows come first.
+    targets : tensor
+        One for each row.
+    loss : callable
+        Of the module's outputs and the targets, for a batch of one row.
+    trainer : DPGD or DPSGD
+        With ``steps``, ``learning_rate``, ``clip`` (and ``batch_size``).
+    test : (inputs, targets)
+        Other rows, for the score: accuracy, of the largest output.
+    epsilon, delta : float
+        Budget of the run; ``epsilon=None``: no noise.
+    parameters : callable or sequence of str, optional
+        Names of the parameters that are trained, or whether a name is one.
+    public_size : int, optional
+        Number of rows that these stand for: noise is that of a run on so many.
+    seed : int
+        Of the noise of the rehearsal.
+
+    Returns
+    -------
+    Run
+        Whose ``train`` takes directions to stay within, and ``score`` weights.
+
+    Examples
+    --------
+    >>> run = module_run(  # doctest: +SKIP
+    ...     module, inputs, targets, loss=loss, trainer=trainer, test=(more_inputs, more_targets),
+    ...     epsilon=8.0, delta=1e-5,
+    ... )
+    >>> run.score(run.train(within=directions.first(10)))  # doctest: +SKIP
+    """
     if epsilon is not None:
         Budget(epsilon, delta)
     engine = ModuleEngine(module, inputs, targets, loss, parameters=parameters, arithmetic="fast")
@@ -114,13 +191,4 @@ def module_trajectory(
     def score(weights: np.ndarray) -> float:
         return float((engine.outputs(weights, rows).argmax(dim=1) == truth).double().mean())
 
-    return follow(
-        Run(engine, settings, here, noise, score, seed),
-        components=components,
-        retrain=retrain,
-        passes=passes,
-        measure="accuracy",
-        dtype=np.float32,
-        folder=folder,
-        progress=progress,
-    )
+    return Run(engine, settings, here, noise, score, seed)

@@ -41,7 +41,7 @@ class Directions:
     values, at_most : ndarray of shape (k,)
         Falling. The true ones lie between these two.
     vectors : ndarray of shape (k, p)
-        Orthonormal rows.
+        Orthonormal rows; fewer, if fewer were asked for: those of the largest values.
     square : float
         Sum of the squares of all entries of the matrix.
     rows : int
@@ -136,11 +136,15 @@ class Sketch:
     folder : str or Path, optional
         Where to keep all of them, in a file without a name that is gone with the directions: then
         nothing is cut off, and both ends of the singular values are the same.
+    vectors : int, optional
+        With a folder, for how many of the directions vectors are made, which takes longer than
+        singular values do; by default for all.
 
     Notes
     -----
     Memory is for ``components + spare`` rows and half as many again, whatever the number of rows;
-    with a folder, for one row and some columns of all.
+    with a folder, for one row, 16,384 columns of all in float64, and the Gram matrix. Time is that
+    of rows²·p additions and products, and of 2·vectors·rows·p more.
 
     Examples
     --------
@@ -160,14 +164,18 @@ class Sketch:
         dtype: type = np.float64,
         rows: int | None = None,
         folder: str | Path | None = None,
+        vectors: int | None = None,
     ) -> None:
         if components < 1:
             raise InputError(f"components={components!r} must be at least 1")
         if (rows is None) != (folder is None):
             raise InputError("rows and folder belong together")
+        if vectors is not None and (folder is None or vectors < 0):
+            raise InputError(f"vectors={vectors!r} must be at least 0, and needs a folder")
         self._rows, self._folder = rows, None if folder is None else Path(folder)
         self.components = int(components)
         self.kept = self.components + (4 + components // 5 if spare is None else int(spare))
+        self._vectors = self.kept if vectors is None else min(int(vectors), self.kept)
         self.cut = 0.0
         self._dtype = np.dtype(dtype)
         self._buffer: _Buffer | None = None
@@ -184,19 +192,19 @@ class Sketch:
             many = self.kept + max(8, self.kept // 2) if self._rows is None else self._rows + 1
             self._buffer = _Buffer(many, np.size(row), self._dtype, self._folder)
         if self._buffer.take(row):
-            squares = self._compress()
+            squares = self._compress(self.kept)
             self.cut += float(squares[self.kept]) if len(squares) > self.kept else 0.0
 
-    def _compress(self) -> np.ndarray:
-        """Turn what is held into orthogonal rows, the longest first, and cut off the last ones.
+    def _compress(self, kept: int) -> np.ndarray:
+        """Turn what is held into orthogonal rows, the longest first, and keep so many.
 
         Returns the squares of all.
         """
         assert self._buffer is not None
         held = self._buffer.rows[: self._buffer.held]
         squares, turn = _falling(_gram(held))
-        turn = turn[:, : self.kept]
-        for part in _columns(held):
+        turn = turn[:, :kept]
+        for part in _columns(held) if kept else ():
             new = turn.T @ part.astype(np.float64, copy=False)
             part[: turn.shape[1]] = new
         self._buffer.held = turn.shape[1]
@@ -212,11 +220,13 @@ class Sketch:
         """
         if self._buffer is None:
             raise InputError("a sketch needs rows, and answers once")
-        squares = self._compress()[: self.kept]  # what is cut off now takes nothing from the rest
+        squares = self._compress(self._vectors)[
+            : self.kept
+        ]  # what is cut off now takes nothing from the rest
         buffer, self._buffer = self._buffer, None
         # Whatever was cut off is at most what is missing of the sum of all squares.
         missing = min(self.cut, max(buffer.square - float(squares.sum()), 0.0))
-        return _directions(squares, missing, buffer.rows, buffer)
+        return _directions(squares, missing, buffer.rows[: self._vectors], buffer)
 
 
 class Pass:
@@ -288,11 +298,11 @@ class Pass:
 def _directions(
     squares: np.ndarray, missing: float, rows: np.ndarray, buffer: _Buffer
 ) -> Directions:
-    """From orthogonal rows with these squares, which are made vectors in their place."""
+    """From orthogonal rows with the first of these squares, made vectors in their place."""
     rank = int((squares > FAINT**2 * squares[0]).sum())
     lengths, vectors = np.sqrt(squares[:rank]), rows[:rank]
     for part in _columns(vectors):
-        part /= lengths[:, None].astype(rows.dtype)
+        part /= lengths[: len(vectors), None].astype(rows.dtype)
     _orthonormalise(vectors)
     at_most = np.sqrt(squares[:rank] + missing)
     return Directions(lengths, at_most, vectors, buffer.square, buffer.rows_read)
@@ -308,10 +318,21 @@ def _orthonormalise(vectors: np.ndarray) -> None:
 
 
 def _columns(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Views of some columns at a time."""
+    """Views of some columns at a time; of a file, just these are read, and let go again."""
+    file, first = _file_of(rows)
+    if file is not None:  # left to itself, the system would read what follows them in every row
+        file.madvise(mmap.MADV_RANDOM)
     for start in range(0, rows.shape[1], COLUMNS):
-        yield rows[:, start : start + COLUMNS]
+        part = rows[:, start : start + COLUMNS]
+        if file is not None:
+            for i in range(len(rows)):
+                at = first + i * rows.strides[0] + start * rows.itemsize
+                page = at // mmap.PAGESIZE * mmap.PAGESIZE
+                file.madvise(mmap.MADV_WILLNEED, page, at - page + part[i].nbytes)
+        yield part
         _let_go(rows)
+    if file is not None:
+        file.madvise(mmap.MADV_NORMAL)
 
 
 def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.ndarray:
@@ -322,13 +343,21 @@ def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.n
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
+def _file_of(rows: np.ndarray) -> tuple[mmap.mmap | None, int]:
+    """The file that an array lies in, if any, and where it begins there."""
+    root, base = rows, rows.base
+    while isinstance(base, np.ndarray):
+        root, base = base, base.base
+    if isinstance(base, mmap.mmap):
+        return base, rows.ctypes.data - root.ctypes.data
+    return None, 0
+
+
 def _let_go(rows: np.ndarray) -> None:
     """Leave to the file what was read or written of it, so that it fills no memory."""
-    base: object = rows
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, mmap.mmap):
-        base.madvise(mmap.MADV_DONTNEED)
+    file, _ = _file_of(rows)
+    if file is not None:
+        file.madvise(mmap.MADV_DONTNEED)
 
 
 def _gram(rows: np.ndarray) -> np.ndarray:

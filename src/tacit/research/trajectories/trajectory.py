@@ -32,6 +32,7 @@ from tacit.mechanisms.release import BoundedSum, Draws
 from tacit.privacy.accounting.accountants import gaussian_mu
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
+from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
@@ -74,7 +75,7 @@ class Trajectory(Diagnosis):
     passes : int
         How often the run was gone through to find the directions.
     directions : Directions
-        Not shown.
+        Not shown. Of gradients in a folder it has as many vectors as the run was repeated with.
     """
 
     steps: int
@@ -195,6 +196,7 @@ class Projected:
     """An engine whose sums are projected onto some directions, before any noise."""
 
     split: int | None = None
+    unit: Unit = ROW
 
     def __init__(self, engine: GradientSource, directions: Directions) -> None:
         self.engine, self.directions = engine, directions
@@ -321,8 +323,11 @@ def follow(
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
-    rows = None if folder is None else steps
-    sketch = Sketch(most, dtype=dtype, rows=rows, folder=folder)
+    if folder is None:
+        sketch = Sketch(most, dtype=dtype)
+    else:  # vectors are for repeating the run
+        many = max((int(k) for k in retrain if k <= most), default=0)
+        sketch = Sketch(most, spare=0, dtype=dtype, rows=steps, folder=folder, vectors=many)
     progress("trajectory", 0, runs)
     weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()

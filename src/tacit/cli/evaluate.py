@@ -1,0 +1,93 @@
+"""``tacit evaluate``: how good a model is on private rows, with figures that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tacit.cli import options
+from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.ledger import account, left
+from tacit.report.tested import label_of
+
+if TYPE_CHECKING:
+    from tacit.metrics import Evaluation
+
+BY = """A column and public values of it, such as sex=female,male: figures of each group."""
+BOUNDS = """Limits of a target that is a number, such as 0,100; the model's own unless given."""
+PERSON = """Column that says whose rows are whose: people are protected with all of their rows, and
+one row of each counts. Never learned from, and never written anywhere."""
+ROWS_PER_PERSON = """With --person: most rows of a person, as in the fit."""
+NEIGHBORS = """replace_special unless given, add_or_remove_one (then give --public-size),
+replace_one."""
+CONFIDENCE = """Of every interval by itself. 0.95 unless given."""
+
+
+def evaluate(
+    model: Annotated[Path, argument("MODEL", "Directory of a fit, or its model file.")],
+    table: Annotated[Path, argument("TABLE", "Private rows that the model was not fitted to.")],
+    *,
+    target: Annotated[str, flag("Column that the model predicts.")],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    by: Annotated[str | None, flag(BY)] = None,
+    person: Annotated[str | None, flag(PERSON)] = None,
+    rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None,
+    target_bounds: Annotated[str | None, flag(BOUNDS)] = None,
+    confidence: Annotated[float | None, flag(CONFIDENCE)] = None,
+    neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
+    public_size: options.PublicSize = None,
+    out: Annotated[Path | None, flag("Directory for figures, certificate and report.")] = None,
+    ledger: options.LedgerPlace = None,
+    dataset: options.Dataset = None,
+    extractor: Annotated[str | None, flag("The network of a model of features, if a file.")] = None,
+    decimal: options.Decimal = None,
+    seed: options.Seed = None,
+    force: options.Force = False,
+    as_json: Json = False,
+) -> None:
+    """Test a model on private rows, through noise: figures that may be published.
+
+    Rows are counted by class and score, with noise on every count. Every figure has an interval
+    that covers noise, sampling and the width of bins. Rows that the model was fitted to would
+    make it look too good: see the option --holdout of tacit fit for a test that costs nothing.
+
+    \b
+    Examples:
+      tacit evaluate model others.csv --target sick --epsilon 0.5 --delta 1e-6
+      tacit evaluate model others.csv --target sick --epsilon 0.5 --delta 1e-6 \\
+        --by sex=female,male --out tested --ledger ledger.db --dataset others
+    """
+    from tacit.cli.tasks.evaluate import evaluate as test
+    from tacit.cli.tasks.evaluate import facts_of
+    from tacit.cli.tasks.tables import limits_of
+
+    book = account(ledger, dataset)
+    how = given(epsilon=epsilon, delta=delta, by=by, confidence=confidence, neighbors=neighbors)
+    how |= given(public_size=public_size, ledger=book, random_state=seed, decimal=decimal)
+    how |= given(extractor=extractor, out=out, person=person, max_rows_per_group=rows_per_person)
+    if target_bounds is not None:
+        how["bounds"] = limits_of(target_bounds)
+    found = test(model, table, target=target, force=force, **how)
+    if as_json:
+        dump(facts_of(found, out))
+        return
+    say_evaluation(found)
+    if book is not None:
+        say(f"Ledger: {left(book.remaining())}.")
+    if out is not None:
+        say(f"In {out}: evaluation.json, certificate.json, report.html")
+
+
+def say_evaluation(found: Evaluation) -> None:
+    """Figures with their intervals, and those of groups beside them."""
+    sure = f"{found.confidence:.0%}"
+    say(f"Tested through noise; each interval holds with {sure} confidence, by itself.")
+    for name, figure in found.figures.items():
+        say(f"  {label_of(name):<29}{figure}")
+    for group, figures in found.by_group.items():
+        first = next(name for name in ("accuracy", "rmse") if name in figures)
+        say(f"  {label_of(first) + ', ' + group:<29}{figures[first]}")
+    if found.beats_majority is not None:
+        says = "better than" if found.beats_majority else "worse than"
+        say(f"  It is {says} always saying the most common class.")

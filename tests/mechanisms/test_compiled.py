@@ -1,0 +1,148 @@
+"""Compiled passes over rows: the numbers of NumPy to the bit, and exact products."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.seam import token
+
+from tacit.mechanisms import additive, covariance
+
+native = additive.native
+compiled_only = pytest.mark.skipif(native is None, reason="no compiler where this was installed")
+WIDTHS = [*range(1, 34), 63, 64, 65, 127, 128, 129, 136, 200, 257, 500, 1025]
+
+
+@pytest.fixture
+def way(monkeypatch):
+    """Switch to compiled loops, or to NumPy."""
+
+    def switch(compiled):
+        monkeypatch.setattr(additive, "loops", lambda: native if compiled else None)
+        monkeypatch.setattr(covariance, "loops", lambda: native if compiled else None)
+
+    return switch
+
+
+def rows_of(n, d, seed=0):
+    """Rows of all lengths, some zero, some beyond the floats when squared."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, d)) * np.exp2(rng.integers(-40, 40, size=(n, 1)))
+    rows[::7] = 0.0
+    rows[3::11] *= 2.0**600
+    return rows
+
+
+@compiled_only
+@pytest.mark.parametrize("d", WIDTHS)
+def test_squares_are_added_up_as_numpy_does(d):
+    rows, found = rows_of(23, d), np.empty(23)
+    native.squares(rows, found)
+    with np.errstate(over="ignore"):
+        assert (found == np.add.reduce(rows * rows, axis=1)).all()
+
+
+@compiled_only
+@pytest.mark.parametrize("ordinary", [True, False])
+@pytest.mark.parametrize("d", [1, 3, 20, 100, 257])
+def test_rows_are_the_same_with_and_without_compiled_loops(way, d, ordinary):
+    rows = rows_of(60, d)
+    if ordinary:
+        rows = rows[np.abs(np.log2(np.abs(rows).max(axis=1, initial=2.0**-99))) < 50]
+    found = []
+    for compiled in (True, False):
+        way(compiled)
+        changed = additive.normalize(rows, 0.7), additive.shorten(rows, 0.7)
+        whole = [additive.lattice_rows(rows, 0.7, bits) for bits in (1, 20, 30, 50)]
+        norms = additive.row_norms(rows), additive.lattice_sum([rows], d, 0.7)
+        found.append([*changed, *whole, *norms])
+    for one, other in zip(*found, strict=True):
+        assert one.dtype == other.dtype
+        assert (one == other).all()
+
+
+@compiled_only
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 16, 17, 24, 25, 33, 100, 256])
+def test_second_moments_are_exact(d):
+    for n in (0, 1, 63, 64, 200):
+        rows = np.random.default_rng(n).integers(-(2**19), 2**19, (n, d))
+        found = np.zeros((d, d))
+        if not native.moment(rows.astype(float), found):
+            pytest.skip("not on this processor")
+        assert (found == np.triu(rows.T @ rows)).all()
+
+
+@compiled_only
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_released_moment_is_the_same_with_and_without_compiled_loops(way, strict):
+    rows, found = rows_of(500, 19), []
+    for compiled in (True, False):
+        way(compiled)
+        found.append(
+            covariance.noisy_second_moment([rows], 19, 1.0, token(1.0), size=500, strict=strict)
+        )
+    assert (found[0] == found[1]).all()
+
+
+@compiled_only
+def test_loops_that_add_in_another_order_are_not_used(monkeypatch):
+    class Other:
+        @staticmethod
+        def squares(rows, out):
+            out[...] = (rows**2)[:, ::-1].cumsum(axis=1)[:, -1]
+
+    monkeypatch.delenv("TACIT_KERNELS", raising=False)
+    assert additive.loops.__wrapped__() is native
+    monkeypatch.setattr(additive, "native", Other)
+    assert additive.loops.__wrapped__() is None
+    monkeypatch.setattr(additive, "native", native)
+    monkeypatch.setenv("TACIT_KERNELS", "numpy")
+    assert additive.loops.__wrapped__() is None
+
+
+@compiled_only
+def test_buffers_that_do_not_suit_each_other_are_refused():
+    rows, own, out = np.zeros((4, 3)), np.zeros(4), np.zeros((4, 3))
+    odd = np.zeros(8 * 12 + 1, np.uint8)[1:].view(np.float64).reshape(4, 3)
+    for call, given in (
+        (native.squares, (rows, np.zeros(5))),
+        (native.squares, (rows.astype(np.float32), own)),
+        (native.squares, (odd, own)),
+        (native.squares, (own, own)),
+        (native.scaled, (rows, own[:3], 1.0, out)),
+        (native.scaled, (rows, own, 1.0, out[:, :2].copy())),
+        (native.scaled, (rows, own, 1.0, out[:3])),
+        (native.moment, (rows, np.zeros((4, 4)))),
+        (native.moment, (rows, np.zeros((3, 4)))),
+    ):
+        with pytest.raises(ValueError, match=r"must|needs"):
+            call(*given)
+    with pytest.raises((ValueError, BufferError), match="contiguous"):
+        native.squares(rows[:, :2], own)
+    own.flags.writeable = False
+    with pytest.raises((ValueError, BufferError), match=r"read-only|writ"):
+        native.squares(rows, own)
+
+
+GUARDED = """
+import sys; sys.path.insert(0, {folder!r})
+import numpy as np
+from tests.guarded import guarded
+from tacit.mechanisms import native
+for n, d in ((1, 1), (3, 7), (64, 8), (65, 25), (130, 100), (2, 300)):
+    rows, own, out = guarded(np.ones((n, d))), guarded(np.ones(n)), guarded(np.ones((n, d)))
+    native.squares(rows, own)
+    native.scaled(rows, own, 2.0, out)
+    native.moment(rows, guarded(np.zeros((d, d))))
+"""
+
+
+@compiled_only
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
+def test_nothing_is_read_or_written_beyond_the_buffers():
+    code = GUARDED.format(folder=str(Path(__file__).parents[2]))
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

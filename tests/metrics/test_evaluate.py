@@ -1,0 +1,303 @@
+"""`tacit.metrics.evaluate`: figures with a certificate, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    roc_auc_score,
+)
+from sklearn.model_selection import cross_val_score
+from sklearn.svm import LinearSVC
+
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit.exceptions import BudgetError, InputError, MissingBound
+from tacit.metrics import evaluate
+from tacit.privacy.events import Gaussian
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+PLENTY = {"epsilon": 100.0, "delta": 1e-6, "random_state": 0}  # hardly any noise
+
+
+def rows(n=4000, classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    X = rng.normal(size=(n, 4))
+    X[:, 0] += 1.5 * y
+    X[:, 1] -= y
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def two():
+    X, y = rows()
+    return LogisticRegression().fit(X, y), *rows(seed=1)
+
+
+def test_figures_with_hardly_any_noise_are_those_of_scikit_learn(two):
+    model, X, y = two
+    found = evaluate(model, X, y, **PLENTY)
+    guess, chance = model.predict(X), model.predict_proba(X)[:, 1]
+    truth = {
+        "accuracy": model.score(X, y),
+        "balanced_accuracy": balanced_accuracy_score(y, guess),
+        "f1": f1_score(y, guess),
+        "roc_auc": roc_auc_score(y, chance),
+        "average_precision": average_precision_score(y, chance),
+        "brier_score": np.mean((chance - y) ** 2),
+    }
+    for name, value in truth.items():
+        assert found[name].value == pytest.approx(value, abs=0.004), name
+        assert found[name].low <= value <= found[name].high, name
+    shares = np.array([[cell.value for cell in row] for row in found.confusion])
+    expected = [[np.mean((y == i) & (guess == j)) for j in (0, 1)] for i in (0, 1)]
+    assert shares == pytest.approx(np.array(expected), abs=0.004)
+
+
+def test_more_than_two_classes_have_a_curve_each():
+    X, y = rows(6000, 3)
+    model = LogisticRegression().fit(X, y)
+    named = LogisticRegression().fit(X, np.array(["a", "b", "c"])[y])
+    found = evaluate(named, X, np.array(["a", "b", "c"])[y], **PLENTY)
+    area = roc_auc_score(y, named.predict_proba(X), multi_class="ovr", average="macro")
+    assert found["accuracy"].value == pytest.approx(model.score(X, y), abs=0.01)
+    assert found["roc_auc"].value == pytest.approx(area, abs=0.01)
+    assert set(found.by_class) == {"a", "b", "c"} and len(found.confusion) == 3
+
+
+def test_numbers_have_errors_between_limits():
+    X, _ = rows(8000)
+    rng = np.random.default_rng(5)
+    y = 3 * X[:, 0] + rng.normal(size=len(X))
+    model = LinearRegression().fit(X, y)
+    error = y - model.predict(X)
+    found = evaluate(model, X, y, bounds=(-30, 30), **PLENTY)
+    assert found["rmse"].value == pytest.approx(np.sqrt(np.mean(error**2)), rel=0.03)
+    assert found["mae"].value == pytest.approx(np.mean(np.abs(error)), rel=0.03)
+    assert found["r2"].value == pytest.approx(model.score(X, y), abs=0.02)
+    assert found["error_90"].low <= np.quantile(np.abs(error), 0.9) <= found["error_90"].high
+    assert found.cap is not None and np.abs(error).max() <= 2 * found.cap
+    capped = evaluate(model, X, y, bounds=(-30, 30), error_bound=5.0, **PLENTY)
+    assert capped.cap == 5.0
+
+
+def test_the_certificate_counts_one_release_and_verifies(two):
+    model, X, y = two
+    found = evaluate(model, X, y, **BUDGET)
+    assert [type(expense.event) for expense in found.certificate.events] == [Gaussian]
+    assert found.certificate.verify().holds and found.releasable
+    assert found.certificate.groups["2"] > 1
+    json.dumps(found.to_dict(), allow_nan=False)
+    seeded = evaluate(model, X, y, random_state=1, **BUDGET)
+    assert not seeded.releasable
+    assert seeded.figures == evaluate(model, X, y, random_state=1, **BUDGET).figures
+
+
+def test_a_ledger_is_charged_before_anything_is_drawn(two, tmp_path):
+    model, X, y = two
+    ledger = Ledger(tmp_path / "l.db", dataset="d")
+    ledger.create(epsilon=1.1, delta=1e-5, neighbors="replace_special")
+    evaluate(model, X, y, ledger=ledger, **BUDGET)
+    with pytest.raises(BudgetError):
+        evaluate(model, X, y, ledger=ledger, **BUDGET)
+    with pytest.raises(InputError, match="random_state"):
+        evaluate(model, X, y, ledger=ledger, random_state=0, **BUDGET)
+
+
+def test_groups_have_figures_and_gaps_and_others_are_in_none(two):
+    model, X, y = two
+    group = np.where(X[:, 2] > 0, "one", "two").astype(object)
+    group[:50] = "nobody asked"
+    found = evaluate(model, X, y, by=group, by_values=["one", "two"], **PLENTY)
+    inside = group == "one"
+    assert found.by_group["one"]["accuracy"].value == pytest.approx(
+        model.score(X[inside], y[inside]), abs=0.01
+    )
+    gap = found.gaps["accuracy"]["one - two"]
+    assert gap.low <= gap.value <= gap.high and abs(gap.value) < 0.1
+
+
+def test_labels_that_the_model_does_not_know_count_nowhere(two):
+    model, X, y = two
+    odd = y.astype(object)
+    odd[:100] = "unheard of"
+    odd[100:200] = None
+    found = evaluate(model, X, odd, **PLENTY)
+    assert found["accuracy"].value == pytest.approx(model.score(X[200:], y[200:]), abs=0.005)
+
+
+def test_scores_without_probabilities_are_ranked_only():
+    X, y = rows()
+    found = evaluate(LinearSVC().fit(X, y), X, y, **PLENTY)
+    assert "roc_auc" in found and "brier_score" not in found and not found.calibration
+
+
+def test_under_a_private_number_of_rows_none_is_reported(two):
+    model, X, y = two
+    how = {"neighbors": "add_or_remove_one", "public_size": 5000}
+    found = evaluate(model, X, y, **how, **PLENTY)
+    assert found["accuracy"].value == pytest.approx(model.score(X, y), abs=0.005)
+    assert found.certificate.plan["rows"] == 5000
+    with pytest.raises(MissingBound, match="public_size"):
+        evaluate(model, X, y, neighbors="add_or_remove_one", **BUDGET)
+
+
+def test_what_follows_from_the_counts_for_free(two):
+    model, X, y = two
+    found = evaluate(model, X, y, **PLENTY)
+    assert found.beats_majority is True
+    chance = model.predict_proba(X)[:, 1]
+    cut = found.threshold(recall=0.9)
+    assert np.mean(chance[y == 1] > cut) >= 0.89
+    assert found.threshold(cost=(1.0, 9.0)) < 0.3
+    assert found.threshold(cost=(9.0, 1.0)) > 0.7
+    better = found.recalibrated(chance**3)
+    assert better.shape == chance.shape and (np.diff(better[np.argsort(chance)]) >= 0).all()
+    with pytest.raises(InputError, match="recall="):
+        found.threshold()
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ({"epsilon": 0.0}, InputError, "epsilon"),
+        ({"delta": 1.0}, InputError, "delta"),
+        ({"confidence": 1.5}, InputError, "confidence"),
+        ({"by": ["a"] * 4000}, MissingBound, "by_values"),
+        ({"by": ["a"] * 4000, "by_values": []}, InputError, "from 1 to"),
+        ({"by": ["a"] * 3, "by_values": ["a"]}, InputError, "rows"),
+        ({"bounds": (0, 1)}, InputError, "classes"),
+        ({"neighbors": "nobody"}, InputError, "relation"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_is_spent(two, how, error, words):
+    model, X, y = two
+    with pytest.raises(error, match=words):
+        evaluate(model, X, y, **{**BUDGET, **how})
+
+
+def test_a_target_that_is_a_number_needs_bounds():
+    X, y = rows()
+    with pytest.raises(MissingBound, match="bounds="):
+        evaluate(LinearRegression().fit(X, y), X, y, **BUDGET)
+
+
+# rows that are held out
+
+
+def test_a_held_out_test_costs_nothing_and_trains_with_the_same_noise():
+    X, y = rows(5000)
+    model = DPLinearClassifier(**BUDGET, holdout=0.2, random_state=3).fit(X, y)
+    trained = model.certificate_.plan["rows"]
+    alone = DPLinearClassifier(**BUDGET, random_state=3).fit(X[:trained], y[:trained])
+    assert model.plan_.noise_multiplier == alone.plan_.noise_multiplier
+    assert model.certificate_.verify().holds and model.certificate_.epsilon == 1.0
+    assert 800 < 5000 - trained < 1200
+    assert any("set aside 0.2" in text for text in model.certificate_.assumptions)
+    assert (
+        model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
+    )
+
+
+def test_a_model_of_numbers_is_tested_between_the_limits_it_has_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20000, 3))
+    y = X @ [3.0, -2.0, 1.0] + rng.normal(size=20000)
+    model = DPLinearRegressor(8.0, 1e-6, holdout=0.3, random_state=0).fit(X, y)
+    score = model.score(X, y)
+    assert model.evaluation_["r2"].low < score < model.evaluation_["r2"].high
+    ends = model.predict_interval(X, 0.9)
+    assert np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) > 0.89
+
+
+def test_sets_hold_the_label_as_often_as_they_say():
+    X, y = rows(20000, 3)
+    model = DPLinearClassifier(4.0, 1e-6, holdout=0.3, random_state=0).fit(X, y)
+    inside = model.predict_set(X, 0.9)
+    assert inside.shape == (20000, 3)
+    assert 0.89 < inside[np.arange(20000), y].mean() < 0.97
+    assert inside.sum(axis=1).mean() < 2.5
+
+
+def test_a_ledger_counts_the_worse_part_once(tmp_path):
+    ledger = Ledger(tmp_path / "l.db", dataset="d")
+    ledger.create(epsilon=1.05, delta=1e-5, neighbors="replace_special")
+    X, y = rows(3000)
+    DPLinearClassifier(**BUDGET, holdout=0.2, ledger=ledger).fit(X, y)
+    assert ledger.remaining().left < 0.6  # and no less than after a fit without a test
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"holdout": 0.0}, "above 0"),
+        ({"holdout": 0.7}, "at most 0.5"),
+        ({"holdout": True}, "above 0"),
+        ({"holdout": 0.2, "holdout_by": {"sex": ["m"]}}, "no column of a table"),
+        ({"holdout": 0.2, "holdout_by": "sex"}, "one column"),
+    ],
+)
+def test_a_split_that_makes_no_sense_is_refused(how, words):
+    X, y = rows(300)
+    with pytest.raises(InputError, match=words):
+        DPLinearClassifier(**BUDGET, **how).fit(X, y)
+
+
+def test_sets_need_a_test():
+    X, y = rows(500)
+    model = DPLinearClassifier(**BUDGET).fit(X, y)
+    with pytest.raises(InputError, match=r"holdout=0\.2"):
+        model.predict_set(X)
+    found = evaluate(model, X, y, **BUDGET)
+    assert model.predict_set(X, evaluation=found).shape == (500, 2)
+    assert math.isinf(found.cutoff(0.9999))
+
+
+def test_cross_validation_says_once_what_its_fits_spend_together(caplog):
+    X, y = rows(600)
+    cross_val_score(DPLinearClassifier(**BUDGET), X, y, cv=4)
+    said = [text for text in caplog.messages if "Copies of one estimator" in text]
+    assert len(said) == 1 and "5 fits about 2.4" in said[0]
+    caplog.clear()
+    DPLinearClassifier(**BUDGET).fit(X, y)
+    clone(DPLinearClassifier(**BUDGET)).fit(X, y)
+    cross_val_score(DPLinearClassifier(**BUDGET, random_state=0), X, y, cv=4)  # is not private
+    assert not [text for text in caplog.messages if "Copies" in text]
+
+
+# people
+
+
+def test_of_people_with_several_rows_one_row_counts(two):
+    model, X, y = two
+    ids = np.repeat(np.arange(1000), 4)
+    how = {"groups": ids, "max_rows_per_group": 5, "identifier": "patient"}
+    found = evaluate(model, X, y, **how, **PLENTY)
+    assert found.certificate.unit.rows == 5 and found.certificate.plan["people"] == 1000
+    assert "'patient'" in found.certificate.unit.sentence
+    assert found["accuracy"].value == pytest.approx(model.score(X, y), abs=0.05)
+    lopsided = np.where(np.arange(4000) < 3000, 0, np.arange(4000))  # one has most of the rows
+    found = evaluate(model, X, y, groups=lopsided, max_rows_per_group=5, **PLENTY)
+    assert found.certificate.plan["people"] == 1001
+    with pytest.raises(MissingBound, match="max_rows_per_group"):
+        evaluate(model, X, y, groups=ids, **BUDGET)
+
+
+def test_people_are_held_out_with_all_of_their_rows():
+    X, y = rows(6000)
+    ids = np.arange(6000) // 3
+    how = {"max_rows_per_group": 3, "holdout": 0.25, "random_state": 1}
+    model = DPLinearClassifier(4.0, 1e-6, **how).fit(X, y, groups=ids)
+    assert 1400 < model.certificate_.plan["people"] < 1600
+    assert model.certificate_.verify().holds
+    assert (
+        model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
+    )

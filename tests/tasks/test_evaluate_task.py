@@ -1,0 +1,84 @@
+"""``tacit evaluate`` and ``tacit fit --holdout``, as their users call them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli.main import app
+
+BUDGET = ["--epsilon", "2", "--delta", "1e-5"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two tables and a model that was tested on held-out rows."""
+    place = tmp_path_factory.mktemp("scores")
+    rng = np.random.default_rng(0)
+    for name in ("train", "other"):
+        sick = rng.random(3000) < 0.3
+        age = 40 + 15 * sick + rng.normal(0, 10, 3000)
+        sex = np.where(rng.random(3000) < 0.5, "f", "m")
+        lines = [
+            f"{a:.1f},{s},{'yes' if x else 'no'}" for a, s, x in zip(age, sex, sick, strict=True)
+        ]
+        (place / f"{name}.csv").write_text("\n".join(["age,sex,sick", *lines]) + "\n")
+    how = ["--out", place / "model", "--holdout", 0.3, "--by", "sex=f,m", "--json"]
+    done = invoke("fit", place / "train.csv", "--target", "sick", *BUDGET, *how)
+    assert done.exit_code == 0, done.output
+    (place / "fit.json").write_text(done.stdout)
+    return place
+
+
+def test_a_fit_tells_what_held_out_rows_say_and_the_report_shows_it(folder):
+    told = json.loads((folder / "fit.json").read_text())
+    found = told["evaluation"]
+    accuracy = found["figures"]["accuracy"]
+    assert 0.65 < accuracy["low"] < accuracy["value"] < accuracy["high"] < 0.95
+    assert set(found["by_group"]) == {"f", "m"} and "f - m" in found["gaps"]["recall"]
+    page = (folder / "model" / "report.html").read_text("utf-8")
+    assert "Area under the ROC curve" in page and "Differences between groups" in page
+    assert "they may be published" in page
+    assert invoke("verify", folder / "model").exit_code == 0
+
+
+def test_another_table_is_tested_with_a_certificate_of_its_own(folder):
+    out = folder / "tested"
+    words = ["evaluate", folder / "model", folder / "other.csv", "--target", "sick", *BUDGET]
+    done = invoke(*words, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "Accuracy" in done.stdout and "always saying the most common class" in done.stdout
+    written = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert written["figures"]["recall"]["low"] <= written["figures"]["recall"]["high"]
+    assert invoke("verify", out).exit_code == 0
+    again = invoke(*words, "--json", "--by", "sex=f,m")
+    assert json.loads(again.stdout)["releasable"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--target", "sock"], "did you mean"),
+        (["--target", "sick", "--by", "sex"], "sex=female,male"),
+        (["--target", "sick", "--by", "sax=f"], "lacks the column"),
+        (["--target", "sick", "--target-bounds", "0,1"], "predicts classes"),
+        (["--target", "sick", "--confidence", "2"], "between 0 and 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(folder, words, said):
+    done = invoke("evaluate", folder / "model", folder / "other.csv", *BUDGET, *words)
+    assert done.exit_code == 2 and said in done.output.replace("\n", " ")
+
+
+def test_groups_and_tuning_need_a_test_that_can_be_made(folder):
+    words = ["fit", folder / "train.csv", "--target", "sick", *BUDGET, "--out", folder / "no"]
+    assert "give holdout" in invoke(*words, "--by", "sex=f,m").output
+    tuned = invoke(*words, "--holdout", 0.2, "--tune", "clip=0.1,1")
+    assert tuned.exit_code == 2 and "held-out" in tuned.output
