@@ -131,7 +131,7 @@ def test_what_rows_carry_goes_where_they_go(kind):
 def test_a_token_for_people_takes_bounds_on_rows_where_everybody_has_one():
     rows = replace(as_rows(np.eye(3)), owners=Owners.of([1, 1, 2], TWO))
     run = Releases(Key.from_seed(0), [("it", Gaussian(1.0))], unit=TWO)
-    token, total = run.token("it").at("example"), BoundedSum(np.array([1]), 1.0, 1.0, 1.0)
+    token, total = run.token("it").at("example"), BoundedSum(np.array([1]), 2.0**-20, 1.0, 1.0)
     with pytest.raises(ReleaseError, match="several rows of one person"):
         token.per_row(rows)
     with pytest.raises(ReleaseError, match="counts for"):

@@ -172,7 +172,7 @@ def draw_table(seed: int) -> Case | None:
     """The same of a table of which little is known."""
     rng = np.random.default_rng([seed, 61])
     n = int(rng.choice([300, 600]))
-    common = replays._cells(rng, n)
+    common = replays.cells(rng, n)
     owner = rng.integers(0, n // 2, n)
     columns = {
         "year": default_column("number", **[{}, {"low": 0.0}][seed % 2]),
@@ -239,7 +239,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
     common = [name for name in numbers[0] if name != ODD]
     drawn = [name for name in common if rng.random() < 0.5]
     wrong = []
-    for with_odd in (True, False) if replays._samples(case) else (True,):
+    for with_odd in (True, False) if replays.samples(case) else (True,):
         outcomes = []
         for side in (0, 1):
             odd = [name for name in (ODD, OTHER) if name in numbers[side]] if with_odd else []

@@ -256,7 +256,7 @@ def draw_checked(seed: int) -> Case:
     return Case(plan, pair.name, rows, both)
 
 
-def _cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
+def cells(rng: np.random.Generator, n: int) -> dict[str, list[Any]]:
     """Columns of a table: years, amounts with gaps, words, and any of these."""
     gap = rng.random(n) < rng.choice([0.0, 0.3])
     amounts = np.where(rng.random(n) < 0.7, 0.0, rng.lognormal(5, 3, n))
@@ -284,7 +284,7 @@ def draw_table(seed: int) -> Case | None:
     """The same of a table with named columns, of which little is known."""
     rng = np.random.default_rng([seed, 22])
     n = int(rng.choice([300, 600]))
-    common = _cells(rng, n)
+    common = cells(rng, n)
     pair = rng.permutation(len(ODD))[:2]
     tables = [
         Table.from_columns({k: [odd[k], *common[k]] for k in common})
@@ -354,7 +354,7 @@ def draw_columns(seed: int) -> Case | None:
     """The same of columns in groups, each with maps and private stages of its own."""
     rng = np.random.default_rng([seed, 54])
     n = int(rng.choice([300, 600]))
-    common, pair = _cells(rng, n), rng.permutation(len(ODD))[:2]
+    common, pair = cells(rng, n), rng.permutation(len(ODD))[:2]
     both = [Table.from_columns({k: [ODD[i][k], *common[k]] for k in common}) for i in pair]
     numbers = Numbers(("year", "amount"), (1900.0, 0.0), (2000.0, 1e3))
     maps: list[tuple[Any, ...]] = [(), (Bins(3),), (Products(2),), (Fill(0.0, mark=True),)]
@@ -505,7 +505,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
     n = len(case.rows[0])
     batch = np.flatnonzero(rng.random(n) < 0.5)
     wrong = []
-    batches = [np.union1d(batch, [0]), np.setdiff1d(batch, [0])] if _samples(case) else [batch]
+    batches = [np.union1d(batch, [0]), np.setdiff1d(batch, [0])] if samples(case) else [batch]
     for with_odd, chosen in zip((True, False), batches, strict=False):
         outcomes = []
         for side in (0, 1):
@@ -518,7 +518,7 @@ def compare(case: Case, seed: int = 0) -> list[str]:
     return [f"{case}: {text}" for text in wrong]
 
 
-def _samples(case: Case) -> bool:
+def samples(case: Case) -> bool:
     return any(isinstance(event, PoissonGaussian) for _, event in case.plan.spent)
 
 
@@ -584,7 +584,7 @@ def _sums(
         return [f"{len(tape)} releases, and {len(first)} and {len(second)} sums"]
     fast = 1e-5 if case.plan.arithmetic == "fast" else 0.0  # ideal arithmetic is assumed there
     wrong: list[str] = []
-    sampled = _samples(case)
+    sampled = samples(case)
     counted = sum(
         event.count * (unit / event.noise_multiplier) ** 2
         for name, event in case.plan.spent

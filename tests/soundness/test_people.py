@@ -12,8 +12,7 @@ from tests.soundness.replays import run
 from tacit.audit.recorder import Recorder
 from tacit.data.owners import Owners
 from tacit.data.rows import Rows
-from tacit.engine import engine as engines
-from tacit.engine.people import PersonClipping
+from tacit.engine.people import People, PersonClipping
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.release import Token
 from tacit.plan import CalibratedPlan
@@ -126,7 +125,7 @@ def test_stages_that_are_shown_all_rows_of_a_person_are_stopped_or_found(monkeyp
 
     assert "several rows of one person" in found(like=several)
     monkeypatch.setattr(Token, "per_row", lambda self, rows: self)
-    monkeypatch.setattr(Token, "_require_unit", lambda self, owner: None)
+    monkeypatch.setattr(Token, "require_unit", lambda self, owner: None)
     assert "were counted" in found(like=several)
 
 
@@ -143,7 +142,7 @@ def test_labels_of_all_rows_that_vote_are_found(monkeypatch):
             patched.setattr(Rows, "standing", property(lambda rows: np.arange(rows.n)))
             patched.setattr(Rows, "one_each", lambda rows: rows)
             patched.setattr(Token, "per_row", lambda self, rows: self)
-            patched.setattr(Token, "_require_unit", lambda self, owner: None)
+            patched.setattr(Token, "require_unit", lambda self, owner: None)
             return real(self, targets, rows, run)
 
     monkeypatch.setattr(CalibratedPlan, "find_target", every)
@@ -155,13 +154,13 @@ def test_labels_of_all_rows_that_vote_are_found(monkeypatch):
 
 
 def test_batches_of_rows_in_the_place_of_people_are_found(monkeypatch):
-    real = engines.People.batch
+    real = People.batch
 
     def some(self, chosen, block_rows):
         index, *_ = real(self, chosen, block_rows)
         return real(self, np.unique(index % self.count), block_rows)
 
-    monkeypatch.setattr(engines.People, "batch", some)
+    monkeypatch.setattr(People, "batch", some)
     assert "sampled step" in found(like=lambda case: case.plan.trainer.name == "DPSGD")
 
 

@@ -68,7 +68,18 @@ class Table:
     owners: np.ndarray | None = None
 
     def several(self, count: int) -> Table:
-        """Every row so many times, as rows of one person: nobody can count for more."""
+        """Every row so many times, as rows of one person: nobody can count for more.
+
+        Parameters
+        ----------
+        count : int
+            Rows of a person.
+
+        Returns
+        -------
+        Table
+            With owners.
+        """
         rows, labels = (np.repeat(each, count, axis=0) for each in (self.rows, self.labels))
         return Table(rows, labels, np.repeat(np.arange(len(self.rows)), count))
 

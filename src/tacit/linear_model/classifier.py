@@ -172,7 +172,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         classes : sequence, optional
             The labels that may occur, at the first call.
         groups : str or sequence of n identifiers, optional
-            As in `fit`.
+            Whose rows are whose: a column of X, by its name, or an identifier for every row.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
 

@@ -167,7 +167,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         y : sequence of n numbers
             Their targets.
         groups : str or sequence of n identifiers, optional
-            As in `fit`.
+            Whose rows are whose: a column of X, by its name, or an identifier for every row.
         epsilon, delta : float
             What is spent *in addition*; the model's own budget, with a warning, if not given.
 

@@ -312,7 +312,7 @@ class Token:
         """
         if rows.owners is None:
             return self
-        self._require_unit(rows.unit)
+        self.require_unit(rows.unit)
         if not rows.owners.each_once:
             raise ReleaseError(f"{self._budget.name} sums several rows of one person")
         place = self._place or ("", 0, 0)
@@ -349,7 +349,8 @@ class Token:
             self._opened.append(self._releases.open(*self._place))
         return self._opened[0]
 
-    def _require_unit(self, owner: Unit) -> None:
+    def require_unit(self, owner: Unit) -> None:
+        """Refuse a bound on what another unit counts for than was counted."""
         if owner != self._unit:
             raise ReleaseError(
                 f"{self._budget.name} bounds what a {owner.kind} counts for, and was counted for "
@@ -357,7 +358,7 @@ class Token:
             )
 
     def deviation_of(self, total: BoundedSum) -> float:
-        self._require_unit(total.owner)
+        self.require_unit(total.owner)
         return math.nextafter(self.noise_multiplier * total.reach, math.inf)
 
     def _require(self, *kinds: type[Event]) -> None:
@@ -487,7 +488,7 @@ class Token:
     def choose(self, utilities: Any, reach: float) -> int:
         """A candidate by the exponential mechanism; a row moves utilities by ``reach`` at most."""
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         noise = self.noise_multiplier * reach
         return self._releases.draws.choose(utilities, noise, self._stream)
@@ -498,7 +499,7 @@ class Token:
         Masses are for m targets with m times the noise each: one selection together.
         """
         self._require(Selection)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         return [self._releases.draws.cell(*run, self._stream) for run in runs]
 
@@ -508,7 +509,7 @@ class Token:
         The event counts half distances (`tacit.privacy.ptr`), so its noise is twice the deviation.
         """
         self._require(Gaussian)
-        self._require_unit(ROW)
+        self.require_unit(ROW)
         self._budget.take(1.0)
         deviation = self.noise_multiplier / 2
         return self._releases.draws.above(margin, threshold, deviation, self._stream)
@@ -517,7 +518,7 @@ class Token:
         """Rows of a step, or people, each drawn independently with the probability counted."""
         if not self.samples:
             raise ReleaseError(f"{self._budget.name} was counted on all rows, and draws batches")
-        self._require_unit(owner)
+        self.require_unit(owner)
         self._batches.take(1.0)
         probability = self.event.sampling_probability  # type: ignore[attr-defined]
         return self._releases.draws.batch(n, probability, self._stream)

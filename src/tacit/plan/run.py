@@ -321,7 +321,7 @@ class CalibratedPlan:
         -------
         rows : Rows
             The same, if they are nobody's in particular.
-        targets : ndarray
+        targets : ndarray of shape (m,) or (m, K)
             Of these rows.
         """
         if rows.owners is None:

@@ -88,9 +88,7 @@ def inspect_privately(
         )
         if known is None:
             if person is not None:
-                raise InputError(
-                    "features have no column that says whose a row is: inspect a table"
-                )
+                raise InputError("people are told apart by a column of a table, and these are not")
             rows = _features(table, schema, target)[0]
         else:
             given = read(table)

@@ -758,7 +758,7 @@ static PyObject *py_step(PyObject *module, PyObject *args)
                job.count % (LANES * many) == 0 && person <= t->people &&
                job.count / many <= t->people - person && loose >= 1.0 && t->spread >= 0.0;
         if (!fits)
-            return refused(&held, "rows of people must come in whole tiles, with their inner products");
+            return refused(&held, "rows of people must come in whole tiles, with inner products");
     }
     /* So that multipliers stay below 2**47, whatever the rows. */
     for (int64_t s = 0; s < t->settings; s++)

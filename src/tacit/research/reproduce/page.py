@@ -144,7 +144,7 @@ def _outcome(item: Item, records: Sequence[Mapping[str, Any]], link: bool = True
         words = f"{item.state}: {item.where or item.why}"
         return _text(words) if link else words
     verdicts = {record["claim"]: record["verdict"] for record in records}
-    shown = [(name, verdicts.get(name, "not run")) for name in item.claims]
+    shown = [(name, verdicts.get(name, "not yet run in full")) for name in item.claims]
     named = [f"[{name}](#{name}): {said}" if link else f"{name}: {said}" for name, said in shown]
     return "tested, " + "; ".join(named)
 
