@@ -343,7 +343,6 @@ RIVALS = {
 PUBLIC = {
     "CIFAR-10 features": "CIFAR-10",
     "CIFAR-100 features": "CIFAR-100",
-    "Fashion-MNIST pixels": "Fashion-MNIST pixels",
     "chest X-ray features": "chest X-rays (Pneumonia)",
     "w8a (area under the curve)": "w8a (area under the curve)",
 }
