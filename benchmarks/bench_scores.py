@@ -272,16 +272,17 @@ def held_out(seeds: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("coverage", "held-out", "conformal"))
-    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--runs", type=int, help="500 of coverage, 200 of sets")
+    parser.add_argument("--json", action="store_true", help="as it is always")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
     with threadpool_limits(1):
         if asked.part == "coverage":
-            found = coverage(asked.runs, asked.seed, asked.cases)
+            found = coverage(asked.runs or 500, asked.seed, asked.cases)
         elif asked.part == "conformal":
-            found = conformal(asked.runs)
+            found = conformal(asked.runs or 200)
         else:
             found = held_out(asked.seeds)
     print(json.dumps(found))
