@@ -150,7 +150,7 @@ def theory(work: Work) -> Finding:
     dims = DIMENSIONS[: 2 if work.quick else None]
     found = work.map(learned, [{"seed": seed} for seed in seeds[: 1 if work.quick else 3]])
     # One component leaves a sign to be learned, which luck may find: several runs.
-    deals = work.run_seeds(3 if work.quick else 6)
+    deals = work.run_seeds(2 if work.quick else 6)
     lost = work.map(learned, [{"seed": seed, "permuted": True} for seed in deals])
     errors = {
         (d, way): Measured.of(
