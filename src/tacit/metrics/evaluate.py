@@ -116,7 +116,7 @@ class EvaluationPlan:
         """
         n = len(scores)
         token = run.token(NAME).at("evaluation")
-        coins = run.public.uniform("evaluation coins", n)
+        coins = run.public.coins("evaluation coins", n)
         group = np.zeros(n, dtype=np.int64) if by is None else positions(by, self.groups[:-1])
         group = np.where(group < 0, len(self.groups) - 1, group)
         cap = self.cap

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import DPLinearClassifier
+from tacit.linear_model import DPLinearClassifier
 from tacit.preprocessing import ClipNorm, PublicPCA, RandomProjection, Stage
 from tacit.research.instances import large_margin_mixture
 from tacit.research.reproduce.claim import Cell, Check, Figure, Finding, Measured, Table
