@@ -162,7 +162,7 @@ def test_every_loss_comes_back(loss, labels, path):
 
 def test_a_loss_that_a_file_has_no_place_for_is_refused(path):
     with pytest.raises(InputError, match="tail"):
-        save(classifier(labels="two", loss=Tempered(0.2, tail=1.5)), path)
+        save(classifier(loss=Tempered(0.2, tail=1.5)), path)
 
 
 def test_a_loaded_model_can_be_saved_again(fitted, path):
