@@ -61,6 +61,8 @@ class _Drawn(np.ndarray):
         if ufunc is np.add and method == "__call__":
             (total,) = [p for p, v in zip(plain, inputs, strict=True) if not isinstance(v, _Drawn)]
             self.tape.append(total.copy())
+        if "out" in options:
+            options["out"] = tuple(np.asarray(value) for value in options["out"])
         return getattr(ufunc, method)(*plain, **options)
 
 

@@ -44,6 +44,7 @@ RUNNABLE = [
     "docs/datasets.md",
     "docs/diagnostics.md",
     "docs/exact-noise.md",
+    "docs/features.md",
     "docs/index.md",
     "docs/large-data.md",
     "docs/ledger.md",
@@ -95,6 +96,16 @@ def a_frame() -> dict[str, object]:
 
 #: Output that a page shows, by its first words, and the command that prints it, if it is one.
 SHOWN = {
+    "docs/features.md": [
+        (
+            "Fitted to 1,500 rows",
+            "tacit fit digits.npz --epsilon 2 --delta 1e-5 --out model --quiet",
+        ),
+        (
+            "Wrote predictions",
+            "tacit predict model digits.npz --key x_test --out guesses.csv",
+        ),
+    ],
     "docs/noiseless-stages.md": [("Stage 2, SoftPCA", None)],
     "docs/tutorial.md": [
         ("target: income", "tacit schema people.csv --target income --out draft.yaml"),
@@ -318,6 +329,7 @@ BATCH = "Poisson batch of 4,096, exact arithmetic (default)"
 LOWRANK, STATISTICS, TUNING = "Projections on low-rank rows", "Private statistics", "Private tuning"
 SETS = {"Adult", "MNIST", "Fashion-MNIST"}
 ORACLE = "The rule beside an oracle"
+CHECK = "A check of public rows"
 RIVALS = {
     "`dpsgd`": "DP-SGD",
     "`dp-pca`": "DP-PCA",
@@ -331,7 +343,6 @@ RIVALS = {
 PUBLIC = {
     "CIFAR-10 features": "CIFAR-10",
     "CIFAR-100 features": "CIFAR-100",
-    "Fashion-MNIST pixels": "Fashion-MNIST pixels",
     "chest X-ray features": "chest X-rays (Pneumonia)",
     "w8a (area under the curve)": "w8a (area under the curve)",
 }
@@ -579,6 +590,26 @@ REPEATED: list[tuple[str, str, Callable[[], Sequence[float]]]] = [
             lambda name=name: recorded("pinto-raft", name, "ε = 0.1, here", "ε = 0.7, here"),
         )
         for label, name in (("`dp-raft`", "DP-RAFT"), ("`dp-raft+pillar`", "DP-RAFT + PILLAR"))
+    ),
+    *(
+        (
+            "docs/public-data.md",
+            cells(label, public, epsilon),
+            lambda where=where, epsilon=epsilon: measured(CHECK, *where, epsilon)[:4],
+        )
+        for label, public, epsilon, where in (
+            ("CIFAR-10 features", "CIFAR-10", "0.1", ("cifar10", "cifar10")),
+            ("CIFAR-10 features", "CIFAR-100", "0.1", ("cifar10", "cifar100")),
+            ("CIFAR-10 features", "chest X-rays", "0.1", ("cifar10", "chest_xray")),
+            ("CIFAR-10 features", "chest X-rays", "1", ("cifar10", "chest_xray")),
+            ("Fashion-MNIST pixels", "MNIST", "0.1", ("fashion_mnist", "mnist")),
+            ("Fashion-MNIST pixels", "MNIST", "1", ("fashion_mnist", "mnist")),
+        )
+    ),
+    (
+        "docs/public-data.md",
+        r"without a projection, CIFAR-10 has ([\d.]+ ± [\d.]+) at",
+        lambda: measured(CHECK, "cifar10", "cifar10", "0.1")[4:6],
     ),
     *(
         (

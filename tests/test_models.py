@@ -149,7 +149,6 @@ def test_labels_keep_their_type(labels, path):
         HuberHinge(0.3),
         "savage",
         Tempered(0.2),
-        Tempered(0.2, tail=1.5),
         clipped("hinge", 0.5),
     ],
     ids=str,
@@ -159,6 +158,11 @@ def test_every_loss_comes_back(loss, labels, path):
     model = classifier(labels=labels, loss=loss)
     save(model, path)
     assert_same(load(path), model)
+
+
+def test_a_loss_that_a_file_has_no_place_for_is_refused(path):
+    with pytest.raises(InputError, match="tail"):
+        save(classifier(labels="two", loss=Tempered(0.2, tail=1.5)), path)
 
 
 def test_a_loaded_model_can_be_saved_again(fitted, path):

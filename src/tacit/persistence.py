@@ -81,6 +81,11 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
         "coef": np.ascontiguousarray(np.atleast_2d(estimator.coef_), dtype=np.float64),
         "intercept": np.ascontiguousarray(np.atleast_1d(estimator.intercept_), dtype=np.float64),
     }
+    if getattr(estimator.loss, "tail", 1.0) != 1.0:
+        raise InputError(
+            "probabilities of a tempered loss depend on its tail, which a file has no place for: "
+            "save a model with tail=1, or keep this one in memory"
+        )
     kept = []
     for i, stage in enumerate(estimator.stages_):
         kept.append({"name": stage.name, "parameters": stage.parameters()})

@@ -66,6 +66,9 @@ from tacit.trainers import DPGD
 
 D, RADIUS = 6, 2.0
 
+# One of the stages is made to find its public rows unlike the private ones, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:the public rows of PrivateCheckedPCA")
+
 
 def public_rows(d=D):
     return np.random.default_rng(9).normal(size=(60, d)) * np.linspace(0.5, 2, d) + 0.1

@@ -35,7 +35,7 @@ from tacit.losses import get_loss
 from tacit.mechanisms.random_streams import Key
 from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, NoiselessPCA, PrivateCenter, SoftPCA
-from tacit.privacy import Certificate, Gaussian
+from tacit.privacy import Certificate, Gaussian, Unit
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.research.median import DPGeometricMedian
 from tacit.research.trainers import GammaSGD, IteratedSGD
@@ -132,6 +132,7 @@ def test_a_refused_fit_looks_at_no_row_and_draws_nothing(ledger, monkeypatch):
 
     class Untouchable:
         n, d, source = 300, 4, None  # how many they are, and in which library
+        units, unit, owners = 300, Unit(), None  # and that they are nobody's in particular
 
         def __getattr__(self, name):
             pytest.fail(f"the rows were asked for {name}")

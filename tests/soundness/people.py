@@ -31,6 +31,7 @@ from tacit.preprocessing import (
     PrivateBlocks,
     PrivateBounds,
     PrivateCenter,
+    PrivateCheckedPCA,
     PrivateClip,
     PrivateEncode,
     PrivateEqualize,
@@ -49,6 +50,7 @@ from tacit.trainers import DPGD, DPSGD, SufficientStatistics
 D = 3
 ODD = "odd"  # identifier of the person who is replaced
 OTHER = "other"
+PUBLIC = np.random.default_rng(11).normal(size=(30, D)) * [1.0, 0.3, 0.01]
 
 
 def _stages(rng: np.random.Generator) -> list[Stage]:
@@ -65,6 +67,7 @@ def _stages(rng: np.random.Generator) -> list[Stage]:
         PrivateClip(),
         PrivateClip(method="exponential"),
         PrivatePCA(2),
+        PrivateCheckedPCA(PUBLIC, 2, share=0.4),
         PrivateBlocks(blocks=[(2, [ClipNorm(0.5), PrivateBounds(), PrivateCenter()]), (1, [])]),
         PrivatePrecondition(),
     ]

@@ -12,8 +12,7 @@ from tests.soundness.replays import run
 from tacit.audit.recorder import Recorder
 from tacit.data.owners import Owners
 from tacit.data.rows import Rows
-from tacit.engine import engine as engines
-from tacit.engine.people import PersonClipping
+from tacit.engine.people import People, PersonClipping
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.release import Token
 from tacit.plan import CalibratedPlan
@@ -155,13 +154,13 @@ def test_labels_of_all_rows_that_vote_are_found(monkeypatch):
 
 
 def test_batches_of_rows_in_the_place_of_people_are_found(monkeypatch):
-    real = engines.People.batch
+    real = People.batch
 
     def some(self, chosen, block_rows):
         index, *_ = real(self, chosen, block_rows)
         return real(self, np.unique(index % self.count), block_rows)
 
-    monkeypatch.setattr(engines.People, "batch", some)
+    monkeypatch.setattr(People, "batch", some)
     assert "sampled step" in found(like=lambda case: case.plan.trainer.name == "DPSGD")
 
 

@@ -77,7 +77,8 @@ def test_a_demo_spends_what_an_estimator_would():
 def test_settings_are_the_same_options_of_fit_and_plan():
     for item in fields(Settings):
         name = {"options": "option", "stages": "stage"}.get(item.name, item.name)
-        fit, plan = (option_of(command, f"--{name}") for command in ("fit", "plan"))
+        flag = f"--{name.replace('_', '-')}"
+        fit, plan = (option_of(command, flag) for command in ("fit", "plan"))
         assert (fit.help, fit.default, fit.required) == (plan.help, plan.default, plan.required)
 
 

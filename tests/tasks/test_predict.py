@@ -68,7 +68,7 @@ def test_a_model_of_arrays_is_not_for_tables(tmp_path):
     model = DPLinearClassifier(random_state=0).fit(rng.normal(size=(50, 2)), [0, 1] * 25)
     save(model, tmp_path / "m.safetensors")
     rows = write_csv(tmp_path / "t.csv", {"x": [1], "y": [2]})
-    with pytest.raises(InputError, match="takes arrays"):
+    with pytest.raises(InputError, match="takes features that are ready"):
         predict(tmp_path / "m.safetensors", rows, tmp_path / "p.csv")
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 from tacit.cli import options
 from tacit.cli.console import Json, argument, dump, flag, given, say
 from tacit.cli.ledger import account, left
-from tacit.report.tested import label_of
 
 if TYPE_CHECKING:
     from tacit.metrics import Evaluation
@@ -81,6 +80,8 @@ def evaluate(
 
 def say_evaluation(found: Evaluation) -> None:
     """Figures with their intervals, and those of groups beside them."""
+    from tacit.report.tested import label_of
+
     sure = f"{found.confidence:.0%}"
     say(f"Tested through noise; each interval holds with {sure} confidence, by itself.")
     for name, figure in found.figures.items():

@@ -54,7 +54,7 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     most : int or None
         How many rows of a person count.
     """
-    named = None if schema is None else Schema.of(schema).identifier
+    named = identifier_of(schema)
     if most is None:
         if groups is not None:
             raise MissingBound(
@@ -94,6 +94,13 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     if groups not in table.column_names:
         raise InputError(f"groups={groups!r:.80} is no column of X")
     return table.drop(groups), Groups(table.column(groups), unit)
+
+
+def identifier_of(schema: Any) -> str | None:
+    """The identifier of a schema, which need not describe any column."""
+    if isinstance(schema, Mapping):
+        return schema.get("identifier")
+    return None if schema is None else Schema.of(schema).identifier
 
 
 def _in_memory(X: Any) -> Any:

@@ -201,7 +201,7 @@ class PublicRandomness:
         words = self._key.stream(label, step).words(count)
         return np.where(words >> np.uint64(63), np.int64(1), np.int64(-1))
 
-    def uniform(self, label: str, count: int) -> np.ndarray:
+    def coins(self, label: str, count: int) -> np.ndarray:
         """So many numbers from 0 to 1."""
         return self._key.stream(label).uniform(count)
 

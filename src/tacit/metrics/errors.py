@@ -63,7 +63,7 @@ class Errors:
         least, typical = _between(knots)
         ones, counts = np.ones_like(knots), self.residuals
         low, middle, high = (
-            linear(counts, np.maximum(knots**2 - less, 0.0), ones)
+            linear(counts, knots**2 - less, ones)  # below zero at some knots, not on the average
             for less in (least, typical, np.zeros_like(knots))
         )
         within = (0.0, float(knots[-1] ** 2))

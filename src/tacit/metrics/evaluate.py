@@ -40,6 +40,7 @@ NAME = "Evaluation"
 VOTE = 1 << 24  # lattice units of one unit's count
 UP = 1 + 1e-14
 SCALE_SHARE = 0.15  # of the squared budget, to find how large errors are
+FEWEST_KNOTS = 10  # of errors: squares are known up to the gaps between them
 MOST_GROUPS = 16
 
 
@@ -115,7 +116,7 @@ class EvaluationPlan:
         """
         n = len(scores)
         token = run.token(NAME).at("evaluation")
-        coins = run.public.uniform("evaluation coins", n)
+        coins = run.public.coins("evaluation coins", n)
         group = np.zeros(n, dtype=np.int64) if by is None else positions(by, self.groups[:-1])
         group = np.where(group < 0, len(self.groups) - 1, group)
         cap = self.cap
@@ -162,7 +163,7 @@ class EvaluationPlan:
             )
         assert cap is not None
         deviation = noise_multiplier * math.sqrt(2)
-        bins = max(bins_for(max(self.size // len(self.groups), 1), deviation) // 2, 4)
+        bins = max(bins_for(max(self.size // len(self.groups), 1), deviation) // 2, FEWEST_KNOTS)
         return NumberTables(self.bounds, cap, bins, self.groups, self.confidence)
 
     def _find_cap(self, truth: np.ndarray, scores: np.ndarray, token: Token) -> float:

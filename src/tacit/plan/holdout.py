@@ -51,7 +51,7 @@ def held_out(key: Key, units: int, share: float) -> np.ndarray:
     >>> round(float(held_out(Key.from_seed(0), 10_000, 0.2).mean()), 2)
     0.2
     """
-    return PublicRandomness(key).uniform("held out", units) < share
+    return PublicRandomness(key).coins("held out", units) < share
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,7 @@ def _resolve(name: str) -> bool:
     return False
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="the documentation is not here")
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.json")])
 def test_every_committed_check_of_a_paper_has_a_null_on_which_it_fails(name):
     record = parse_json(read_text(FOLDER / f"{name}.json"))
     assert not record["quick"] and record["first_seed"] > 0

@@ -142,7 +142,7 @@ def fit(
             problem = _of_table(table, settings, schema, memory=memory, baseline=baseline, **files)
         listed, words = settings.candidates(problem.public)
         rows, classes = problem.rows, problem.labels
-        output.set_aside(_room(problem, listed))
+        output.set_aside(_room(problem, listed, tested=options.get("holdout") is not None))
         estimator = problem.facts.estimator(settings, listed[0], **options)
         best: dict[str, Any] = {}
         try:
@@ -151,7 +151,8 @@ def fit(
                 data = (rows, classes, problem.groups)
                 estimator, best = _tuned(estimator, listed, words, how, data)
             else:
-                estimator.fit(rows, classes, groups=problem.groups)
+                whose = {} if problem.groups is None else {"groups": problem.groups}
+                estimator.fit(rows, classes, **whose)
         except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
             raise
@@ -268,7 +269,7 @@ def _of_features(
     return Problem(found, classes, facts, seen, tests, 1 if number else many, wide)
 
 
-def _room(problem: Problem, parts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _room(problem: Problem, parts: Sequence[Mapping[str, Any]], *, tested: bool) -> dict[str, int]:
     """At most so many bytes have the files of a fit, as far as public facts tell."""
     wide, scores, text, public = problem.wide, problem.scores, problem.text, problem.public
     kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
@@ -290,7 +291,7 @@ def _room(problem: Problem, parts: Sequence[Mapping[str, Any]]) -> dict[str, int
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + ROOM + outputs.BASE,
+        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + ROOM * tested + outputs.BASE,
     }
 
 

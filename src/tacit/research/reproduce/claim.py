@@ -207,8 +207,10 @@ class Check:
             What was measured; the same of a run without the effect.
         without : str
             What was taken away for the null.
-        paper, changed
-            As of the check.
+        paper : bool
+            Whether the paper claims it.
+        changed : str
+            When and how the rule was changed after its outcome was seen.
 
         Returns
         -------

@@ -144,8 +144,10 @@ def _outcome(item: Item, records: Sequence[Mapping[str, Any]], link: bool = True
         words = f"{item.state}: {item.where or item.why}"
         return _text(words) if link else words
     verdicts = {record["claim"]: record["verdict"] for record in records}
-    shown = [(name, verdicts.get(name, "not run")) for name in item.claims]
-    named = [f"[{name}](#{name}): {said}" if link else f"{name}: {said}" for name, said in shown]
+    named = []
+    for name in item.claims:
+        shown = f"[{name}](#{name})" if link and name in verdicts else name
+        named.append(f"{shown}: {verdicts.get(name, 'not yet run in full')}")
     return "tested, " + "; ".join(named)
 
 

@@ -19,6 +19,7 @@ from tacit.research.instances import Instance, clipping_bias, subspace
 from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.song_runs import (
     FULL_RANK,
+    MORE_RUNS,
     UNTRAINED,
     above,
     below,
@@ -32,6 +33,7 @@ from tacit.research.reproduce.song_runs import (
     printed_bound,
     printed_noise,
     printed_rate,
+    same_part,
     unchanged,
 )
 from tacit.research.reproduce.work import Work
@@ -315,7 +317,8 @@ def clipped_risk(work: Work) -> Finding:
     zero = {at: pooled(each[at], "zero") for at in places}
     bound = {at: float(np.mean([run["bound"] for run in each[at]])) for at in places}
     tested = [at for at in places if at != (most, most)]
-    part = {at: left_over(each[at]) for at in places}
+    arms = [{"n": n, "rank": rank, "columns": p} for p in columns]
+    part = [*same_part(work, clipped_excess, arms), left_over(each[most, most])]
     names = [kind.name for kind in CONVEX if issubclass(kind, ScalarLoss)]
     points = {"points": 300 if work.quick else 20_000, "seed": work.first_seed}
     tried = work.each(
@@ -361,9 +364,10 @@ def clipped_risk(work: Work) -> Finding:
             Check.judge(
                 no_matter(rank, few, most),
                 unchanged,
-                (part[rank, few], part[rank, most]),
-                null=(part[rank, few], part[most, most]),
+                (part[0], part[1]),
+                null=(part[0], part[2]),
                 without=FULL_RANK,
+                changed=MORE_RUNS,
             ),
             Check.judge(
                 "clipped gradients of convex losses are those of the clipped loss",

@@ -13,12 +13,14 @@ from tacit.research.instances import Instance, subspace
 from tacit.research.reproduce.claim import Check, Figure, Finding, Measured, Table
 from tacit.research.reproduce.song_runs import (
     FULL_RANK,
+    MORE_RUNS,
     UNTRAINED,
     descend,
     fresh,
     over_instances,
     power,
     printed_noise,
+    same_part,
     unchanged,
 )
 from tacit.research.reproduce.work import Work
@@ -142,10 +144,6 @@ def stationary(work: Work) -> Finding:
         for n in sizes
         for way in ("printed", "balanced")
     ]
-    places += [
-        ("huber", n, 10, 10 * wide, "balanced"),
-        ("huber", n, 10 * wide, 10 * wide, "balanced"),
-    ]
     names = ("loss", "n", "rank", "columns", "way")
     settings = [dict(zip(names, at, strict=True)) for at in places]
     each = dict(zip(places, over_instances(work, flattest, settings, 1), strict=True))
@@ -161,7 +159,7 @@ def stationary(work: Work) -> Finding:
         ), f"{min(ratios):.0%} to {max(ratios):.0%} of the bound"
 
     def pairs(way: str, name: str) -> list[tuple[list[float], float]]:
-        mine = [at for at in places[:-2] if at[-1] == way]
+        mine = [at for at in places if at[-1] == way]
         return [
             (np.ravel([r[name] for r in each[at]]).tolist(), each[at][0]["bound"]) for at in mine
         ]
@@ -178,11 +176,11 @@ def stationary(work: Work) -> Finding:
         text = ", ".join(f"{spent:.2f} at ε = {budget:g}" for budget, spent in given)
         return all(spent <= budget * (1 + 1e-9) for budget, spent in given), text
 
-    first = ("huber", n, 10, 10, "balanced")
-    parts = [
-        Measured.of(np.ravel([np.array(r["norm"]) / r["zero"] for r in each[at]]), 3)
-        for at in (first, *places[-2:])
+    arms = [
+        {"loss": "huber", "n": n, "rank": r, "columns": p, "way": "balanced"}
+        for r, p in ((10, 10), (10, 10 * wide), (10 * wide, 10 * wide))
     ]
+    parts = same_part(work, flattest, arms, "norm")
     rows = [
         (
             f"{at[0]}, {at[1]:,} rows, rank {at[2]}",
@@ -192,7 +190,7 @@ def stationary(work: Work) -> Finding:
             each[at][0]["bound"],
             norms(at),
         )
-        for at in places[:-2]
+        for at in places
     ]
     return Finding(
         tables=[
@@ -224,6 +222,7 @@ def stationary(work: Work) -> Finding:
                 (parts[0], parts[1]),
                 null=(parts[0], parts[2]),
                 without=FULL_RANK,
+                changed=MORE_RUNS,
             ),
             Check.judge(
                 "choosing with Laplace noise of 4L/n is ε-private",

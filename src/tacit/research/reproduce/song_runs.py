@@ -22,6 +22,8 @@ from tacit.trainers.settings import PLAIN_STEPS, PublicFacts
 MARGIN = 0.25  # by which errors may differ and pass for the same
 UNTRAINED = "an untrained model: all weights zero"
 FULL_RANK = "as many directions as columns"
+APART = 500  # seeds from here on are for comparing numbers of columns
+MORE_RUNS = "2026-11-18: on 40 instances of its own; ten or fifteen left no room for two errors"
 
 
 def printed_noise(steps: int, epsilon: float, delta: float) -> float:
@@ -79,6 +81,23 @@ def over_instances(
     return [flat[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(settings))]
 
 
+def same_part(
+    work: Work,
+    experiment: Callable[..., dict[str, Any]],
+    arms: Sequence[dict[str, Any]],
+    name: str = "excess",
+) -> list[Measured]:
+    """What is left over in each arm, on many instances that serve nothing else.
+
+    That two means are the same takes more runs to say than that they differ.
+    """
+    first = work.first_seed + APART
+    seeds = range(first, first + (1 if work.quick else 8) * work.seeds)
+    flat = work.map(experiment, [{**arm, "seed": seed} for arm in arms for seed in seeds])
+    cut = [flat[i * len(seeds) : (i + 1) * len(seeds)] for i in range(len(arms))]
+    return [left_over(results, name) for results in cut]
+
+
 def fresh(seed: int, *parts: int) -> int:
     """A seed for one setting of one run, so that no two settings share their draws."""
     return int(np.random.SeedSequence([seed, *parts]).generate_state(1)[0])
@@ -89,9 +108,9 @@ def pooled(results: Sequence[dict[str, Any]], name: str, digits: int = 4) -> Mea
     return Measured.of([float(np.mean(result[name])) for result in results], digits)
 
 
-def left_over(results: Sequence[dict[str, Any]]) -> Measured:
+def left_over(results: Sequence[dict[str, Any]], name: str = "excess") -> Measured:
     """The part of what zero weights lose that is still lost."""
-    return Measured.of([float(np.mean(each["excess"])) / each["zero"] for each in results], 3)
+    return Measured.of([float(np.mean(each[name])) / each["zero"] for each in results], 3)
 
 
 def least(choices: Sequence[float], outcomes: Sequence[Sequence[float]]) -> float:

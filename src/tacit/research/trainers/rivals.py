@@ -55,6 +55,7 @@ class Batched(DPSGD):
 
     @property
     def samples(self) -> bool:  # type: ignore[override]
+        """Whether a step has a Poisson sample of the rows."""
         return self.batch_size is not None
 
     @property

@@ -135,10 +135,42 @@ class Following(Batched):
 
     @abstractmethod
     def look(self, rows: Mapped, weights: np.ndarray, facts: PublicFacts, last: Any) -> View:
-        """How private rows are seen from these weights on; ``last`` is how they were before."""
+        """How private rows are seen from these weights on.
+
+        Parameters
+        ----------
+        rows : Mapped
+            Private rows, of which nothing is read here.
+        weights : ndarray of shape (d, K)
+            Where the run is.
+        facts : PublicFacts
+            What is public.
+        last : object
+            How they were seen before.
+
+        Returns
+        -------
+        View
+            A map of rows, and what takes noisy sums back.
+        """
 
     def ready(self, rows: Mapped, facts: PublicFacts, draws: PublicRandomness) -> Any:
-        """What the first look is given in the place of one before."""
+        """What the first look is given in the place of one before.
+
+        Parameters
+        ----------
+        rows : Mapped
+            Private rows, of which nothing is read here.
+        facts : PublicFacts
+            What is public.
+        draws : PublicRandomness
+            Signs that anybody may know.
+
+        Returns
+        -------
+        object
+            Public rows, their targets, and where to begin.
+        """
 
     def train(
         self, engine: Any, run: Releases, facts: PublicFacts, **how: Unpack[Training]
