@@ -39,7 +39,7 @@ GRID: dict[str, Sequence[tuple[int, int, int, list[float]]]] = {
         (10, 4096, 20, [4.0, 8.0, 16.0]),
         (100, 4096, 20, [0.5, 1.0, 2.0]),
     ),
-    "cifar100": ((100, 16_384, 20, [1.0, 2.0, 4.0]),),
+    "cifar100": ((100, 16_384, 20, [2.0, 4.0, 8.0]),),
     "quick": ((100, 750, 10, [0.5, 1.0]),),
 }
 MEAN = 0.05  # ε_F: at 0.02 or 0.05 the paper was best
@@ -139,7 +139,8 @@ def accuracy(work: Work) -> Finding:
             null=same,
             without=other,
             changed="2026-11-18: a lead counts beyond two standard errors, not beyond zero; "
-            "settings are chosen on held-out training rows over several seeds, not on test rows",
+            "settings are chosen on held-out training rows over several seeds, not on test rows; "
+            "rates of CIFAR-100 are 2, 4 and 8, as 4 was best of 1, 2 and 4",
         ),
         Check.judge(
             "and by as much as printed, to within half of that",
