@@ -172,7 +172,8 @@ def test_what_follows_from_the_counts_for_free(two):
         ({"delta": 1.0}, InputError, "delta"),
         ({"confidence": 1.5}, InputError, "confidence"),
         ({"by": ["a"] * 4000}, MissingBound, "by_values"),
-        ({"by": ["a"] * 4000, "by_values": []}, InputError, "from 1 to"),
+        ({"by": ["a"] * 4000, "by_values": []}, InputError, "1 to 16"),
+        ({"by": ["a"] * 4000, "by_values": "am"}, InputError, "list"),
         ({"by": ["a"] * 3, "by_values": ["a"]}, InputError, "rows"),
         ({"bounds": (0, 1)}, InputError, "classes"),
         ({"neighbors": "nobody"}, InputError, "relation"),
@@ -205,6 +206,27 @@ def test_a_held_out_test_costs_nothing_and_trains_with_the_same_noise():
     assert (
         model.evaluation_["accuracy"].low < model.score(X, y) < model.evaluation_["accuracy"].high
     )
+
+
+def test_both_parts_of_a_split_leave_room_for_what_finite_precision_takes():
+    X, y = rows(2000)
+    ordinary = DPLinearClassifier(**BUDGET, holdout=0.2, random_state=0).fit(X, y).certificate_
+    alone = DPLinearClassifier(**BUDGET, random_state=0).fit(X, y).certificate_
+    assert ordinary.numerical_delta > alone.numerical_delta  # the test draws, too
+    # Here the drawing of noise takes two fifths of delta, and the calibration leaves nothing over.
+    edge = DPLinearClassifier(104.0, 1e-5, holdout=0.2, random_state=0).fit(X, y).certificate_
+    assert edge.delta == 1e-5 and edge.numerical_delta > 1e-6 and edge.verify().holds
+    with pytest.raises(BudgetError, match="finite precision"):
+        DPLinearClassifier(110.0, 1e-5, holdout=0.2, random_state=0).fit(X, y)
+
+
+def test_a_model_that_is_fitted_again_forgets_the_test_of_the_one_before():
+    X, y = rows(1000)
+    model = DPLinearClassifier(**BUDGET, holdout=0.2, random_state=0).fit(X, y)
+    model.set_params(holdout=None).fit(X, y)
+    assert not hasattr(model, "evaluation_")
+    with pytest.raises(InputError, match="set aside"):
+        model.set_params(holdout_by={"sex": ["f", "m"]}).fit(X, y)
 
 
 def test_a_model_of_numbers_is_tested_between_the_limits_it_has_found():

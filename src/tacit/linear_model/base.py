@@ -29,8 +29,10 @@ from tacit.linear_model.groups import take_groups
 from tacit.linear_model.held_out import Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
+from tacit.metrics.evaluate import evaluation_noise
 from tacit.metrics.evaluation import Evaluation
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
@@ -186,6 +188,9 @@ class DPLinearModel(Composed, BaseEstimator):
 
     def _go(self, budget: Budget, problem: Problem, before: Fit | None = None) -> Self:
         """Fit to a problem, or go on from ``before``."""
+        self.__dict__.pop("evaluation_", None)  # of a model that was
+        if self.holdout is None and self.holdout_by is not None:
+            raise InputError("holdout_by= is of rows that are set aside: pass holdout=0.2, too")
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before, problem.schema)
         copies: Copies | None = getattr(self, "_copies", None)
@@ -221,9 +226,17 @@ class DPLinearModel(Composed, BaseEstimator):
         counted = plan.neighbors != "add_or_remove_one"
         split = Split(away, public, share, counted, self.holdout_by)
         train, rest = split.problems(problem)
-        calibrated = plan.calibrate(size=split.train_size, columns=rows.d, classes=problem.many)
-        noise, draws = split.noise(plan.budget, plan.neighbors, problem.many)
-        both = HeldOutPlan(calibrated, split.spent(noise), draws, share)
+        epsilon, delta = plan.budget.epsilon, plan.budget.delta
+        draws = split.draws(problem.many)
+        lost = require_precision(epsilon, delta, draws)
+        # What finite precision takes is added up over both parts, so each sets aside the other's.
+        train_plan = replace(plan, budget=Budget(epsilon, delta - lost))
+        calibrated = train_plan.calibrate(
+            size=split.train_size, columns=rows.d, classes=problem.many
+        )
+        left = Budget(epsilon, delta - calibrated.numerical_delta)
+        noise = evaluation_noise(left, plan.neighbors, draws)
+        both = HeldOutPlan(calibrated, split.spent(noise), draws, lost, share, plan.budget)
         assumptions = [*problem.assumptions, *self._public_assumptions(rows, init)]
         if warning := calibrated.outlook if init is None else calibrated.shortage:
             logging.getLogger("tacit").warning(warning)  # before anything is spent

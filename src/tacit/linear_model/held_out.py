@@ -11,23 +11,25 @@ import numpy as np
 
 from tacit.data.rows import can_take
 from tacit.data.tables import Table
-from tacit.exceptions import InputError
+from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.release import Releases
 from tacit.metrics.evaluate import (
     NAME,
     EvaluationPlan,
-    evaluation_noise,
+    most_draws,
     numbers,
     plan_evaluation,
     positions,
+    require_groups,
 )
 from tacit.metrics.evaluation import Evaluation
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Gaussian
-from tacit.privacy.relation import Neighbors
 
 if TYPE_CHECKING:
     from tacit.linear_model.base import Problem
+
+MOST_FOUND = 64  # classes that may still be found
 
 
 def require_share(share: Any, trainer: Any) -> float:
@@ -80,6 +82,8 @@ class Split:
     def __post_init__(self) -> None:
         if self.by is not None and not (isinstance(self.by, Mapping) and len(self.by) == 1):
             raise InputError("holdout_by= names one column and its values: {'sex': ['f', 'm']}")
+        if self.by is not None:
+            require_groups(next(iter(self.by.values())))
 
     @property
     def train_size(self) -> int:
@@ -114,7 +118,8 @@ class Split:
             if not (isinstance(table, Table) and column in table.column_names):
                 raise InputError(f"holdout_by names {column!r:.80}, which is no column of a table")
         if not 0 < self.away.sum() < len(self.away):
-            raise InputError("there are too few rows to set some of them aside")
+            few = InputError("there are too few rows to set some of them aside")
+            raise few if self.counted else of_rows(few)
         if not can_take(problem.rows):
             raise InputError(
                 "rows can be set aside in memory only: pass an array or a data frame, or test "
@@ -130,27 +135,21 @@ class Split:
             parts.append(problem._replace(rows=rows, values=np.asarray(problem.values)[index]))
         return parts[0], parts[1]
 
-    def noise(self, budget: Budget, neighbors: Neighbors, classes: int) -> tuple[float, int]:
-        """Noise multiplier of the test, and how many noise values it draws at most.
+    def draws(self, classes: int) -> int:
+        """How many noise values the test draws at most, which does not depend on rows.
 
         Parameters
         ----------
-        budget : Budget
-            All of it: nobody is in both parts.
-        neighbors : str
-            The relation.
         classes : int
-            Of the model, as far as it is known.
+            Of the model, as far as they are known.
 
         Returns
         -------
-        float, int
-            Which do not depend on rows.
+        int
+            For as many classes and groups as there may be.
         """
-        groups = 1 if self.by is None else 1 + len(next(iter(self.by.values())))
-        many = tuple(range(max(classes, 64)))  # some may still be found
-        widest = EvaluationPlan("", many, None, None, ("",) * groups, 1, True, 1.0)
-        return evaluation_noise(budget, neighbors, widest.draws), widest.draws
+        groups = 1 if self.by is None else len(require_groups(next(iter(self.by.values()))))
+        return most_draws(max(classes, MOST_FOUND), groups)
 
     def spent(self, noise: float) -> tuple[tuple[str, Event], ...]:
         """What the test costs.
@@ -200,10 +199,6 @@ class Split:
             Without a certificate: that of the fit covers it.
         """
         groups = None if self.by is None else next(iter(self.by.values()))
-        owners = rest.rows.owners
-        one: Any = slice(None)
-        if owners is not None:  # of each person one row counts
-            one = owners.one_of_each(run.public.hashed("rows tested on"))
         neighbors = "replace_special" if self.counted else "add_or_remove_one"
         plan = plan_evaluation(
             model, self.test_size, budget, neighbors, noise_multiplier=noise, by_values=groups
@@ -211,8 +206,8 @@ class Split:
         names = None
         if self.by is not None:
             (column,) = self.by
-            names = rest.rows.source.texts(column)[one]
-        return plan.run(self._truth(model, rest, plan)[one], scores[one], names, run)
+            names = rest.rows.source.texts(column)
+        return plan.run(self._truth(model, rest, plan), scores, names, run, rest.rows.owners)
 
     def _truth(self, model: Any, rest: Problem, plan: EvaluationPlan) -> np.ndarray:
         values = np.asarray(rest.values)

@@ -18,7 +18,7 @@ import numpy as np
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.owners import Owners
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision
@@ -91,11 +91,16 @@ class EvaluationPlan:
     @property
     def draws(self) -> int:
         """Noise values that are drawn at most."""
-        many = len(self.classes)
-        tables = ClassTables.number(many) if many else 3
-        return len(self.groups) * tables * max(2 * MOST + 2, many**2)
+        return most_draws(len(self.classes), len(self.groups))
 
-    def run(self, truth: np.ndarray, scores: np.ndarray, by: Any, run: Releases) -> Evaluation:
+    def run(
+        self,
+        truth: np.ndarray,
+        scores: np.ndarray,
+        by: Any,
+        run: Releases,
+        owners: Owners | None = None,
+    ) -> Evaluation:
         """Count units through noise, and read what the counts say.
 
         Parameters
@@ -108,12 +113,19 @@ class EvaluationPlan:
             Their groups.
         run : Releases
             That has a token for `spent`.
+        owners : Owners, optional
+            Whose rows are whose, where people are counted: one row of each is, drawn here.
 
         Returns
         -------
         Evaluation
             Without a certificate as yet.
         """
+        if (ROW if owners is None else owners.unit) != run.unit:
+            raise ReleaseError(f"{NAME} was counted for {run.unit}, and is given others' rows")
+        if owners is not None:
+            one = owners.one_of_each(run.public.hashed("rows tested on"))
+            truth, scores, by = truth[one], scores[one], None if by is None else by[one]
         n = len(scores)
         token = run.token(NAME).at("evaluation")
         coins = run.public.coins("evaluation coins", n)
@@ -200,10 +212,62 @@ class EvaluationPlan:
         return {**facts, "confidence": self.confidence, "arithmetic": "exact"}
 
 
+def most_draws(classes: int, groups: int) -> int:
+    """Noise values of an evaluation at most.
+
+    Parameters
+    ----------
+    classes : int
+        Of the model; 0 for numbers.
+    groups : int
+        That are told apart.
+
+    Returns
+    -------
+    int
+        From public facts.
+
+    Examples
+    --------
+    >>> most_draws(2, 1) <= most_draws(64, 1)
+    True
+    """
+    tables = ClassTables.number(classes) if classes else 3
+    return groups * tables * max(2 * MOST + 2, classes**2)
+
+
+def require_groups(by_values: Sequence[Any]) -> tuple[str, ...]:
+    """Names of groups, and one for everybody else.
+
+    Parameters
+    ----------
+    by_values : sequence
+        Public names.
+
+    Returns
+    -------
+    tuple of str
+        Without repetitions.
+
+    Examples
+    --------
+    >>> require_groups(["f", "m", "f"])
+    ('f', 'm', 'other')
+    """
+    listed = not isinstance(by_values, str) and isinstance(by_values, Sequence | np.ndarray)
+    names = tuple(dict.fromkeys(str(value) for value in by_values)) if listed else ()
+    if not 1 <= len(names) <= MOST_GROUPS:
+        raise InputError(
+            f"groups are named by a list of 1 to {MOST_GROUPS} public values, such as ['f', 'm'], "
+            f"not {by_values!r:.80}"
+        )
+    return (*names, OTHER)
+
+
 def release(counts: Sequence[np.ndarray], token: Token) -> list[np.ndarray]:
     """Tables of counts with noise; each unit is in one cell of each.
 
-    Whoever counted has taken one row of every person, where people are the units.
+    `EvaluationPlan.run` has taken one row of every person, where people are the units.
 
     Parameters
     ----------
@@ -299,9 +363,7 @@ def plan_evaluation(
         raise InputError("bounds and error_bound are of numbers, and this model predicts classes")
     if error_bound is not None and not (isinstance(error_bound, Real) and 0 < error_bound < 1e100):
         raise InputError(f"error_bound={error_bound!r:.80} must be a positive number")
-    groups = () if by_values is None else (*dict.fromkeys(str(value) for value in by_values), OTHER)
-    if by_values is not None and not 1 <= len(groups) - 1 <= MOST_GROUPS:
-        raise InputError(f"by_values must name from 1 to {MOST_GROUPS} groups")
+    groups = () if by_values is None else require_groups(by_values)
     probabilities = hasattr(model, "predict_proba")
     plan = EvaluationPlan(
         task,
@@ -446,11 +508,8 @@ def evaluate(
             unit=unit,
         )
     run = Releases(key, plan.spent, unit=unit)
-    if owners is not None:
-        one = owners.one_of_each(run.public.hashed("rows tested on"))
-        truth, scores, names = truth[one], scores[one], None if names is None else names[one]
     known = positions(truth, plan.classes) if plan.classes else numbers(truth)
-    found = plan.run(known, scores, names, run)
+    found = plan.run(known, scores, names, run, owners)
     run.close()
     certificate = Certificate.issue(
         epsilon=budget.epsilon,

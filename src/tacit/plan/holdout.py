@@ -22,6 +22,7 @@ from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, PublicRandomness, Releases
 from tacit.plan.fit import Fit
 from tacit.plan.run import CalibratedPlan
+from tacit.privacy.budget import Budget
 from tacit.privacy.events import Event, Parallel
 from tacit.progress import Progress, silent
 
@@ -61,19 +62,25 @@ class HeldOutPlan:
     Attributes
     ----------
     plan : CalibratedPlan
-        Of the units that are trained on, for all of the budget.
+        Of the units that are trained on, for all of the budget but ``test_delta``.
     test : tuple of (str, Event)
         What the test spends, calibrated for all of the budget as well.
     test_draws : int
         Noise values that it draws.
+    test_delta : float
+        What drawing them adds to δ, which was set aside.
     share : float
         Chance of a unit to be set aside.
+    budget : Budget
+        All of it, which the certificate states.
     """
 
     plan: CalibratedPlan
     test: tuple[tuple[str, Event], ...]
     test_draws: int
+    test_delta: float
     share: float
+    budget: Budget
 
     @property
     def whole(self) -> CalibratedPlan:
@@ -81,8 +88,10 @@ class HeldOutPlan:
         parts = tuple(tuple(event for _, event in part) for part in (self.plan.spent, self.test))
         return replace(
             self.plan,
+            plan=replace(self.plan.plan, budget=self.budget),
             spent=((NAME, Parallel(parts)),),
             draws=self.plan.draws + self.test_draws,
+            numerical_delta=self.plan.numerical_delta + self.test_delta,
             holdout=self.share,
         )
 

@@ -75,10 +75,10 @@ def released_before(stages: Sequence[str]) -> str:
     )
 
 
-def held_out(share: float) -> str:
-    """Of rows that were set aside for a test."""
+def held_out(share: float, unit: Unit = ROW) -> str:
+    """Of rows, or people, that were set aside for a test."""
     return (
-        f"a coin for each, drawn without looking at anybody, set aside {share:g} of the rows for "
+        f"a coin for each, drawn without looking, set aside {share:g} of the {unit.plural} for "
         "testing: epsilon holds for who was trained on and for who was tested on, since nobody "
         "was both"
     )
