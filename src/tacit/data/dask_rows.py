@@ -18,7 +18,15 @@ import numpy as np
 
 from tacit import __version__
 from tacit.data.cluster import Cluster
-from tacit.data.rows import CHUNK_ROWS, Chunk, DenseSource, Rows, SparseSource, as_rows
+from tacit.data.rows import (
+    CHUNK_ROWS,
+    Chunk,
+    DenseSource,
+    Indexed,
+    Rows,
+    SparseSource,
+    as_rows,
+)
 from tacit.data.tables import Table, Text, as_table
 from tacit.exceptions import ClusterError, InputError, of_rows
 
@@ -52,6 +60,12 @@ class Parts:
     def gather(self) -> list[Any]:
         """The values themselves: for what is small."""
         return self.cluster.values(self.parts)
+
+    def part(self, index: np.ndarray) -> Parts:
+        """Values of some of the rows, where they lie; ``index`` rises."""
+        inside = _inside(index, self.sizes)
+        parts = self.cluster.each(_picked, self.parts, inside)
+        return Parts(self.cluster, tuple(parts), tuple(len(each) for each in inside))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +128,18 @@ class DaskSource:
         return self.cluster.each(
             _with_rows, self.parts, self.digests, self.offsets, [order] * count
         )
+
+    def collected(self, rows: Rows, function: Callable[[Rows], Any]) -> list[Any]:
+        """A function of the rows of every partition: what it gives comes here."""
+        return self.cluster.values(self.each(rows, _gave, function))
+
+    def part(self, index: np.ndarray) -> DaskSource:
+        """Some of the rows, where they lie; ``index`` rises."""
+        inside = _inside(index, self.sizes)
+        parts = self.cluster.each(_part, self.parts, self.digests, inside)
+        facts = self.cluster.values(self.cluster.each(_facts, parts))
+        sizes, digests, *_ = zip(*facts, strict=True)
+        return DaskSource(self.cluster, tuple(parts), sizes, digests, self.hollow)
 
     def alike(self, values: Any) -> Parts:
         """One value a row, in partitions like those of the rows."""
@@ -298,6 +324,30 @@ def _summed(rows: Rows, start: int, summary: Any, zero: Any, size: int = CHUNK_R
         return summary(slice(span.start + start, span.stop + start), chunk)
 
     return rows.merged(here, zero, size=size)
+
+
+def _inside(index: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
+    """Rising places among all rows as places in every partition."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(index, starts)
+    spans = zip(starts[:-1], cuts[:-1], cuts[1:], strict=True)
+    return [index[low:high] - start for start, low, high in spans]
+
+
+def _part(piece: Piece, digest: bytes, inside: np.ndarray) -> Piece:
+    """Some rows of a partition, with a digest of their own."""
+    piece.require(digest)
+    rows = Rows(piece.source, d=piece.source.d).taken(inside)
+    source = rows.source.take(slice(None)) if isinstance(rows.source, Indexed) else rows.source
+    return Piece(source, _digest(source))
+
+
+def _picked(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    return values[inside]
+
+
+def _gave(rows: Rows, start: int, function: Callable[[Rows], Any]) -> Any:
+    return function(rows)
 
 
 def _called(rows: Rows, start: int, function: Callable[[Rows], Any]) -> None:
