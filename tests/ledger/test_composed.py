@@ -21,7 +21,7 @@ from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import canonical, digest
 from tacit.ledger.spending import Limits, Spending, Tally
 from tacit.ledger.store import Store
-from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
+from tacit.privacy import Gamma, Gaussian, Iterated, Parallel, PoissonGaussian, Repeated
 from tacit.privacy.accounting import loss_pmf
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta
 from tacit.privacy.accounting.loss_pmf import TAIL, LossPmf, dyadic, event_losses
