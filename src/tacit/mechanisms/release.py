@@ -188,9 +188,10 @@ class Draws:
 
 
 class PublicRandomness:
-    """Signs, coins and hashes that anybody may know, from the key of the run: they protect nothing.
+    """Signs, coins and hashes from the key of the run: guarantees hold whatever they are.
 
-    What is drawn so is fixed before anything that protects: guarantees hold whatever it is.
+    What is drawn so is fixed before anything that protects. It may be known, each coin with its
+    row or person; by number only if numbers are public (`tacit.privacy.events.Parallel`).
     """
 
     def __init__(self, key: Key) -> None:
