@@ -392,6 +392,9 @@ class Rows:
             With the same maps and bound.
         """
         source: Any = self.source
+        if self.distributed:
+            codes = None if self.owners is None else self.owners.codes[index]
+            return self.held_in(source.moved(source.move(index, codes)), index)
         if isinstance(source, Indexed):
             return self.held_in(Indexed(source.source, source.index[index]), index)
         if isinstance(source, DenseSource | SparseSource):
@@ -441,6 +444,29 @@ class Rows:
         if all(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.vstack(parts, format="csr"))
         return np.concatenate(parts)
+
+
+def followed(values: Any, before: Rows, index: np.ndarray) -> Any:
+    """What belongs to rows, such as targets, for those that were taken of them.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, ...), or Parts
+        One for every row.
+    before : Rows
+        All of them.
+    index : ndarray of int, of shape (m,)
+        Which were taken.
+
+    Returns
+    -------
+    ndarray of shape (m, ...), or Parts
+        In partitions like those of the rows.
+    """
+    if not hasattr(values, "parts"):
+        return np.asarray(values)[index]
+    codes = None if before.owners is None else before.owners.codes[index]
+    return values.moved(before.source.move(index, codes))
 
 
 def can_take(rows: Rows) -> bool:
