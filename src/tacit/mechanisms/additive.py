@@ -199,13 +199,14 @@ def loops() -> Any:
         return None
     for d in (*range(1, 40), 127, 128, 129, 500):
         rows = np.sin(1 + np.arange(3.0 * d)).reshape(3, d)
-        found = np.empty(3)
+        found, out = np.empty(3), np.empty_like(rows)
         native.squares(rows, found)
         squares = np.add.reduce(rows * rows, axis=1)
-        out, steps = np.empty_like(rows), (Step.normalize(1.0),)
-        same = native.through(rows, steps, out) and (out == rows * (1 / np.sqrt(squares))[:, None])
-        if not (found == squares).all() or not np.all(same):
+        if not (found == squares).all():
             return None  # that is its own affair, and what it does counts
+        whole = native.through(rows, (Step.normalize(1.0),), out)
+        if not (whole and (out == rows * (1 / np.sqrt(squares))[:, None]).all()):
+            return None
     return native
 
 

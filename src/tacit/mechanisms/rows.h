@@ -197,7 +197,7 @@ static int read_step(PyObject *given, int64_t d, Step *step, Buffers *held)
         if (!view)
             return 0;
         if (view->shape[0] != d)
-            break;
+            step->kind = -1;
         *places[v] = view->buf;
     }
     if (step->kind < NORMALIZE || step->kind > WHOLE || (step->kind == AFFINE && !step->mean)) {
