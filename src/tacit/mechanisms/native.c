@@ -8,12 +8,14 @@
 #include <Python.h>
 #include <float.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #if !defined(__GNUC__) || FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
 #error "needs IEEE arithmetic in double precision"
 #endif
 
-enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 3 }; /* NEAR: rows in the nearest cache */
+enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 18 }; /* NEAR: rows in the nearest cache */
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 #if defined(__x86_64__)
@@ -157,37 +159,7 @@ static PyObject *py_squares(PyObject *module, PyObject *args)
     return release(&held, Py_None);
 }
 
-PyDoc_STRVAR(scaled_doc,
-             "scaled(rows, own, by, out)\n--\n\n"
-             "Rows (n, d) times a factor of their own, and the product times another.");
-
-static PyObject *py_scaled(PyObject *module, PyObject *args)
-{
-    PyObject *given, *factors, *out;
-    double by;
-    Buffers held = {.count = 0};
-    Py_buffer *rows, *own, *onto;
-    if (!PyArg_ParseTuple(args, "OOdO", &given, &factors, &by, &out))
-        return NULL;
-    if (!(rows = array(&held, given, 2, 0)) || !(own = array(&held, factors, 1, 0)) ||
-        !(onto = array(&held, out, 2, 1)))
-        return release(&held, NULL);
-    int64_t n = rows->shape[0], d = rows->shape[1];
-    if (own->shape[0] != n || onto->shape[0] != n || onto->shape[1] != d) {
-        PyErr_SetString(PyExc_ValueError, "own and out must suit the rows");
-        return release(&held, NULL);
-    }
-    Py_BEGIN_ALLOW_THREADS
-    for (int64_t i = 0; i < n; i++) {
-        const double *x = (const double *)rows->buf + i * d, one = ((const double *)own->buf)[i];
-        double *to = (double *)onto->buf + i * d;
-        for (int64_t j = 0; j < d; j++)
-            to[j] = x[j] * one * by;
-    }
-    Py_END_ALLOW_THREADS
-    Py_INCREF(Py_None);
-    return release(&held, Py_None);
-}
+#include "rows.h"
 
 PyDoc_STRVAR(moment_doc,
              "moment(rows, onto)\n--\n\n"
@@ -217,7 +189,7 @@ static PyObject *py_moment(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
-                                  {"scaled", py_scaled, METH_VARARGS, scaled_doc},
+                                  {"through", py_through, METH_VARARGS, through_doc},
                                   {"moment", py_moment, METH_VARARGS, moment_doc},
                                   {NULL, NULL, 0, NULL}};
 
