@@ -9,39 +9,15 @@
 enum { NORMALIZE, SHORTEN, AFFINE, WHOLE };
 enum { STEPS = 8, BLOCK = 16 }; /* steps at most; rows that are in the nearest cache */
 
-typedef double eight __attribute__((vector_size(64)));
 typedef int64_t flags __attribute__((vector_size(64)));
 
 typedef struct {
     int kind;
-    double radius, by;         /* of NORMALIZE and SHORTEN; WHOLE: the largest number, and nothing */
-    const double *mean, *scale; /* of AFFINE; a scale of one where there is none */
+    double radius, by;          /* of NORMALIZE and SHORTEN; of WHOLE, the largest number */
+    const double *mean, *scale; /* of AFFINE; NULL to divide by nothing */
 } Step;
 
-INLINE eight eight_at(const double *x)
-{
-    eight found;
-    memcpy(&found, x, sizeof found);
-    return found;
-}
-
 INLINE void put_eight(double *x, eight value) { memcpy(x, &value, sizeof value); }
-
-/* As `squares`, of up to SHORT numbers. */
-INLINE double piece_of(const double *x, int64_t n)
-{
-    double total = 0.0;
-    int64_t i = 0;
-    if (n >= TOGETHER) {
-        eight s = eight_at(x) * eight_at(x);
-        for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
-            s += eight_at(x + i) * eight_at(x + i);
-        total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-    }
-    for (; i < n; i++)
-        total += x[i] * x[i];
-    return total;
-}
 
 /* The first where it is chosen, and else the second. */
 INLINE eight either(flags chosen, eight first, eight second)
@@ -135,9 +111,8 @@ INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, i
         rows = last ? 1 : rows;
         const double *from = x;
         int64_t apart = d;
-        if (last) {
+        if (last)
             from = memcpy(room, x, sizeof(*x) * (size_t)d);
-        }
         for (int s = 0; s < count; s++) {
             int out = s == count - 1 && !last;
             if (!take_step(steps + s, from, apart, out ? to : room, out ? d : wide, rows, d))
@@ -163,7 +138,6 @@ __attribute__((target("avx2"))) static int steps_avx2(const Step *steps, int cou
 }
 #endif
 
-/* Vectors of steps are as wide as rows of a block. */
 static int take_steps(const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room,
                       double *to)
 {
