@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.checks import as_floats, column_of
 from tacit.data.cluster import is_dask
-from tacit.data.owners import Owners
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
@@ -418,10 +417,7 @@ class DPLinearModel(Composed, BaseEstimator):
         """Rows with their owners, targets, and what is known of the columns of a table."""
         told = self.schema if reset else None
         seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
-        people = None
-        if owned.unit is not None:
-            people = Owners.of(owned.identifiers, owned.unit).people
-        table, schema = self._declared(seen, people) if reset else (seen, None)
+        table, schema = self._declared(seen, owned.people) if reset else (seen, None)
         rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
         return owned.own(rows), y, schema
 

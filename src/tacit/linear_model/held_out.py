@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.rows import Rows
+from tacit.data.rows import Rows, followed
 from tacit.exceptions import InputError, of_rows
 from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.release import Releases
@@ -153,10 +153,10 @@ class Split:
         away = self.away if owners is None else self.away[owners.codes]
         parts = []
         for index in (np.flatnonzero(~away), np.flatnonzero(away)):
-            rows, values = problem.rows.part(index), problem.values
+            own = followed(problem.values, replace(problem.rows, owners=None), index)
+            rows = problem.rows.part(index)
             if rows.owners is not None:
                 rows = replace(rows, owners=rows.owners.renumbered())
-            own = values.part(index) if hasattr(values, "part") else np.asarray(values)[index]
             parts.append(problem._replace(rows=rows, values=own))
         return parts[0], parts[1]
 

@@ -192,12 +192,8 @@ class CalibratedSearch:
         The search's own, if not given. Rows were checked.
         """
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
-        rows, place = self.plans[0].choose(rows, np.arange(rows.n), run)
-        if rows.owners is not None:
-            given = targets
-
-            def targets(loss: Loss) -> np.ndarray:
-                return np.asarray(given(loss))[place]
+        rows, kept = self.plans[0].choose(rows, run)
+        given = (lambda loss: kept(targets(loss))), init
 
         token = run.token(self.spent[-1][0])
         number = token.at("search trials").trials()
@@ -205,7 +201,7 @@ class CalibratedSearch:
         picks = [token.at("search setting", trial).setting(settings) for trial in range(number)]
         trials = [token.trial(self._counted(setting)) for setting in picks]
         best: _Best | None = None
-        for found in self._trials(rows, (targets, init), run, picks, trials):
+        for found in self._trials(rows, given, run, picks, trials):
             # Equal scores: the earlier trial. As trials are alike, that is as good as a coin.
             if best is None or (found.score, -found.trial) > (best.score, -best.trial):
                 best = found

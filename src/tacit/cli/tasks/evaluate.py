@@ -33,7 +33,7 @@ def evaluate(
     model: PathLike,
     table: PathLike,
     *,
-    target: str,
+    target: str | None = None,
     out: PathLike | None = None,
     by: str | None = None,
     person: str | None = None,
@@ -44,14 +44,16 @@ def evaluate(
 ) -> Evaluation:
     """Test a model on the rows of a table, and write figures, certificate and report.
 
-    ``by``, such as ``sex=female,male``, names a column and public values of it; ``person`` the
-    column that says whose rows are whose. ``options`` go to `tacit.metrics.evaluate` as they are.
+    ``target`` is the column that the model predicts; features need none, unless labels are in an
+    array of another name. ``by``, such as ``sex=female,male``, names a column and public values of
+    it; ``person`` the column that says whose rows are whose. ``options`` go to
+    `tacit.metrics.evaluate` as they are.
     """
     with outputs.output_in(out, FILES, force, options) as output:
         estimator = open_model(model, extractor)
         if is_features(table):
             refuse(table, by=by, person=person, decimal=decimal)
-            rows: Any = load_features(table, labels=target)
+            rows: Any = load_features(table, part="test", labels=target)
             truth = targets_of(rows.labels, table, number=not hasattr(estimator, "classes_"))
         else:
             rows, truth, said = _of_table(table, decimal, target, groups_of(by), person)
@@ -75,11 +77,13 @@ def evaluate(
 def _of_table(
     table: PathLike,
     decimal: str | None,
-    target: str,
+    target: str | None,
     groups: Mapping[str, list[str]],
     person: str | None,
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Rows and targets of a table, and what else it says of every row."""
+    if target is None:
+        raise InputError("which column does the model predict? Name it as target: --target")
     rows = read(table, decimal)
     for column in (target, *groups, *([person] if person else [])):
         if column not in rows.column_names:
