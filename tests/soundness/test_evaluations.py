@@ -87,6 +87,7 @@ def compared(seed, patch):
     plan, neighbors, sides, n = drawn(seed)
     recorder = Recorder()
     run(plan, sides[0], recorder, n, patch)
+    assert recorder.tape.draws <= plan.draws
     outcomes = []
     for side in sides:
         watching = replays.Watching(recorder.tape, np.arange(0))
