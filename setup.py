@@ -20,6 +20,7 @@ def native(package: str, *more: str) -> Extension:
             "-O3",
             "-ffp-contract=off",
             "-fno-math-errno",
+            "-fno-trapping-math",  # values stay what they are; only exceptions may be others
             "-Wno-psabi",
         ],
         py_limited_api=True,

@@ -23,28 +23,38 @@ enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 18 }; /* NEAR: rows in th
 #define FAST __attribute__((target("avx512f")))
 #endif
 
-/* The squares of n numbers, added up as NumPy adds: eight sums side by side in pieces of up to
-   128 numbers, and halves of what is longer. */
-static double squares(const double *x, int64_t n)
+typedef double eight __attribute__((vector_size(64)));
+
+INLINE eight eight_at(const double *x)
 {
-    if (n > SHORT) {
-        int64_t half = n / 2 - n / 2 % TOGETHER;
-        return squares(x, half) + squares(x + half, n - half);
-    }
+    eight found;
+    memcpy(&found, x, sizeof found);
+    return found;
+}
+
+/* The squares of up to 128 numbers, added up as NumPy adds: eight sums side by side. */
+INLINE double piece_of(const double *x, int64_t n)
+{
     double total = 0.0;
     int64_t i = 0;
     if (n >= TOGETHER) {
-        double s[TOGETHER];
-        for (int t = 0; t < TOGETHER; t++)
-            s[t] = x[t] * x[t];
+        eight s = eight_at(x) * eight_at(x);
         for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
-            for (int t = 0; t < TOGETHER; t++)
-                s[t] += x[i + t] * x[i + t];
+            s += eight_at(x + i) * eight_at(x + i);
         total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
     }
     for (; i < n; i++)
         total += x[i] * x[i];
     return total;
+}
+
+/* Of any number of them: halves of what is longer. */
+static double squares(const double *x, int64_t n)
+{
+    if (n <= SHORT)
+        return piece_of(x, n);
+    int64_t half = n / 2 - n / 2 % TOGETHER;
+    return squares(x, half) + squares(x + half, n - half);
 }
 
 #if defined(__x86_64__)

@@ -9,52 +9,28 @@
 enum { NORMALIZE, SHORTEN, AFFINE, WHOLE };
 enum { STEPS = 8, BLOCK = 16 }; /* steps at most; rows that are in the nearest cache */
 
-typedef double eight __attribute__((vector_size(64)));
-typedef int64_t flags __attribute__((vector_size(64)));
+#define EVERY(what) \
+    _Pragma("GCC ivdep") for (int64_t j = 0; j < whole; j++) { what; } /* in whole vectors */
 
 typedef struct {
     int kind;
-    double radius, by;         /* of NORMALIZE and SHORTEN; WHOLE: the largest number, and nothing */
-    const double *mean, *scale; /* of AFFINE; a scale of one where there is none */
+    double radius, by;          /* of NORMALIZE and SHORTEN; of WHOLE, the largest number */
+    const double *mean, *scale; /* of AFFINE; NULL to divide by nothing */
 } Step;
 
-INLINE eight eight_at(const double *x)
-{
-    eight found;
-    memcpy(&found, x, sizeof found);
-    return found;
-}
-
-INLINE void put_eight(double *x, eight value) { memcpy(x, &value, sizeof value); }
-
-/* As `squares`, of up to SHORT numbers. */
-INLINE double piece_of(const double *x, int64_t n)
-{
-    double total = 0.0;
-    int64_t i = 0;
-    if (n >= TOGETHER) {
-        eight s = eight_at(x) * eight_at(x);
-        for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
-            s += eight_at(x + i) * eight_at(x + i);
-        total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-    }
-    for (; i < n; i++)
-        total += x[i] * x[i];
-    return total;
-}
-
-/* The first where it is chosen, and else the second. */
-INLINE eight either(flags chosen, eight first, eight second)
-{
-    return (eight)((chosen & (flags)first) | (~chosen & (flags)second));
-}
-
 /* The largest number of either sign where it is beyond; what is no number stays so. */
-INLINE eight within(eight x)
+INLINE double within(double x)
 {
-    const eight most = DBL_MAX - (eight){0};
-    x = either((flags)(x > most), most, x);
-    return either((flags)(x < -most), -most, x);
+    x = x > DBL_MAX ? DBL_MAX : x;
+    return x < -DBL_MAX ? -DBL_MAX : x;
+}
+
+/* Towards zero, and 0 beyond the largest. */
+INLINE double truncated(double x, double most)
+{
+    double size = __builtin_fabs(x), whole = (size + 0x1.8p52) - 0x1.8p52;
+    whole -= whole > size ? 1.0 : 0.0;
+    return __builtin_copysign(whole <= most ? whole : 0.0, x);
 }
 
 /* What rows of a block are multiplied by; 0 if one has to be looked at. */
@@ -90,35 +66,20 @@ INLINE int factors(const Step *step, const double *x, int64_t rows, int64_t d, i
 INLINE int take_step(const Step *step, const double *x, int64_t apart, double *to, int64_t beside,
                      int64_t rows, int64_t d)
 {
-    const eight least = step->radius - (eight){0}, round = 0x1.8p52 - (eight){0}, one = 1.0 - (eight){0};
-    const flags sign = INT64_MIN - (flags){0};
+    const int64_t whole = (d + TOGETHER - 1) & ~(int64_t)(TOGETHER - 1);
+    const double *mean = step->mean, *scale = step->scale, most = step->radius, by = step->by;
     double own[BLOCK];
     if (step->kind < AFFINE && !factors(step, x, rows, d, apart, own))
         return 0;
     for (int64_t r = 0; r < rows; r++, x += apart, to += beside)
-        switch (step->kind) {
-        case AFFINE:
-            for (int64_t j = 0; j < d; j += TOGETHER) {
-                eight moved = within(eight_at(x + j) - eight_at(step->mean + j));
-                if (step->scale)
-                    moved = within(moved / eight_at(step->scale + j));
-                put_eight(to + j, moved);
-            }
-            break;
-        case WHOLE:
-            for (int64_t j = 0; j < d; j += TOGETHER) {
-                eight v = eight_at(x + j), size = (eight)((flags)v & ~sign), whole = (size + round) - round;
-                whole -= (eight)((flags)(whole > size) & (flags)one);
-                flags kept = (flags)whole | ((flags)v & sign);
-                put_eight(to + j, (eight)(kept & (flags)(whole <= least)));
-            }
-            break;
-        default: {
-            const eight first = own[r] - (eight){0}, second = step->by - (eight){0};
-            for (int64_t j = 0; j < d; j += TOGETHER)
-                put_eight(to + j, eight_at(x + j) * first * second);
-        }
-        }
+        if (step->kind < AFFINE)
+            EVERY(to[j] = x[j] * own[r] * by)
+        else if (step->kind == WHOLE)
+            EVERY(to[j] = truncated(x[j], most))
+        else if (scale)
+            EVERY(to[j] = within(within(x[j] - mean[j]) / scale[j]))
+        else
+            EVERY(to[j] = within(x[j] - mean[j]))
     return 1;
 }
 
@@ -135,9 +96,8 @@ INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, i
         rows = last ? 1 : rows;
         const double *from = x;
         int64_t apart = d;
-        if (last) {
+        if (last)
             from = memcpy(room, x, sizeof(*x) * (size_t)d);
-        }
         for (int s = 0; s < count; s++) {
             int out = s == count - 1 && !last;
             if (!take_step(steps + s, from, apart, out ? to : room, out ? d : wide, rows, d))
@@ -152,25 +112,25 @@ INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, i
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512dq"))) static int steps_fast(const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room, double *to)
+__attribute__((target("avx512f,avx512dq,prefer-vector-width=512"))) static int steps_avx512(
+    const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room, double *to)
 {
     return all_steps(steps, count, x, n, d, room, to);
 }
-__attribute__((target("avx2"))) static int steps_avx2(const Step *steps, int count, const double *x,
-                                                      int64_t n, int64_t d, double *room, double *to)
+__attribute__((target("avx2"))) static int steps_avx2(
+    const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room, double *to)
 {
     return all_steps(steps, count, x, n, d, room, to);
 }
 #endif
 
-/* Vectors of steps are as wide as rows of a block. */
 static int take_steps(const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room,
                       double *to)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-        return steps_fast(steps, count, x, n, d, room, to);
+        return steps_avx512(steps, count, x, n, d, room, to);
     if (__builtin_cpu_supports("avx2"))
         return steps_avx2(steps, count, x, n, d, room, to);
 #endif
