@@ -841,8 +841,8 @@ def shown_scores(
         "in how many repetitions there is an estimate, and the width in times of the best possible",
         "interval for the same counts and noise, which is all of the range where estimates are",
         f"missing too often to tell. Over all {len(coverage)} figures together, the smallest",
-        f"p-value of covering less than 95% is {least:.2g}, and {corrected:.2g} corrected for their",
-        "number.",
+        f"p-value of covering less than 95% is {least:.2g}, and {corrected:.2g} corrected for",
+        "their number.",
         f"The widest interval is {widest:.2f} times the best possible one.",
         "",
         *table(

@@ -418,6 +418,48 @@ class Rows:
             raise InputError(ELSEWHERE)
         return self.held_in(source.take(index), index)
 
+    def part(self, index: np.ndarray) -> Rows:
+        """Some of the rows in their order, wherever they are: in memory, in files, on a cluster.
+
+        Parameters
+        ----------
+        index : ndarray of int, of shape (m,)
+            Which ones, rising.
+
+        Returns
+        -------
+        Rows
+            With the same maps and bound.
+        """
+        if can_take(self):
+            return self.taken(index)
+        if self.distributed:  # people may lie in several partitions, as before
+            return self.held_in(self.source.moved(self.source.move(index, None)), index)
+        from tacit.data.parts import part_of
+
+        apart = part_of(self.source, index)
+        if apart is None:
+            raise InputError("some of these rows cannot be read by themselves: pass an array")
+        return self.held_in(apart, index)
+
+    def collected(self, function: Callable[[Rows], T]) -> list[T]:
+        """A function of all rows, or of those of every partition on a cluster.
+
+        Parameters
+        ----------
+        function : callable
+            Of rows.
+
+        Returns
+        -------
+        list
+            One value, or one for each partition.
+        """
+        if self.distributed:
+            found: list[T] = self.source.collected(self, function)
+            return found
+        return [function(self)]
+
     def one_each(self) -> Rows:
         """The first row of every person, which stands for all of that person's; or all rows.
 

@@ -127,8 +127,6 @@ def fit(
         if options.get("holdout") is None:
             raise InputError("groups are those of a test on rows that are held out: give holdout")
         options["holdout_by"] = groups_of(by)
-    if settings.tune and options.get("holdout") is not None:
-        raise InputError("settings that private trials choose are not tested on held-out rows yet")
     with outputs.output_in(out, outputs.FILES, force, options) as output:
         files: dict[str, Any] = {"target": target, "target_bounds": target_bounds}
         files |= {"test": test, "public": public, "decimal": decimal}
