@@ -28,6 +28,6 @@ def native(package: str, *more: str) -> Extension:
 
 
 setup(
-    ext_modules=[native("tacit.engine.kernels", "loops.h"), native("tacit.mechanisms")],
+    ext_modules=[native("tacit.engine.kernels", "loops.h"), native("tacit.mechanisms", "noise.h")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )
