@@ -221,9 +221,6 @@ def test_rows_elsewhere_are_refused_before_anything_is_spent(visits, tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     with pytest.raises(InputError, match="put together in memory"):
         DPLinearClassifier(max_rows_per_group=3).fit(mapped, y, groups=ids)
-    da = pytest.importorskip("dask.array")
-    with pytest.raises(InputError, match="put together in memory"):
-        DPLinearClassifier(max_rows_per_group=3).fit(da.from_array(X), y, groups=ids)
 
 
 def tacit(*arguments):

@@ -163,6 +163,7 @@ class Case:
     rows: tuple[Any, Any]
     labels: tuple[np.ndarray, np.ndarray]
     groups: tuple[np.ndarray, np.ndarray] | None = None  # whose rows they are
+    block: int = 0  # rows of a partition, on the cluster of the present client; 0 for none
 
     def __str__(self) -> str:
         plan = self.plan.plan
@@ -468,12 +469,13 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
     try:
         with warnings.catch_warnings(record=True) as warned, one_thread():
             warnings.simplefilter("always")
-            rows = as_rows(case.rows[side], gaps=gaps)
+            rows = as_rows(_placed(case.rows[side], case.block), gaps=gaps)
             if case.groups is not None:
                 rows = replace(rows, owners=Owners.of(case.groups[side], plan.plan.unit))
+            targets = values if finds else loss.targets(values, plan.facts.outputs)
             fit = Lenient.of(plan).run(
                 rows,
-                values if finds else loss.targets(values, plan.facts.outputs),
+                rows.source.alike(targets) if rows.distributed else targets,
                 key=Key.from_seed("replay"),
                 draws=draws,
             )
@@ -489,6 +491,15 @@ def run(case: Case, side: int, draws: Any) -> dict[str, Any]:
         logger.removeHandler(handler)
     seen["warnings"] = [str(each.message) for each in warned] + heard
     return seen
+
+
+def _placed(rows: Any, block: int) -> Any:
+    """Rows as they are, or in partitions on a cluster."""
+    if not block:
+        return rows
+    import dask.array as da
+
+    return da.from_array(rows, chunks=(block, rows.shape[1]))
 
 
 def _learned(stage: Stage) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from tests.soundness import people
 from tests.soundness.replays import run
 
 from tacit.audit.recorder import Recorder
+from tacit.data.cluster import Cluster, Failure, careful
 from tacit.data.owners import Owners
+from tacit.data.regrouped import Move
 from tacit.data.rows import Rows
+from tacit.engine import dask
 from tacit.engine.people import People, PersonClipping
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.release import Token
@@ -172,3 +176,85 @@ def test_more_rows_of_a_person_than_count_are_refused(monkeypatch):
         if max(Counter(case.groups[0].tolist()).values()) > case.plan.plan.unit.rows
     )
     assert "more" in run(many, 0, Recorder())["error"]
+
+
+# The same on a cluster, where rows of a person come from any partitions
+
+
+class Here(Cluster):
+    """A cluster without workers: its tasks are done at once, where they are asked for."""
+
+    threads = 1
+
+    def __init__(self):
+        pass
+
+    def read(self, function, pieces, *others):
+        return [careful(function, each.compute(scheduler="sync"), *others) for each in pieces]
+
+    def each(self, function, *arguments):
+        return [careful(function, *given) for given in zip(*arguments, strict=True)]
+
+    def values(self, futures):
+        for value in futures:
+            if isinstance(value, Failure):
+                raise value.error
+        return list(futures)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    pytest.importorskip("dask.array")
+    pytest.importorskip("cloudpickle")
+    monkeypatch.setattr(Cluster, "current", Here)
+
+
+def spread(seeds):
+    """Cases whose tables are cut into partitions of a few rows."""
+    for seed, case in cases(seeds):
+        yield seed, replace(case, block=max(2, max(map(len, case.rows)) // (2 + seed % 3)))
+
+
+def judged_there(seeds, like=lambda case: True):
+    for seed, case in spread(seeds):
+        if like(case) and case.plan.trainer.descends:
+            yield case, people.compare(case, seed)
+
+
+def test_plans_for_people_on_a_cluster_are_covered_by_their_account(cluster):
+    met = Counter()
+    for case, wrong in judged_there(range(400, 432)):
+        assert not wrong
+        met[case.plan.plan.neighbors] += 1
+        met.update({stage.name for stage in case.plan.plan.stages} | {case.plan.trainer.name})
+    assert {*NEIGHBORS, "DPGD", "DPSGD", "PrivateCenter", "PrivateBounds"} <= set(met)
+
+
+@pytest.mark.long
+def test_a_thousand_pairs_of_tables_on_a_cluster_are_covered_by_their_account(cluster):
+    met, wrong = Counter(), []
+    for case, found in judged_there(range(20_000, 22_000)):
+        wrong += found
+        met[case.plan.plan.neighbors] += 1
+    print(f"\n{sum(met.values()):,} pairs; {dict(met)}")
+    assert not wrong and sum(met.values()) >= 1000
+
+
+def test_rows_of_a_person_that_are_split_over_two_partitions_are_found(cluster, monkeypatch):
+    parted = Move.of
+    monkeypatch.setattr(Move, "of", lambda sizes, index, codes: parted(sizes, index, None))
+
+    def several(case):
+        return full(case) and case.plan.plan.unit.rows > 2
+
+    stopped = [found for _, found in judged_there(range(400, 440), several)]
+    assert any("in several partitions" in str(found) for found in stopped)
+
+    def heedless(rows):
+        codes = np.split(rows.owners.codes, rows.source.offsets[1:])
+        parts = [Owners(rows.owners.unit, some, rows.owners.marks).renumbered() for some in codes]
+        return np.array([0, *(some[0] for some in codes[1:])]), parts
+
+    monkeypatch.setattr(dask, "dealt", heedless)
+    wrong = [found for _, found in judged_there(range(400, 460), several)]
+    assert any("were counted" in text for found in wrong for text in found)

@@ -76,8 +76,8 @@ class Cluster:
         """``function(piece, *others)`` of every piece of a collection, which is read for it."""
         import dask
 
-        task = dask.delayed(_careful, pure=False)
-        with _lost_is_an_error():
+        task = dask.delayed(careful, pure=False)
+        with _lost_is_an_error(), _no_word_of_sizes():
             return list(self.client.compute([task(function, piece, *others) for piece in pieces]))
 
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
@@ -86,9 +86,9 @@ class Cluster:
         name = getattr(function, "__name__", "task").strip("_")
         number = f"{self.client.id}-{next(NUMBERS)}"  # of these tasks, among all of the cluster
         keys = [f"tacit-{name}-{number}-{i}" for i in range(count)]
-        with _lost_is_an_error():
+        with _lost_is_an_error(), _no_word_of_sizes():
             return list(
-                self.client.map(_careful, [function] * count, *arguments, key=keys, pure=False)
+                self.client.map(careful, [function] * count, *arguments, key=keys, pure=False)
             )
 
     def parcel(self, *content: Any, copies: int = 1) -> Any:
@@ -131,7 +131,7 @@ class Cluster:
                 tick = 2 * tick if alone is None else min(tick, self.patience)
             else:
                 for value in found:
-                    if isinstance(value, _Failure):
+                    if isinstance(value, Failure):
                         raise value.error
                 return list(found)
 
@@ -173,6 +173,13 @@ def _lost_is_an_error() -> Iterator[None]:
         ) from error
 
 
+def _no_word_of_sizes() -> Any:
+    """Keep Dask from warning of how much is sent: how many rows people have is private."""
+    import dask
+
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"})
+
+
 class Parcel:
     """Objects on their way to workers. It says nothing of them, wherever it is printed."""
 
@@ -199,7 +206,7 @@ class Parcel:
         return f"Parcel({len(self.data)} bytes)"
 
 
-class _Failure:
+class Failure:
     """An error, as what became of a task.
 
     If the task failed instead, Dask would write the task's arguments to a log: private rows.
@@ -209,16 +216,16 @@ class _Failure:
         self.error = error
 
 
-def _careful(function: Callable[..., Any], *arguments: Any) -> Any:
+def careful(function: Callable[..., Any], *arguments: Any) -> Any:
     """A function on a worker, whose errors are values."""
     for argument in arguments:
         for each in argument if isinstance(argument, list) else (argument,):
-            if isinstance(each, _Failure):
+            if isinstance(each, Failure):
                 return each
     try:
         return function(*arguments)
     except Exception as error:
-        return _Failure(_plain(error))
+        return Failure(_plain(error))
 
 
 def _plain(error: Exception) -> Exception:

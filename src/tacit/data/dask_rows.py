@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from tacit import __version__
+from tacit.data.checks import column_of
 from tacit.data.cluster import Cluster
+from tacit.data.owners import Owners, numbered
+from tacit.data.regrouped import Move, put_together
 from tacit.data.rows import CHUNK_ROWS, Chunk, DenseSource, Rows, SparseSource, as_rows
 from tacit.data.tables import Table, Text, as_table
 from tacit.exceptions import ClusterError, InputError, of_rows
+from tacit.privacy.unit import Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,11 @@ class Parts:
         order = self.cluster.parcel(function, copies=len(self.parts))
         made = self.cluster.each(_ordered, self.parts, [order] * len(self.parts))
         return replace(self, parts=tuple(made))
+
+    def moved(self, move: Move) -> Parts:
+        """Values of some rows, in other partitions."""
+        made = move.do(self.cluster, _cut_values, _put_values, self.parts)
+        return replace(self, parts=tuple(made), sizes=move.new_sizes)
 
     def require(self) -> None:
         """Wait for all values, and raise what went wrong with any of them."""
@@ -115,6 +124,20 @@ class DaskSource:
             _with_rows, self.parts, self.digests, self.offsets, [order] * count
         )
 
+    def move(self, index: np.ndarray, codes: np.ndarray | None) -> Move:
+        """How some rows, in another order, come to lie in partitions: rows of one code in one."""
+        return Move.of(self.sizes, index, codes)
+
+    def moved(self, move: Move) -> DaskSource:
+        """Some rows, in other partitions."""
+        parts = move.do(self.cluster, _cut, _put, self.parts, self.digests)
+        digests = self.cluster.values(self.cluster.each(_digest_of, parts))
+        return replace(self, parts=tuple(parts), sizes=move.new_sizes, digests=tuple(digests))
+
+    def collected(self, rows: Rows, function: Callable[[Rows], Any]) -> list[Any]:
+        """A function of the rows of every partition: what it gives comes here."""
+        return self.cluster.values(self.each(rows, _gave, function))
+
     def alike(self, values: Any) -> Parts:
         """One value a row, in partitions like those of the rows."""
         cut = np.split(values, self.offsets[1:])
@@ -145,7 +168,7 @@ class Piece:
 def without_rows(rows: Rows) -> Rows:
     """Rows without any source, and maps without data that they need no more, for a journey."""
     maps = tuple(_without_public(each) for each in rows.maps)
-    return replace(rows, source=None, maps=maps, blanked=None)
+    return replace(rows, source=None, maps=maps, blanked=None, owners=None)
 
 
 def _without_public(stage: Any) -> Any:
@@ -179,9 +202,7 @@ def dask_rows(data: Any, *, gaps: bool = False, table: bool = False) -> Rows:
             raise InputError("Encode needs a table with named columns: a data frame of Dask")
         if data.numblocks[1] > 1:
             data = data.rechunk({1: -1})
-        pieces = list(data.to_delayed().ravel())
-    else:
-        pieces = list(data.to_delayed())
+    pieces = _pieces(data)
     if not pieces:
         raise InputError("there are no rows")
     parts = cluster.read(_checked, pieces, gaps, table)
@@ -208,9 +229,7 @@ def dask_parts(values: Any, rows: Rows) -> Parts:
         known = not any(np.isnan(size) for size in values.chunks[0])
         if known and values.shape[0] == rows.n and values.chunks[0] != sizes:
             values = values.rechunk({0: sizes})
-        pieces = list(values.to_delayed().ravel())
-    else:
-        pieces = list(values.to_delayed())
+    pieces = _pieces(values)
     if len(pieces) != len(sizes):
         raise InputError(
             f"y has {len(pieces)} partitions and X {len(sizes)}; they must be alike, as columns of "
@@ -223,7 +242,29 @@ def dask_parts(values: Any, rows: Rows) -> Parts:
     return found
 
 
+def _pieces(data: Any) -> list[Any]:
+    """Partitions of a Dask collection, in order."""
+    found = data.to_delayed()
+    return list(found.ravel() if isinstance(found, np.ndarray) else found)
+
+
+def dask_owners(identifiers: Any, unit: Unit) -> Owners:
+    """Owners of the rows of a cluster, by a Dask array or series of identifiers in their order.
+
+    Of identifiers, the different ones of every partition come here, to be forgotten at once.
+    """
+    if getattr(identifiers, "ndim", 1) != 1:
+        raise InputError("groups must hold one identifier for each row")
+    cluster = Cluster.current()
+    read = cluster.read(_identifiers, _pieces(identifiers))
+    return Owners.of_parts(cluster.values(read), unit)
+
+
 # --- On the workers ------------------------------------------------------------------------------
+
+
+def _identifiers(block: Any) -> tuple[list[str], np.ndarray]:
+    return numbered(column_of(_values(block), len(block), "groups"))
 
 
 def _checked(block: Any, gaps: bool, table: bool) -> Piece:
@@ -244,6 +285,28 @@ def _checked(block: Any, gaps: bool, table: bool) -> Piece:
             block = np.asarray(block)  # whatever kind of array: a memory map is read here
         source = as_rows(block, gaps=gaps).source
     return Piece(source, _digest(source))
+
+
+def _cut(piece: Piece, rows: np.ndarray, digest: bytes) -> Any:
+    piece.require(digest)
+    return piece.source.take(rows)
+
+
+def _put(sources: list[Any], order: np.ndarray) -> Piece:
+    source = put_together(sources, order)
+    return Piece(source, _digest(source))
+
+
+def _digest_of(piece: Piece) -> bytes:
+    return piece.digest
+
+
+def _cut_values(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(values)[rows]
+
+
+def _put_values(values: list[np.ndarray], order: np.ndarray) -> np.ndarray:
+    return np.concatenate(values)[order]
 
 
 def _facts(piece: Piece) -> tuple[int, bytes, Any, str]:
@@ -298,6 +361,10 @@ def _summed(rows: Rows, start: int, summary: Any, zero: Any, size: int = CHUNK_R
         return summary(slice(span.start + start, span.stop + start), chunk)
 
     return rows.merged(here, zero, size=size)
+
+
+def _gave(rows: Rows, start: int, function: Callable[[Rows], Any]) -> Any:
+    return function(rows)
 
 
 def _called(rows: Rows, start: int, function: Callable[[Rows], Any]) -> None:

@@ -66,7 +66,11 @@ class Mapped:
         return DenseSource(np.empty((0, self.d), dtype=self.array.dtype))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        return self._read(slice(start, stop)).astype(np.float64)
+        return self.chosen(slice(start, stop))
+
+    def chosen(self, which: Any) -> np.ndarray:
+        """Some rows, wherever they are in the file."""
+        return self._read(which).astype(np.float64)
 
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None = None) -> Iterator[Source]:
         """Pieces between cuts, copied into memory while others are worked on."""

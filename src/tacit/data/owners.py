@@ -11,7 +11,7 @@ Identifiers themselves are forgotten here. Numbers and marks are private, like t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -72,15 +72,34 @@ class Owners:
         Owners
             Without the identifiers.
         """
+        given = column_of(identifiers, len(identifiers) if n is None else n, "groups")
+        return cls.of_parts([numbered(given)], unit)
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[tuple[list[str], np.ndarray]], unit: Unit) -> Owners:
+        """Owners of rows in several parts, each as `numbered` gives it.
+
+        Parameters
+        ----------
+        parts : sequence of (list of str, ndarray of int)
+            In the order of the rows.
+        unit : Unit
+            Of people.
+
+        Returns
+        -------
+        Owners
+            The same as if all rows were in one part.
+        """
         if unit.kind != "person":
             raise InputError("rows that belong to people are counted by person: pass such a unit")
-        given = column_of(identifiers, len(identifiers) if n is None else n, "groups")
-        values, first, inverse = np.unique(_keys(given), return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")  # numbered as they appear
-        number = np.empty(len(order), dtype=np.intp)
-        number[order] = np.arange(len(order))
-        marks = np.array([_mark(str(each)) for each in values[order].tolist()], dtype=np.uint64)
-        return cls(unit, number[inverse.reshape(-1)], marks)
+        numbers: dict[str, int] = {}
+        codes = [
+            np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.intp)[local]
+            for texts, local in parts
+        ]
+        marks = np.array([_mark(text) for text in numbers], dtype=np.uint64)
+        return cls(unit, np.concatenate([np.empty(0, np.intp), *codes]), marks)
 
     @property
     def people(self) -> int:
@@ -162,6 +181,28 @@ class Owners:
         drawn[several] = hashed(self.marks[owner[several]], place[several])
         order = np.lexsort((place, drawn, owner))  # a tie is the person's own affair
         return by_person[order[place < self.unit.rows]]  # owners lie together before and after
+
+
+def numbered(given: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Different identifiers as they appear, and which of them every row has.
+
+    Parameters
+    ----------
+    given : ndarray of shape (n,)
+        Identifiers, none of which is missing.
+
+    Returns
+    -------
+    texts : list of str
+        The same for 7, 7.0 and "7".
+    codes : ndarray of int, of shape (n,)
+        Places among them.
+    """
+    values, first, inverse = np.unique(_keys(given), return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(order), dtype=np.intp)
+    number[order] = np.arange(len(order))
+    return [str(each) for each in values[order].tolist()], number[inverse.reshape(-1)]
 
 
 def choose_rows(rows: Any, hashed: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Any:

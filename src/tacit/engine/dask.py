@@ -1,9 +1,10 @@
 """An engine whose rows are on the workers of a cluster.
 
 Every partition has an ordinary engine, on the worker that holds it. Weights go out, clipped sums
-come back, added up as a tree. Units and lattices follow from public facts, so in exact arithmetic
-the sums are those of one engine with all rows, bit for bit. Noise is none of the workers' business:
-whoever asked for a sum adds it, once, when the sum is there.
+come back, added up as a tree. All rows of a person are in one partition. Units and lattices follow
+from public facts, so in exact arithmetic the sums are those of one engine with all rows, bit for
+bit. Noise is none of the workers' business: whoever asked for a sum adds it, once, when the sum is
+there.
 
 A worker that is lost changes nothing: its partitions are read again, must be what they were, and
 the sums are computed again. Sums are not noisy, so that costs nothing.
@@ -21,11 +22,13 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tacit.data.dask_rows import DaskSource, Parts, Piece, without_rows
+from tacit.data.owners import Owners
 from tacit.data.rows import Rows
 from tacit.engine.elsewhere import EngineElsewhere
 from tacit.engine.engine import Engine, LatticeSum
@@ -68,16 +71,19 @@ class ClusterEngine(EngineElsewhere):
                 f"after a noiseless stage at most {ROUNDED_ROWS:,} rows can be summed; there are "
                 "more"
             )
-        self._cluster, self._sizes = source.cluster, source.sizes
-        self._starts = np.array(source.offsets)
+        self._cluster = source.cluster
+        self._starts, owners = dealt(rows)
         count = len(source.parts)
         threads = max(1, self._cluster.threads // count)
         order = self._cluster.parcel(
             without_rows(rows), loss, {**settings, "arithmetic": arithmetic, "threads": threads}
         )
-        blanked = [None] * count if rows.blanked is None else source.alike(rows.blanked).parts
+        blanked: Sequence[np.ndarray | None] = [None] * count
+        if rows.blanked is not None:
+            blanked = np.split(rows.blanked, source.offsets[1:])
+        carried = list(zip(blanked, owners, strict=True))
         self.engines = self._cluster.each(
-            _built, source.parts, source.digests, targets.parts, [order] * count, blanked
+            _built, source.parts, source.digests, targets.parts, [order] * count, carried
         )
         facts = self._cluster.values(self._cluster.each(_facts, self.engines))
         self._digests = [digest for digest, _ in facts]
@@ -88,7 +94,7 @@ class ClusterEngine(EngineElsewhere):
         none = np.empty(0, dtype=np.intp) if outputs is None else np.empty((0, outputs))
         public: Any = "exact" if arithmetic == "strict" else arithmetic
         hollow = Engine(rows.hidden(), none, loss, arithmetic=public, threads=1, **settings)
-        super().__init__(hollow, rows.n, arithmetic)
+        super().__init__(hollow, rows.units, arithmetic)
         if progress is not None:
             progress("rows", rows.n, rows.n)
 
@@ -130,6 +136,21 @@ class ClusterEngine(EngineElsewhere):
         )
 
 
+def dealt(rows: Rows) -> tuple[np.ndarray, list[Owners | None]]:
+    """The first unit of every partition, and whose its rows are, if they are people's."""
+    offsets, owners = rows.source.offsets, rows.owners
+    if owners is None:
+        return np.array(offsets), [None] * len(offsets)
+    codes = np.split(owners.codes, offsets[1:])
+    whole = all(len(some) for some in codes) and bool((np.diff(owners.codes) >= 0).all())
+    if not whole or any(one[-1] >= other[0] for one, other in pairwise(codes)):
+        raise InputError("rows of one person are in several partitions: choose among them first")
+    starts = np.array([0, *(some[0] for some in codes[1:])])
+    marks = np.split(owners.marks, starts[1:])
+    parts = zip(codes, starts, marks, strict=True)
+    return starts, [Owners(owners.unit, some - start, each) for some, start, each in parts]
+
+
 # --- On the workers ------------------------------------------------------------------------------
 
 
@@ -137,11 +158,16 @@ class PartEngine:
     """The engine of one partition. It is made again wherever it is sent."""
 
     def __init__(
-        self, piece: Piece, targets: np.ndarray, order: Any, blanked: np.ndarray | None = None
+        self,
+        piece: Piece,
+        targets: np.ndarray,
+        order: Any,
+        carried: tuple[np.ndarray | None, Owners | None],
     ) -> None:
         rows, loss, settings = order.open()
-        self._made_of = piece, targets, order, blanked
-        rows = replace(rows, source=piece.source, blanked=blanked)
+        self._made_of = piece, targets, order, carried
+        blanked, owners = carried
+        rows = replace(rows, source=piece.source, blanked=blanked, owners=owners)
         self.engine = Engine(rows, targets, loss, **settings)
         cells = np.ascontiguousarray(targets).tobytes()
         self.digest = hashlib.blake2b(cells, key=piece.digest, digest_size=16).digest()
@@ -163,10 +189,14 @@ class PartEngine:
 
 
 def _built(
-    piece: Piece, digest: bytes, targets: np.ndarray, order: Any, blanked: np.ndarray | None
+    piece: Piece,
+    digest: bytes,
+    targets: np.ndarray,
+    order: Any,
+    carried: tuple[np.ndarray | None, Owners | None],
 ) -> PartEngine:
     piece.require(digest)
-    return PartEngine(piece, targets, order, blanked)
+    return PartEngine(piece, targets, order, carried)
 
 
 def _facts(part: PartEngine) -> tuple[bytes, int | None]:

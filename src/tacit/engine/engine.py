@@ -379,7 +379,7 @@ class Engine:
         grid, clippings = self.terms(weights, clips, per_class)
         settings, _, outputs = weights.shape
         index = None if batch is None else checked_batch(batch, self.n)
-        count = self.n if index is None else index.size
+        count = self._count if index is None else index.size
         check = None if self.watch is None else self.watch.step(grid, whole=index is None)
         width = settings * outputs + (0 if check is None else check.extra)
         operand, fused = self.store.operand(grid), None

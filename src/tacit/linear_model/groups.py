@@ -12,12 +12,13 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from tacit.data.cluster import is_dask
+from tacit.data.dask_rows import dask_owners
 from tacit.data.owners import Owners
-from tacit.data.rows import ELSEWHERE, Rows
+from tacit.data.rows import Rows
 from tacit.data.scans import Scan
 from tacit.data.schema import Schema
 from tacit.data.tables import Table, as_table
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.linear_model.inputs import has_columns
 from tacit.privacy.unit import Unit
 
@@ -28,16 +29,20 @@ NOT_COUNTED = (
 
 
 class Groups(NamedTuple):
-    """Who rows belong to; ``identifiers`` is None if they are nobody's in particular."""
+    """Who rows belong to; ``owners`` is None if they are nobody's in particular."""
 
-    identifiers: Any = None
-    unit: Unit | None = None
+    owners: Owners | None = None
+
+    @property
+    def people(self) -> int | None:
+        """How many there are, if rows are theirs."""
+        return None if self.owners is None else self.owners.people
 
     def own(self, rows: Rows) -> Rows:
         """The rows, with their owners."""
-        if self.unit is None:
-            return rows
-        return replace(rows, owners=Owners.of(self.identifiers, self.unit, rows.n))
+        if self.owners is not None and len(self.owners.codes) != rows.n:
+            raise of_rows(InputError("groups must hold one value for each row of X"))
+        return replace(rows, owners=self.owners)
 
 
 def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Groups]:
@@ -73,27 +78,32 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
             "max_rows_per_group= is for people with several rows: say whose rows are whose, with "
             "groups= or by an identifier in the schema"
         )
-    if is_dask(X) or is_dask(groups):
-        raise InputError(ELSEWHERE)
     if not isinstance(groups, str):
-        name = getattr(groups, "name", None)
+        name = None if hasattr(groups, "rechunk") else getattr(groups, "name", None)
         _require_apart(X, name)
         label = name if isinstance(name, str) and name.isprintable() and name else named
-        return _in_memory(X), Groups(groups, Unit("person", int(most), label))
+        unit = Unit("person", int(most), label)
+        if not is_dask(groups):
+            return _in_memory(X), Groups(Owners.of(groups, unit))
+        if not is_dask(X):
+            raise InputError("groups= are on a cluster, and X is not: pass groups.compute()")
+        return X, Groups(dask_owners(groups, unit))
     unit = Unit("person", int(most), groups)
     if isinstance(X, Scan) and X.column_names is not None:
         identifiers = X.read([groups]).column(groups)
         gone = [groups] if groups in X.column_names else []
-        return _in_memory(X.drop(gone) if gone else X), Groups(identifiers, unit)
+        return _in_memory(X.drop(gone) if gone else X), Groups(Owners.of(identifiers, unit))
     if not has_columns(X):
         raise InputError(
             f"groups={groups!r:.80} names a column, and X has no named columns: pass an identifier "
             "for each row"
         )
-    table = X if isinstance(X, Table) else as_table(X)
-    if groups not in table.column_names:
+    table: Any = X if isinstance(X, Table) or is_dask(X) else as_table(X)
+    if groups not in list(table.columns if is_dask(X) else table.column_names):
         raise InputError(f"groups={groups!r:.80} is no column of X")
-    return table.drop(groups), Groups(table.column(groups), unit)
+    if is_dask(X):
+        return X.drop(columns=groups), Groups(dask_owners(X[groups], unit))
+    return table.drop(groups), Groups(Owners.of(table.column(groups), unit))
 
 
 def identifier_of(schema: Any) -> str | None:
@@ -115,7 +125,7 @@ def _require_apart(X: Any, name: Any) -> None:
     if not isinstance(name, str) or not (has_columns(X) or isinstance(X, Mapping)):
         return
     names = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", X)
-    if name in list(names or ()):
+    if name in list(() if names is None else names):
         raise InputError(
             f"X has the column {name!r:.80} by which groups= tells people apart, and identifiers "
             f"are not learned from: leave it out of X, or pass groups={name!r:.80}"

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.data.arrays import ArraySource
 from tacit.data.owners import choose_rows
-from tacit.data.rows import Rows, each
+from tacit.data.rows import Rows, each, followed
 from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import ArrayEngine
 from tacit.engine.dask import ClusterEngine
@@ -282,7 +282,8 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
-        rows, targets = self.choose(rows, targets, run)
+        rows, kept = self.choose(rows, run)
+        targets = kept(targets)
         told, found = self.find_target(targets, rows, run)
         seen = told.prepare(rows, run, assumptions=assumptions, progress=progress, entry=entry)
         if found is not None:
@@ -305,15 +306,13 @@ class CalibratedPlan:
         fit = plan.conclude(seen, weights, **how)
         return fit if found is None else replace(fit, target=found.facts)
 
-    def choose(self, rows: Rows, targets: Any, run: Releases) -> tuple[Rows, Any]:
+    def choose(self, rows: Rows, run: Releases) -> tuple[Rows, Callable[[Any], Any]]:
         """Of people with more rows than count, those that do; everybody's lie together.
 
         Parameters
         ----------
         rows : Rows
             Private rows.
-        targets : ndarray of shape (n,) or (n, K)
-            Theirs.
         run : Releases
             Whose key decides, together with each person's identifier alone.
 
@@ -321,13 +320,13 @@ class CalibratedPlan:
         -------
         rows : Rows
             The same, if they are nobody's in particular.
-        targets : ndarray of shape (m,) or (m, K)
-            Of these rows.
+        kept : callable
+            Of what belongs to all rows, such as targets, that which belongs to these.
         """
         if rows.owners is None:
-            return rows, targets
+            return rows, lambda values: values
         kept, index = choose_rows(rows, run.public.hashed("rows of people"))
-        return kept, np.asarray(targets)[index]
+        return kept, partial(followed, before=rows, index=index)
 
     def find_target(
         self, targets: Any, rows: Rows, run: Releases
@@ -630,15 +629,35 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
+        certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
+        model = self.fold(prepared, weights)
+        return Fit(*model, certificate, self, prepared.public_stages)
+
+    def fold(
+        self, prepared: Prepared, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, tuple[Stage, ...]]:
+        """What weights say of rows in front of the last stages that are affine.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        weights : ndarray of shape (features, K)
+            What was trained.
+
+        Returns
+        -------
+        tuple of (ndarray of shape (K, d), ndarray of shape (K,), tuple of Stage)
+            Coefficients, intercepts, and the stages in front of them.
+        """
         coef = weights[: self.facts.features].T.copy()
         intercept = (
             weights[-1] * self.intercept_scaling if self.plan.adds_constant else np.zeros(len(coef))
         )
-        certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
-        return Fit(coef, intercept, tuple(fitted), certificate, self, prepared.public_stages)
+        return coef, intercept, tuple(fitted)
 
     def _require_pass(
         self, margin: float, run: Releases, assumptions: Sequence[str], entry: Reservation | None

@@ -472,6 +472,12 @@ class Parallel(Event):
       place is not covered: what is behind a removed row moves up, into other parts. The numbers of
       rows in the parts are private, as n is.
 
+    Coins may be drawn by number where the table decides who has which number (rows that come and
+    go; people, by their first row): the coins of the units that both neighbours have are then
+    independent and of the same law under both, and so is how many of all came up. The proof
+    reveals these, each with its unit. What must stay secret is the coins by number, and the key
+    that they are drawn with: beside the table of one neighbour they would not be those of (1).
+
     And (3) nothing carries a unit into other parts by itself: a noiseless stage that was fitted on
     all rows moves those of every part. Fitted on one part, it is that part's drift.
 
