@@ -148,7 +148,7 @@ INLINE void pairs(const uint64_t *first, const uint64_t *second, int64_t n, doub
 }
 
 /* The same for processors of several kinds; `level` says which, from the plainest on. */
-#define EVERY(TARGET, NAME)                                                                        \
+#define AT_ALL_LEVELS(TARGET, NAME)                                                                        \
     TARGET static int64_t draws_##NAME(const uint64_t *words, int64_t n, const Gaussian *g,        \
                                        int64_t *out, int64_t wanted, int64_t *used)                \
     {                                                                                              \
@@ -160,10 +160,10 @@ INLINE void pairs(const uint64_t *first, const uint64_t *second, int64_t n, doub
         pairs(first, second, n, one, other);                                                       \
     }
 
-EVERY(, plain)
+AT_ALL_LEVELS(, plain)
 #if defined(__x86_64__)
-EVERY(__attribute__((target("avx2"))), avx2)
-EVERY(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"))), avx512)
+AT_ALL_LEVELS(__attribute__((target("avx2"))), avx2)
+AT_ALL_LEVELS(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"))), avx512)
 #define AT_LEVEL(NAME) (level == 2 ? NAME##_avx512 : level == 1 ? NAME##_avx2 : NAME##_plain)
 
 static int levels(void)
