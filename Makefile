@@ -21,7 +21,7 @@ sanitize: $(VENV)/.dev
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src tests $(SANITIZED)
 	for folder in $(COMPILED); do \
 	  $(CC) -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-	  -ffp-contract=off -fno-math-errno -Wno-psabi -DPy_LIMITED_API=0x030B0000 \
+	  -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi -DPy_LIMITED_API=0x030B0000 \
 	  -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
 	  -shared -fPIC $$folder/native.c -o $(SANITIZED)/$$folder/native.abi3.so || exit 1; done
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
@@ -32,7 +32,7 @@ sanitize: $(VENV)/.dev
 # The loops for any processor on another one, in an emulator: the same integers as here. Needs a
 # compiler for it, and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user).
 NEON := build/neon
-TRIED := -std=gnu11 -O3 -ffp-contract=off -fno-math-errno -Wno-psabi tests/trainers/neon.c
+TRIED := -std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi tests/trainers/neon.c
 neon:
 	mkdir -p $(NEON)
 	$(CC) $(TRIED) -o $(NEON)/here -lm && $(NEON)/here | uniq > $(NEON)/here.txt

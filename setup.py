@@ -20,6 +20,7 @@ def native(package: str, *more: str) -> Extension:
             "-O3",
             "-ffp-contract=off",
             "-fno-math-errno",
+            "-fno-trapping-math",  # values stay what they are; only exceptions may be others
             "-Wno-psabi",
         ],
         py_limited_api=True,
@@ -28,6 +29,6 @@ def native(package: str, *more: str) -> Extension:
 
 
 setup(
-    ext_modules=[native("tacit.engine.kernels", "loops.h"), native("tacit.mechanisms")],
+    ext_modules=[native("tacit.engine.kernels", "loops.h"), native("tacit.mechanisms", "rows.h")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

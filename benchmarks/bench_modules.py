@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from tacit.networks import fit_module
-from tacit.research.trajectories import Sketch
+from tacit.research.trajectories import RowFile, Sketch
 from tacit.trainers import DPSGD
 
 ROWS, TOKENS = 2000, 32
@@ -174,10 +174,11 @@ def spectrum(steps: int, parameters: int, values: int, folder: str, vectors: int
     """Gradients that fall as k^-0.6, in noise."""
     began = time.perf_counter()
     rng = np.random.default_rng(0)
-    where = {} if folder == "-" else {"rows": steps, "folder": folder, "vectors": vectors}
-    sketch = Sketch(values, dtype=np.float32, **where)  # type: ignore[arg-type]
+    noise = rng.standard_normal(parameters + 2**22, dtype=np.float32) * np.float32(0.05)
+    in_memory = folder == "-"
+    sketch = Sketch(values, dtype=np.float32) if in_memory else RowFile(folder, vectors=vectors)
     for step in range(steps):
-        row = rng.standard_normal(parameters, dtype=np.float32) * np.float32(0.05)
+        row = noise[rng.integers(2**22) :][:parameters].copy()  # uncorrelated, and made in no time
         row[step] += 10 * (step + 1) ** -0.6
         sketch.add(row)
     kept = time.process_time(), time.perf_counter()

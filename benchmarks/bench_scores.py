@@ -1,25 +1,35 @@
 """Figures that may be published: how often intervals hold the truth, and how wide they are.
 
-    python benchmarks/bench_scores.py coverage [--runs 500] [--seed 0]
+    python benchmarks/bench_scores.py coverage [--runs 500] [--seed 26]
     python benchmarks/bench_scores.py held-out [--seeds 5]
     python benchmarks/bench_scores.py conformal [--runs 200]
 
 The protocol, which was written before the first figure that counts:
 
 * *coverage*. Models and rows with a known population: two classes (a quarter positive, scores a
-  little off), three classes, and numbers with heavy-tailed errors. 500 repetitions at ε = 0.1 and
+  little off), the same in two groups, three classes, twenty, and numbers with heavy-tailed errors.
+  500 repetitions at ε = 0.1 and
   1, n = 500 and 10,000, δ = 1e-5, each with fresh rows and noise through `EvaluationPlan.run`.
   The truth of every figure is that of 2 million other rows, by scikit-learn. An interval covers if
   it holds the truth. One-sided binomial tests of "covers at least 95%", over all figures together:
   the smallest p-value times the number of tests (Bonferroni) must not be below 0.05.
 * *widths*. The best possible interval is that of somebody who knows how the estimates scatter: from
   the 2.5% to the 97.5% quantile of the estimates over the repetitions, plus what the bins hide
-  (the interval of counts without noise of 10^12 rows), within the range of the figure. The mean
+  (the interval of counts without noise of 10^12 rows), within the range of the figure. The median
   width over repetitions is divided by that. Where estimates are missing in some repetitions
-  (nothing can be said), the best possible interval is the whole range.
+  (nothing can be said), each of them counts as both ends of the range among these estimates.
 * Changed on 2026-11-18, after a run of 500 repetitions was seen: of numbers, squares at knots were
   clamped at zero, which is wrong between wide knots (3% of intervals of the error covered it at
   n = 500, ε = 1). They are not any more, there are ten knots at least, and numbers were run again.
+* Added on 2026-11-18, with the tables of losses and the intervals of quantiles, variances and means
+  over classes, which were tried with 30 to 400 repetitions of other seeds before: twenty classes,
+  groups, losses of three classes and more, F1 and average precision. What is printed of a figure
+  that is missing in some repetitions is now computed (it was a dash, if in 2.5% of them or more).
+  The text said "mean width" where medians were taken all along.
+* Changed on 2026-11-18, after a first run of all 152 figures was seen: of twenty classes at ε = 0.1
+  and n = 10,000, 90% of intervals of the mean precision held it, since classes were taken as known
+  whose number stood out of the noise by two standard deviations. It is two and a half now, and all
+  figures were run again with another seed.
 * *no effect*: the same intervals for a truth moved by one width of the best possible interval; an
   interval that covers this as well says nothing.
 * *held-out*. Adult, Bank and Diabetes-130 as they are, ε = 1, δ = 1e-5, holdout = 0.2: what the
@@ -46,11 +56,25 @@ from threadpoolctl import threadpool_limits
 
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
+from tacit.metrics import Evaluation
 from tacit.metrics.evaluate import EvaluationPlan, plan_evaluation
 from tacit.metrics.figures import CAP
+from tacit.metrics.intervals import Estimate
 from tacit.privacy.budget import Budget
 
 DELTA, MANY = 1e-5, 2_000_000
+TAILS = (0.025, 0.975)
+RANGES = {  # of figures, where it is not from 0 to 1
+    "log_loss": (0.0, -math.log(CAP)),
+    "r2": (-math.inf, 1.0),
+    "rmse": (0.0, 25.0),
+    "mae": (0.0, 25.0),
+    "mean_error": (-25.0, 25.0),
+    "median_error": (0.0, 25.0),
+    "error_90": (0.0, 25.0),
+    "difference of accuracy": (-1.0, 1.0),
+    "difference of recall": (-1.0, 1.0),
+}
 NEIGHBORS = "replace_special"
 
 
@@ -84,6 +108,39 @@ class TwoClasses:
         }
 
 
+class Groups(TwoClasses):
+    """Two groups, in one of which a tenth of the labels are wrong; by a public digit of the score.
+
+    Figures are those of the second group, and differences to the first.
+    """
+
+    groups = ("first", "second")
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        y, p = TwoClasses.draw(rng, n)
+        wrong = (rng.random(n) < 0.1) & (cls.by(p) == "second")
+        return np.where(wrong, 1 - y, y), p
+
+    @staticmethod
+    def by(p: np.ndarray) -> np.ndarray:
+        return np.where((p * 1e9).astype(np.int64) % 10 < 6, "first", "second")
+
+    @classmethod
+    def truth(cls, y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+        inside = cls.by(p) == "second"
+        own, other = (TwoClasses.truth(y[some], p[some]) for some in (inside, ~inside))
+        kept = ("accuracy", "recall", "precision", "roc_auc", "log_loss")
+        return {name: own[name] for name in kept} | {
+            f"difference of {name}": other[name] - own[name] for name in kept[:2]
+        }
+
+    @staticmethod
+    def figures(found: Evaluation) -> dict[str, Estimate]:
+        gaps = {f"difference of {name}": pairs for name, pairs in found.gaps.items()}
+        return found.by_group["second"] | {name: next(iter(p.values())) for name, p in gaps.items()}
+
+
 class ThreeClasses:
     """Unequal shares, and a model of the right family."""
 
@@ -99,17 +156,49 @@ class ThreeClasses:
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         return y, weights / weights.sum(axis=1, keepdims=True)
 
-    @staticmethod
-    def truth(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
-        guess = p.argmax(axis=1)
+    @classmethod
+    def truth(cls, y: np.ndarray, p: np.ndarray) -> dict[str, float]:
         own = np.eye(3)[y]
         return {
-            "accuracy": truths.accuracy_score(y, guess),
-            "balanced_accuracy": truths.balanced_accuracy_score(y, guess),
-            "precision": truths.precision_score(y, guess, average="macro"),
+            **several(y, p),
             "roc_auc": truths.roc_auc_score(y, p, multi_class="ovr", average="macro"),
-            "brier_score": float(((p - own) ** 2).sum(axis=1).mean()),
+            "average_precision": truths.average_precision_score(own, p, average="macro"),
         }
+
+
+class ManyClasses:
+    """Twenty classes, the most common six times as frequent as the rarest."""
+
+    classes_ = tuple(f"c{k}" for k in range(20))
+    predict_proba = None
+    shares = np.linspace(6.0, 1.0, 20) / np.linspace(6.0, 1.0, 20).sum()
+    centres = 1.7 * np.random.default_rng(20).normal(size=(20, 5))
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = rng.choice(20, n, p=cls.shares)
+        x = rng.normal(size=(n, 5)) + cls.centres[y]
+        scores = x @ cls.centres.T - (cls.centres**2).sum(axis=1) / 2 + np.log(cls.shares)
+        weights = np.exp(0.8 * (scores - scores.max(axis=1, keepdims=True)))  # a little unsure
+        return y, weights / weights.sum(axis=1, keepdims=True)
+
+    @staticmethod
+    def truth(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+        return several(y, p)
+
+
+def several(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    """The truth of what is said of three classes and more."""
+    guess, own = p.argmax(axis=1), p[np.arange(len(y)), y]
+    f1 = truths.f1_score(y, guess, average="macro")
+    return {
+        "accuracy": truths.accuracy_score(y, guess),
+        "balanced_accuracy": truths.balanced_accuracy_score(y, guess),
+        "precision": truths.precision_score(y, guess, average="macro"),
+        "f1": f1,
+        "brier_score": float((p**2).sum(axis=1).mean() - 2 * own.mean() + 1),
+        "log_loss": float(-np.log(np.clip(own, CAP, 1)).mean()),
+    }
 
 
 class Numbers:
@@ -136,15 +225,27 @@ class Numbers:
         }
 
 
-CASES: dict[str, Any] = {"two": TwoClasses, "three": ThreeClasses, "numbers": Numbers}
+CASES: dict[str, Any] = {
+    "two": TwoClasses,
+    "groups": Groups,
+    "three": ThreeClasses,
+    "twenty": ManyClasses,
+    "numbers": Numbers,
+}
 
 
 def planned(case: Any, n: int, epsilon: float) -> EvaluationPlan:
-    return plan_evaluation(case, n, Budget(epsilon, DELTA), NEIGHBORS, error_bound=_cap(case))
+    groups = getattr(case, "groups", None)
+    budget = Budget(epsilon, DELTA)
+    return plan_evaluation(case, n, budget, NEIGHBORS, error_bound=_cap(case), by_values=groups)
 
 
 def _cap(case: Any) -> float | None:
     return 25.0 if case is Numbers else None  # so that the truth is one and the same
+
+
+def _by(case: Any, p: np.ndarray) -> Any:
+    return case.by(p) if hasattr(case, "by") else None
 
 
 def hidden_by_bins(
@@ -152,11 +253,18 @@ def hidden_by_bins(
 ) -> dict[str, float]:
     """Widths of intervals of so many rows, counted without noise."""
     tables = plan.tables(_cap(case), plan.noise_multiplier)
-    coins = np.random.default_rng(9).random(len(y))
-    counts = tables.count(y, p, np.zeros(len(y), dtype=int), coins)
+    coins, by = np.random.default_rng(9).random(len(y)), _by(case, p)
+    places = np.zeros(len(y), dtype=int) if by is None else (by == "second").astype(int)
+    counts = tables.count(y, p, places, coins)
     exact = [np.asarray(table) * (1e12 / len(y)) for table in counts]
-    read = tables.read(exact, 1e-9, None).reading().figures
-    return {name: figure.width for name, figure in read.items()}
+    groups = tables.read(exact, 1e-9, None)
+    if by is None:
+        return {name: figure.width for name, figure in groups.reading().figures.items()}
+    read = [groups.reading(i).figures for i in range(2)]
+    found = {name: figure.width for name, figure in read[1].items()}
+    return found | {
+        f"difference of {name}": math.hypot(read[0][name].width, found[name]) for name in found
+    }
 
 
 def coverage(runs: int, seed: int, cases: Sequence[str] = tuple(CASES)) -> list[dict[str, Any]]:
@@ -169,37 +277,42 @@ def coverage(runs: int, seed: int, cases: Sequence[str] = tuple(CASES)) -> list[
             for epsilon in (0.1, 1.0):
                 plan = planned(case, n, epsilon)
                 hidden = hidden_by_bins(case, plan, y, p)
-                seen: dict[str, list[tuple[float, float, float]]] = {key: [] for key in truth}
+                seen: dict[str, list[tuple[float, float, float]]] = {}
                 for _ in range(runs):
                     rows = case.draw(rng, n)
-                    evaluation = plan.run(*rows, None, Releases(Key.fresh(), plan.spent))
-                    for key in truth:
-                        each = evaluation[key]
-                        seen[key].append((each.value, each.low, each.high))
-                for key, values in seen.items():
+                    run = Releases(Key.fresh(), plan.spent)
+                    evaluation = plan.run(*rows, _by(case, rows[1]), run)
+                    shown = case.figures(evaluation) if hasattr(case, "figures") else evaluation
+                    for key, each in shown.items():
+                        seen.setdefault(key, []).append((each.value, each.low, each.high))
+                for key, true in truth.items():
+                    values = np.array(seen[key])
                     found.append(
                         {"case": name, "n": n, "epsilon": epsilon, "figure": key}
-                        | _judged(np.array(values), truth[key], hidden[key], runs)
+                        | _judged(values, true, hidden[key], RANGES.get(key, (0.0, 1.0)))
                     )
     return found
 
 
-def _judged(values: np.ndarray, truth: float, hidden: float, runs: int) -> dict[str, Any]:
+def _judged(
+    values: np.ndarray,
+    truth: float,
+    hidden: float,
+    within: tuple[float, float],
+) -> dict[str, Any]:
     low, high = values[:, 1], values[:, 2]
-    covered = int(((low <= truth) & (truth <= high)).sum())
-    finite = np.isfinite(high - low)
+    runs, covered = len(values), int(((low <= truth) & (truth <= high)).sum())
     width = float(np.median(high - low))
     known = np.isfinite(values[:, 0])
-    best = math.nan
-    if known.mean() > 0.975:
-        a, b = np.nanquantile(values[:, 0], [0.025, 0.975])
-        best = float(b - a + hidden)
-    moved = truth + (best if math.isfinite(best) else math.nan)
+    ends = [np.where(known, values[:, 0], end) for end in within]
+    a, b = (np.quantile(end, q, method="nearest") for end, q in zip(ends, TAILS, strict=True))
+    best = float(min(b - a + hidden, within[1] - within[0]))
+    moved = truth + best
     return {
         "truth": truth,
         "coverage": covered / runs,
         "p": float(binom.cdf(covered, runs, 0.95)),
-        "width": width if finite.mean() > 0.5 else math.inf,
+        "width": width,
         "best": best,
         "no_effect": float(((low <= moved) & (moved <= high)).mean()),
         "said": float(known.mean()),
@@ -275,7 +388,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="500 of coverage, 200 of sets")
     parser.add_argument("--json", action="store_true", help="as it is always")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=26)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
     with threadpool_limits(1):

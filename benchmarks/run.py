@@ -820,12 +820,14 @@ def shown_scores(
     """What `bench_scores.py` found, as tables."""
     rows = []
     for r in coverage:
-        known = math.isfinite(r["best"]) and math.isfinite(r["width"])
-        ratio = f"{r['width'] / r['best']:.2f}" if known else "–"
+        open_ended = not math.isfinite(r["width"]) and not math.isfinite(r["best"])
+        ratio = "both are infinite" if open_ended else f"{r['width'] / r['best']:.2f}"
         said = (r["case"], f"{r['n']:,}", f"{r['epsilon']:g}", r["figure"], f"{r['truth']:.3f}")
-        rows.append((*said, f"{r['coverage']:.1%}", f"{r['width']:.3f}", ratio))
+        rows.append((*said, f"{r['coverage']:.1%}", f"{r['width']:.3f}", f"{r['said']:.0%}", ratio))
     least = min(r["p"] for r in coverage)
     corrected = min(1.0, least * len(coverage))
+    finite = [r for r in coverage if math.isfinite(r["width"])]
+    widest = max(r["width"] / r["best"] for r in finite)
     far = [
         [abs(r[key] - r[f"true_{key}"]) for r in held if r["data"] == name]
         for name in dict.fromkeys(r["data"] for r in held)
@@ -847,12 +849,16 @@ def shown_scores(
     return [
         "Intervals of `tacit.metrics.evaluate` at 95%, 500 repetitions with fresh rows and noise",
         "(`bench_scores.py` has the protocol): how often they hold the truth, their median width,",
-        "and that in times of the best possible interval for the same counts and noise (– where",
-        f"nothing can be said in some repetitions). Over all {len(coverage)} figures together, the",
-        f"smallest p-value of covering less than 95% is {least:.2g}, and {corrected:.2g} corrected",
-        "for their number.",
+        "in how many repetitions there is an estimate, and the width in times of the best possible",
+        "interval for the same counts and noise, which is all of the range where estimates are",
+        f"missing too often to tell. Over all {len(coverage)} figures together, the smallest",
+        f"p-value of covering less than 95% is {least:.2g}, and {corrected:.2g} corrected for",
+        "their number.",
+        f"The widest interval is {widest:.2f} times the best possible one.",
         "",
-        *table(("rows", "n", "ε", "figure", "truth", "covered", "width", "times"), *rows),
+        *table(
+            ("rows", "n", "ε", "figure", "truth", "covered", "width", "estimate", "times"), *rows
+        ),
         "",
         "Held-out rows at ε = 1, `holdout=0.2`, the largest difference of five seeds between what",
         "was released and the same figure of the very rows that were set aside:",

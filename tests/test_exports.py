@@ -116,7 +116,7 @@ EXPORTED = {
     """,
     "tacit.research.trajectories": """
         Directions module_run module_trajectory module_trajectory_privately ReleasedTrajectory
-        Sketch spectral_density Trajectory trajectory trajectory_privately
+        RowFile Sketch spectral_density Trajectory trajectory trajectory_privately
     """,
     "tacit.trainers": """
         Ball Box DPGD DPSGD GradientTrainer L1Ball Simplex SufficientStatistics Trainer

@@ -422,8 +422,10 @@ def test_a_trajectory_of_all_directions_is_the_run_itself(tmp_path):
     with pytest.raises(InputError, match="public_size=150"):
         module_trajectory(module, X, y, **options, public_size=150)
     kept = module_trajectory(module, X, y, **options, epsilon=None, retrain=[3], folder=tmp_path)
-    assert kept.singular_values == pytest.approx(found.singular_values, rel=1e-3, abs=1e-6)
-    assert np.array_equal(kept.at_most, kept.singular_values)
+    assert len(kept.singular_values) > 20  # others are not told from rounding
+    both = slice(len(kept.singular_values))
+    assert (kept.singular_values <= found.at_most[both]).all()
+    assert (kept.at_most >= found.singular_values[both]).all()
     with pytest.raises(InputError, match="one is enough"):
         module_trajectory(module, X, y, **options, passes=2, folder=tmp_path)
 

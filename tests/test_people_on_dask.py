@@ -86,11 +86,15 @@ def same(one, other):
     assert np.array_equal(one.coef_, other.coef_)
     assert np.array_equal(one.intercept_, other.intercept_)
     assert certified(one) == certified(other)
+    tests = [getattr(model, "evaluation_", None) for model in (one, other)]
+    figures = [None if test is None else test.to_dict()["figures"] for test in tests]
+    assert repr(figures[0]) == repr(figures[1])
 
 
 WAYS = {
     "everything by default": {"trainer": "auto"},
     "one row of everybody": {"max_rows_per_group": 1},
+    "people who are held out": {"holdout": 0.3},
     "batches of people": {"trainer": DPSGD(steps=2, batch_size=60)},
     "people who come and go": {"neighbors": "add_or_remove_one", "public_size": 200},
     "bounds and scales": {"stages": [PrivateBounds(), PrivateClip(), PrivatePrecondition()]},
@@ -238,7 +242,6 @@ def test_what_people_cannot_have_on_a_cluster_is_refused_before_anything_is_spen
     how = {"ledger": ledger, "random_state": None}
     for more, words in (
         ({"classes": "private"}, "in one place"),
-        ({"holdout": 0.2}, "set aside in memory only"),
         ({"arithmetic": "strict"}, "not over people"),
         ({"stages": [Normalize(), SoftPCA(0.1)], "neighbors": "replace_one"}, "without noise"),
         ({"max_rows_per_group": 513}, "lower max_rows_per_group"),

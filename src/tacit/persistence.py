@@ -12,6 +12,7 @@ import operator
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import FileError, InputError
 from tacit.files import parse_json, write_bytes
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
+from tacit.losses import Loss, Tempered, get_loss
 from tacit.plan.fit import apply_stages
 from tacit.preprocessing import Stage
 from tacit.privacy.certificate import Certificate
@@ -81,11 +83,6 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
         "coef": np.ascontiguousarray(np.atleast_2d(estimator.coef_), dtype=np.float64),
         "intercept": np.ascontiguousarray(np.atleast_1d(estimator.intercept_), dtype=np.float64),
     }
-    if getattr(estimator.loss, "tail", 1.0) != 1.0:
-        raise InputError(
-            "probabilities of a tempered loss depend on its tail, which a file has no place for: "
-            "save a model with tail=1, or keep this one in memory"
-        )
     kept = []
     for i, stage in enumerate(estimator.stages_):
         kept.append({"name": stage.name, "parameters": stage.parameters()})
@@ -96,7 +93,7 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
     model = {
         "format": FORMAT,
         "estimator": type(estimator).__name__,
-        "loss": estimator.loss if isinstance(estimator.loss, str) else estimator.loss.name,
+        "loss": _described(estimator.loss),
         "features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "classes": None if classes is None else [classes.dtype.str, classes.tolist()],
@@ -110,6 +107,16 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
         raise InputError("names of features or labels are too long to be kept in a model file")
     metadata["digest"] = digest_of(tensors, metadata)
     return bytes(to_bytes(tensors, metadata=metadata))
+
+
+def _described(loss: str | Loss) -> str | dict[str, Any]:
+    """A loss by its name; with its parameters, if probabilities depend on them.
+
+    Versions that know of names alone refuse what has more, and do not get probabilities wrong.
+    """
+    if isinstance(loss, Tempered) and loss.tail != 1:
+        return {"loss": loss.name, **asdict(loss)}
+    return loss if isinstance(loss, str) else loss.name
 
 
 def load(
@@ -175,7 +182,9 @@ def _rebuild(
     model: Mapping[str, Any], tensors: Mapping[str, np.ndarray], certificate: Certificate
 ) -> DPLinearClassifier | DPLinearRegressor:
     loss, names, width = model["loss"], model["feature_names"], operator.index(model["features"])
-    if not isinstance(loss, str):
+    if isinstance(loss, dict):
+        loss = get_loss(**loss)
+    elif not isinstance(loss, str):
         raise ValueError("its loss has no name")
     # Something in the file is as wide as the rows: what follows need not be ready for any width.
     # A network in front is not in the file; its rows may be as wide as a picture.

@@ -254,12 +254,16 @@ def test_the_digest_of_an_encoder_covers_network_tokenizer_and_pooling(tmp_path)
     assert len(digests) == 4
 
 
-def test_the_weights_of_a_bert_are_taken_where_there_is_onnx_as_well(tmp_path):
-    folder = nets.write_bert(tmp_path)
+def test_a_bert_is_run_from_onnx_where_there_is_a_whole_encoder_and_from_its_weights_elsewhere(
+    tmp_path,
+):
+    folder, other = nets.write_bert(tmp_path / "bert"), nets.write_encoder(tmp_path / "other")
     digest = open_extractor(folder).digest
-    nets.write_encoder(tmp_path / "other")
-    (tmp_path / "other" / "model.onnx").rename(folder / "model.onnx")
-    assert open_extractor(folder).digest == digest
+    (other / "model.onnx").rename(folder / "model.onnx")
+    assert open_extractor(folder).digest == digest  # there is no tokenizer.json beside it
+    (other / "tokenizer.json").rename(folder / "tokenizer.json")
+    net = open_extractor(folder)
+    assert net.digest != digest and net.settings["architecture"] == "onnx"
     with pytest.raises(InputError, match="takes no setting 'size'"):
         open_extractor(nets.write_bert(tmp_path / "third"), size=3)
 

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 from tests.seam import token
 
+from tacit.data.rows import as_rows
 from tacit.mechanisms import additive, covariance
+from tacit.mechanisms.additive import Step
+from tacit.preprocessing import ClipNorm, Normalize, PrivateCenter, PublicScale
+from tacit.preprocessing.base import affine
 
 native = additive.native
 compiled_only = pytest.mark.skipif(native is None, reason="no compiler where this was installed")
@@ -66,6 +70,60 @@ def test_rows_are_the_same_with_and_without_compiled_loops(way, d, ordinary):
 
 
 @compiled_only
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 40, 200])
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 20, 100, 300])
+def test_steps_in_one_pass_are_those_of_numpy_one_after_the_other(way, n, d):
+    rng = np.random.default_rng(d)
+    rows, mean = rng.normal(size=(n, d)), rng.normal(size=d)
+    rows[::5] = 0.0
+    scale = np.exp2(rng.integers(-3, 3, d))
+    steps = [Step.normalize(0.7), Step.affine(mean, None), Step.shorten(0.5, 3.0)]
+    found = additive.through(rows, [*steps, Step.affine(mean, scale)])
+    way(False)
+    moved = affine(additive.normalize(rows, 0.7), mean)
+    assert (found == affine(additive.shorten(moved, 0.5, 3.0), mean, scale)).all()
+
+
+@compiled_only
+def test_numbers_beyond_the_floats_become_the_largest_and_gaps_stay_gaps():
+    rows = np.array([[1e308, np.nan, -1e308, np.inf], [3.0, 5e-324, 0.0, -np.inf]])
+    mean, scale = np.array([-1e308, 1.0, 1e308, 2.0]), np.array([0.5, 1e-300, 1e300, 7.0])
+    for by in (None, scale):
+        found = additive.through(rows, [Step.affine(mean, by)])
+        np.testing.assert_array_equal(found, affine(rows, mean, by))
+
+
+@compiled_only
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200, 1e-200])
+def test_rows_that_need_a_closer_look_are_left_to_numpy(value):
+    for place in range(40):
+        rows = np.ones((40, 9))
+        rows[place] = value
+        for step in (Step.normalize(1.0), Step.shorten(1.0)):
+            assert additive.through(rows, [step]) is None
+
+
+@compiled_only
+@pytest.mark.parametrize("gap", [False, True])
+def test_rows_are_read_through_loops_as_through_each_stage(way, gap):
+    rows = rows_of(300, 20)[:, ::-1]
+    if gap:
+        rows[17, 3] = np.nan
+    public = as_rows(np.random.default_rng(1).normal(size=(50, 20)))
+    center, scale = PrivateCenter(), PublicScale(public)
+    center.mean_ = np.linspace(-0.1, 0.1, 20)
+    found = []
+    for compiled in (True, False):
+        way(compiled)
+        seen = as_rows(rows, gaps=gap)
+        for stage in (Normalize(0.5), center, scale.fit(public), ClipNorm(2.0)):
+            seen = seen.through(stage, d=20, bound=None)
+        found.append(seen.read(5, 250))
+        assert seen.near < 4096
+    np.testing.assert_array_equal(*found)
+
+
+@compiled_only
 @pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 16, 17, 24, 25, 33, 100, 256])
 def test_second_moments_are_exact(d):
     for n in (0, 1, 63, 64, 200):
@@ -89,14 +147,22 @@ def test_a_released_moment_is_the_same_with_and_without_compiled_loops(way, stri
 
 
 @compiled_only
-def test_loops_that_add_in_another_order_are_not_used(monkeypatch):
+@pytest.mark.parametrize("name", ["squares", "through"])
+def test_loops_that_add_in_another_order_are_not_used(monkeypatch, name):
     class Other:
-        @staticmethod
-        def squares(rows, out):
-            out[...] = (rows**2)[:, ::-1].cumsum(axis=1)[:, -1]
+        squares, through = staticmethod(native.squares), staticmethod(native.through)
+
+    def squares(rows, out):
+        out[...] = (rows**2)[:, ::-1].cumsum(axis=1)[:, -1]
+
+    def through(rows, steps, out):
+        squares(rows, norms := np.empty(len(rows)))
+        out[...] = rows / np.sqrt(norms)[:, None]
+        return True
 
     monkeypatch.delenv("TACIT_KERNELS", raising=False)
     assert additive.loops.__wrapped__() is native
+    monkeypatch.setattr(Other, name, staticmethod({"squares": squares, "through": through}[name]))
     monkeypatch.setattr(additive, "native", Other)
     assert additive.loops.__wrapped__() is None
     monkeypatch.setattr(additive, "native", native)
@@ -113,9 +179,14 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
         (native.squares, (rows.astype(np.float32), own)),
         (native.squares, (odd, own)),
         (native.squares, (own, own)),
-        (native.scaled, (rows, own[:3], 1.0, out)),
-        (native.scaled, (rows, own, 1.0, out[:, :2].copy())),
-        (native.scaled, (rows, own, 1.0, out[:3])),
+        (native.through, (rows, (Step.normalize(1.0),), out[:, :2].copy())),
+        (native.through, (rows, (Step.normalize(1.0),), out[:3])),
+        (native.through, (rows, (), out)),
+        (native.through, (rows, (Step.normalize(1.0),) * 9, out)),
+        (native.through, (rows, (Step(7),), out)),
+        (native.through, (rows, (Step.affine(own, None),), out)),
+        (native.through, (rows, (Step.affine(out[0], own),), out)),
+        (native.through, (rows, (Step(2),), out)),
         (native.moment, (rows, np.zeros((4, 4)))),
         (native.moment, (rows, np.zeros((3, 4)))),
     ):
@@ -133,10 +204,14 @@ import sys; sys.path.insert(0, {folder!r})
 import numpy as np
 from tests.guarded import guarded
 from tacit.mechanisms import native
-for n, d in ((1, 1), (3, 7), (64, 8), (65, 25), (130, 100), (2, 300)):
+from tacit.mechanisms.additive import Step
+for n, d in ((1, 1), (40, 1), (20, 3), (3, 7), (64, 8), (65, 25), (130, 100), (2, 300)):
+    mean = guarded(np.ones(d))
     rows, own, out = guarded(np.ones((n, d))), guarded(np.ones(n)), guarded(np.ones((n, d)))
     native.squares(rows, own)
-    native.scaled(rows, own, 2.0, out)
+    steps = Step.normalize(2.0), Step.affine(mean, 1 + mean), Step.shorten(1.0), Step.whole(8.0)
+    native.through(rows, steps, out)
+    native.through(rows, steps[1:2], out)
     native.moment(rows, guarded(np.zeros((d, d))))
 """
 

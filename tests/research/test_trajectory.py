@@ -15,7 +15,14 @@ from tacit.exceptions import InputError, MissingBound
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize
 from tacit.privacy.accounting.accountants import epsilon
 from tacit.research.trainers import FlattestDPGD, GammaSGD
-from tacit.research.trajectories import Directions, Sketch, trajectory, trajectory_privately
+from tacit.research.trajectories import (
+    Directions,
+    RowFile,
+    Sketch,
+    row_file,
+    trajectory,
+    trajectory_privately,
+)
 from tacit.research.trajectories.sketch import Pass
 from tacit.trainers import DPGD, DPSGD
 
@@ -117,37 +124,71 @@ def test_memory_is_for_the_directions_and_not_for_the_steps():
     assert measure(lambda: again(rows(), kept[0].first(k))) < 2 * (k + 4) + 16
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def in_a_file(matrix, folder, **options):
+    rows = RowFile(folder, **options)
+    for row in matrix:
+        rows.add(row)
+    return rows.directions()
+
+
 def test_rows_in_a_file_have_the_values_and_vectors_of_the_full_decomposition(
-    dtype, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("tacit.research.trajectories.sketch.COLUMNS", 97)
-    matrix = falling(100, 300).astype(dtype)
-    truth, directions = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)[1:]
-    found = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path)
+    monkeypatch.setattr(row_file, "PANEL", 512)
+    monkeypatch.setattr(row_file, "GATHERED", 40_000)  # so that 15 rows wait to be written
+    matrix = falling(100, 1300)
+    truth, directions = np.linalg.svd(matrix, full_matrices=False)[1:]
+    found = in_a_file(matrix, tmp_path)
     assert not list(tmp_path.iterdir())  # a file without a name
-    kept = found.first(40)
-    assert kept.values == pytest.approx(truth[:40], rel=1e-9)
-    assert np.array_equal(kept.at_most, kept.values)
-    along = np.abs((kept.vectors * directions[:40]).sum(axis=1))
-    assert along == pytest.approx(np.ones(40), abs=1e-5)
-    assert found.explained[-1] < 1
-    few = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path, vectors=3)
-    assert np.array_equal(few.values, found.values) and few.vectors.shape == (3, 300)
+    assert len(found.values) == found.rows == 100
+    assert (found.values < truth).all() and (truth < found.at_most).all()
+    assert (found.at_most < 1.01 * found.values).all()
+    # The ends are those of the worst rounding; it is most often in the middle of them.
+    assert (found.at_most + found.values) / 2 == pytest.approx(truth, rel=1e-5)
+    assert found.vectors @ found.vectors.T == pytest.approx(np.eye(100), abs=1e-5)
+    along = np.abs((found.vectors * directions).sum(axis=1))
+    assert along == pytest.approx(np.ones(100), abs=1e-3)
+    assert found.square == pytest.approx((truth**2).sum(), rel=1e-12)
+    assert 0.99 < found.explained[-1] < 1
+    few = in_a_file(matrix, tmp_path, vectors=3)
+    assert np.array_equal(few.values, found.values) and few.vectors.shape == (3, 1300)
     assert few.vectors == pytest.approx(found.vectors[:3], abs=1e-5)
-    none = sketched(matrix, 40, dtype=dtype, rows=100, folder=tmp_path, vectors=0)
-    assert np.array_equal(none.values, found.values) and none.vectors.shape == (0, 300)
-    monkeypatch.undo()
-    # More rows than were said: what is held is cut, and both ends hold the truth between them.
-    more = sketched(matrix, 40, dtype=dtype, rows=60, folder=tmp_path).first(40)
-    assert (more.values <= truth[:40] * (1 + 1e-6)).all()
-    assert (more.at_most >= truth[:40] * (1 - 1e-6)).all() and (more.at_most > more.values).any()
-    with pytest.raises(InputError, match="belong together"):
-        Sketch(2, folder=tmp_path)
-    with pytest.raises(InputError, match="needs a folder"):
-        Sketch(2, vectors=1)
+    none = in_a_file(matrix, tmp_path, vectors=0)
+    assert np.array_equal(none.values, found.values) and none.vectors.shape == (0, 1300)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_file_rounds_away_is_between_the_ends_or_not_told(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    r, p = rng.integers([2, 2], [60, 700])
+    matrix = rng.normal(size=(r, p)) * np.exp(rng.normal(size=p) * 4)
+    matrix *= np.geomspace(1e-4, 10.0 ** rng.integers(-40, 30), r)[:, None]
+    matrix[0] = 0.0
+    matrix[-1, : p // 2] = np.abs(matrix[-1]).max() * (1 - 2.0**-20)  # largest integers
+    found = in_a_file(matrix, tmp_path, vectors=1)
+    truth = np.linalg.svd(matrix, compute_uv=False)
+    many = len(found.values)
+    assert many >= 1 or truth[0] < 1e-30
+    assert (found.values <= truth[:many]).all() and (found.at_most >= truth[:many]).all()
+    assert (found.at_most <= row_file.TOLD * found.values).all()
+
+
+def test_a_row_file_refuses_what_it_cannot_use(tmp_path):
     with pytest.raises(InputError, match="vectors=-1"):
-        Sketch(2, rows=3, folder=tmp_path, vectors=-1)
+        RowFile(tmp_path, vectors=-1)
+    rows = RowFile(tmp_path)
+    with pytest.raises(InputError, match="rows are needed"):
+        rows.directions()
+    rows.add(np.ones(3))
+    with pytest.raises(InputError, match="4 entries"):
+        rows.add(np.ones(4))
+    for value in (np.nan, np.inf, 1e39):
+        with pytest.raises(InputError, match="single precision"):
+            rows.add(np.array([1.0, value, 0.0]))
+    assert rows.directions().values == pytest.approx([3**0.5], rel=1e-4)
+    with pytest.raises(InputError, match="answer once"):
+        rows.directions()
+    assert len(in_a_file(np.zeros((3, 4)), tmp_path).values) == 0
 
 
 def test_a_sketch_refuses_what_it_cannot_use():

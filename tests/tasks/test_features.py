@@ -12,6 +12,7 @@ from tests.tasks.people import QUICK, people, write_csv
 from typer.testing import CliRunner
 
 from tacit.cli.main import app
+from tacit.cli.tasks.evaluate import evaluate
 from tacit.cli.tasks.fit import fit
 from tacit.cli.tasks.inspect import inspect, inspect_privately
 from tacit.cli.tasks.plan import plan
@@ -90,6 +91,18 @@ def test_a_fit_to_a_file_is_that_of_python(here):
     assert predict("m", "new.npz", "p.csv", proba=True) == 80
     guess = read_table("p.csv").column("prediction").tolist()
     assert guess == model.predict(np.load("new.npz")["x"]).tolist()
+
+
+def test_a_model_of_features_is_tested_on_features_through_noise(here):
+    fit("both.npz", QUICK, out="m", **SEEDED)
+    given = {"epsilon": 20.0, "delta": 1e-5}
+    for table, target in (("both.npz", None), ("both.npz", "y_test")):
+        found = evaluate("m", table, target=target, **given)
+        assert found.figures["accuracy"].value > 0.5
+    with pytest.raises(InputError, match="no labels"):
+        evaluate("m", "new.npz", **given)
+    with pytest.raises(InputError, match="which column does the model predict"):
+        evaluate("m", "labels.csv", **given)
 
 
 def test_rows_of_a_file_are_tested_on_others_of_it(here):

@@ -12,6 +12,8 @@ from tacit.cli.ledger import account, left
 if TYPE_CHECKING:
     from tacit.metrics import Evaluation
 
+TARGET = """Column that the model predicts. Of features in an .npz, the array of labels, if not the
+usual one."""
 BY = """A column and public values of it, such as sex=female,male: figures of each group."""
 BOUNDS = """Limits of a target that is a number, such as 0,100; the model's own unless given."""
 PERSON = """Column that says whose rows are whose: people are protected with all of their rows, and
@@ -26,7 +28,7 @@ def evaluate(
     model: Annotated[Path, argument("MODEL", "Directory of a fit, or its model file.")],
     table: Annotated[Path, argument("TABLE", "Private rows that the model was not fitted to.")],
     *,
-    target: Annotated[str, flag("Column that the model predicts.")],
+    target: Annotated[str | None, flag(TARGET)] = None,
     epsilon: options.Epsilon,
     delta: options.Delta,
     by: Annotated[str | None, flag(BY)] = None,

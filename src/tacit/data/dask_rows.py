@@ -134,6 +134,10 @@ class DaskSource:
         digests = self.cluster.values(self.cluster.each(_digest_of, parts))
         return replace(self, parts=tuple(parts), sizes=move.new_sizes, digests=tuple(digests))
 
+    def collected(self, rows: Rows, function: Callable[[Rows], Any]) -> list[Any]:
+        """A function of the rows of every partition: what it gives comes here."""
+        return self.cluster.values(self.each(rows, _gave, function))
+
     def alike(self, values: Any) -> Parts:
         """One value a row, in partitions like those of the rows."""
         cut = np.split(values, self.offsets[1:])
@@ -357,6 +361,10 @@ def _summed(rows: Rows, start: int, summary: Any, zero: Any, size: int = CHUNK_R
         return summary(slice(span.start + start, span.stop + start), chunk)
 
     return rows.merged(here, zero, size=size)
+
+
+def _gave(rows: Rows, start: int, function: Callable[[Rows], Any]) -> Any:
+    return function(rows)
 
 
 def _called(rows: Rows, start: int, function: Callable[[Rows], Any]) -> None:

@@ -66,18 +66,21 @@ class Mapped:
         return DenseSource(np.empty((0, self.d), dtype=self.array.dtype))
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        return self.read(slice(start, stop)).astype(np.float64)
+        return self.chosen(slice(start, stop))
+
+    def chosen(self, which: Any) -> np.ndarray:
+        """Some rows, wherever they are in the file."""
+        return self._read(which).astype(np.float64)
 
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None = None) -> Iterator[Source]:
         """Pieces between cuts, copied into memory while others are worked on."""
         spans = (slice(start, stop) for start, stop in pairwise(cuts))
-        chosen = (self.read(span if index is None else index[span]) for span in spans)
+        chosen = (self._read(span if index is None else index[span]) for span in spans)
         with Ahead(chosen) as read:
             for chunk in read:
                 yield DenseSource(chunk)
 
-    def read(self, which: Any) -> np.ndarray:
-        """A copy of some rows, checked."""
+    def _read(self, which: Any) -> np.ndarray:
         if self.stamp is not None:
             self.stamp.check()  # a page beyond the end of a file that shrank would end the process
         # A copy: what was checked is what is used. In order of rows, as in memory.

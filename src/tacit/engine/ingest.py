@@ -51,7 +51,7 @@ def ingest(
     looked_up = shaped and made.func is ShapedStore
     dense: Any = None
     held: list[sp.csr_array] = []
-    for span, chunk in rows.chunks(shaped=True):
+    for span, chunk in rows.chunks(rows.near, shaped=True):
         chunk = rows_in(chunk, shaped)
         if chunk.shape != (span.stop - span.start, rows.d):
             raise InputError(f"a chunk has shape {chunk.shape}, not {rows.d} columns as announced")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -288,7 +289,7 @@ class Rounding:
     def convert(self, values: np.ndarray) -> np.ndarray:
         return self.scale.integers(values) if self.exact else self.scale.floats(values)
 
-    @property
+    @cached_property
     def constant(self) -> np.ndarray:
         """The constant as it is kept; empty if there is none."""
         return self.convert(np.array([self.intercept])) if self.intercept else np.empty(0)

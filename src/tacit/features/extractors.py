@@ -223,8 +223,8 @@ def open_extractor(spec: str | os.PathLike[str], **settings: Any) -> Extractor:
     spec : str or path
         ``"efficientnet-lite0"`` or ``"minilm"``, which are installed as Python packages; an
         ``.onnx`` file; a TorchScript file (``.pt``, ``.pth``, ``.ts``); or the folder of a
-        sentence encoder: BERT (``config.json``, ``model.safetensors``, ``vocab.txt``), or any
-        other as ``model.onnx`` with ``tokenizer.json``. Pickles are never read.
+        sentence encoder, ``model.onnx`` with ``tokenizer.json``; of BERT ``config.json``,
+        ``model.safetensors`` and ``vocab.txt`` will do as well. Pickles are never read.
     size, resize, mean, std
         How an image is prepared: see `Picture`. ``size`` comes from an ONNX file if that says.
     columns : int
@@ -342,12 +342,13 @@ def _open_minilm() -> Extractor:
 
 
 def _open_folder(folder: Path, *, name: str | None = None, **settings: Any) -> Extractor:
-    """A sentence encoder: BERT from its weights, by NumPy; any other from ONNX."""
+    """A sentence encoder by ONNX Runtime; of BERT, weights alone will do, by NumPy."""
     from tacit.features.bert import is_bert, read_bert
     from tacit.features.onnx_text import onnx_in, open_onnx_folder
     from tacit.features.tokens import load_tokenizers
 
-    if onnx_in(folder) is not None and (settings or not is_bert(folder)):
+    whole = (folder / "tokenizer.json").is_file() or not is_bert(folder)
+    if onnx_in(folder) is not None and (settings or whole):
         return open_onnx_folder(folder, **settings)
     if settings:
         raise InputError(f"{folder.name} takes no setting {next(iter(settings))!r}")

@@ -7,8 +7,8 @@ the ledger beside its entries. Gaussian events stay apart, as one number μ²: �
 
 Searches stand in it for one of their trials each: they multiply δ and add to ε
 (`tacit.privacy.accounting.repeated`). Where a search draws settings with unlike events, each of
-them makes a branch, and the worst counts; so does each part of a parallel event. Too many branches
-become one that is no better than any of them.
+them makes a branch, and the worst counts; so does each part of a parallel event, whose searches
+weigh on that part alone. Too many branches become one that is no better than any of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tacit.privacy.accounting.repeated import MOST_COMBINATIONS
 from tacit.privacy.events import Event, Failure, Parallel, PoissonGaussian, Repeated
 from tacit.privacy.relation import Neighbors
 
-FORMAT = "tacit-composed/1"  # of the bytes, and of the arithmetic that made them
+FORMAT = "tacit-composed/2"  # of the bytes, and of the arithmetic that made them
 LARGEST_KEPT = 1 << 23  # bytes
 POINTS_TO_LIMIT = 2**12  # of the grid, from a loss of zero to the account's ε
 UP = 1 + 1e-12
@@ -52,31 +52,44 @@ class Branch(NamedTuple):
         μ² of the Gaussian steps of its trials.
     losses : tuple of LossPmf
         Of all other steps: none, one, or one for either order of the neighbours.
+    log_weight, shift : float
+        Of its searches: δ(ε) is at most e^log_weight times that of these steps at ε − shift.
     """
 
     square: float = 0.0
     losses: Losses = ()
+    log_weight: float = 0.0
+    shift: float = 0.0
 
     def beside(self, other: Branch) -> Branch:
         """Both, composed."""
         square = (self.square + other.square) * (1 + 1e-15)
+        searches = (
+            (self.log_weight + other.log_weight) * (1 + 1e-15),
+            (self.shift + other.shift) * (1 + 1e-15),
+        )
         if not (self.losses and other.losses):
-            return Branch(square, self.losses or other.losses)
+            return Branch(square, self.losses or other.losses, *searches)
         pairs = zip(*_orders(self.losses, other.losses), strict=True)
-        return Branch(square, tuple(one.compose(two) for one, two in pairs))
+        return Branch(square, tuple(one.compose(two) for one, two in pairs), *searches)
 
     def joined(self, other: Branch) -> Branch:
         """One that is no better than either."""
         square = max(self.square, other.square)
         none = (LossPmf(grid_for(1.0), 0, np.ones(1), 0.0),)
         pairs = zip(*_orders(self.losses or none, other.losses or none), strict=True)
-        return Branch(square, tuple(one.joined(two) for one, two in pairs))
+        worse = max(self.log_weight, other.log_weight), max(self.shift, other.shift)
+        return Branch(square, tuple(one.joined(two) for one, two in pairs), *worse)
 
-    def delta(self, epsilon: float, square: float) -> float:
-        mu = math.sqrt(self.square + square) * (1 + 2e-15)
-        if not self.losses:
-            return gaussian_delta(mu, epsilon)
-        return max(loss.delta(epsilon, mu) for loss in self.losses)
+    def delta(self, epsilon: float, square: float, failure: float) -> float:
+        """δ at ε beside Gaussian events of that μ², and what may fail."""
+        left, mu = epsilon - self.shift, math.sqrt(self.square + square) * (1 + 2e-15)
+        if left < 0 or self.log_weight > 700:
+            return 1.0
+        worst = max((loss.delta(left, mu) for loss in self.losses), default=None)
+        if worst is None:
+            worst = gaussian_delta(mu, left)
+        return min(math.exp(self.log_weight) * (worst + failure) * UP, 1.0)
 
 
 def _orders(one: Losses, two: Losses) -> tuple[Losses, Losses]:
@@ -93,8 +106,6 @@ class Composed:
     ----------
     neighbors, grid : str, float
         The relation, and the grid that was asked for.
-    log_weight, shift : float
-        Of all searches: δ(ε) is at most e^log_weight times that of the branches at ε − shift.
     failure : float
         Probability that the drift of any step did not hold.
     branches : tuple of Branch
@@ -103,8 +114,6 @@ class Composed:
 
     neighbors: Neighbors
     grid: float
-    log_weight: float = 0.0
-    shift: float = 0.0
     failure: float = 0.0
     branches: tuple[Branch, ...] = (Branch(),)
 
@@ -116,8 +125,6 @@ class Composed:
         return Composed(
             self.neighbors,
             max(self.grid, other.grid),
-            (self.log_weight + other.log_weight) * (1 + 1e-15),
-            (self.shift + other.shift) * (1 + 1e-15),
             (self.failure + other.failure) * (1 + 1e-15),
             tuple(one.beside(two) for one in mine for two in others),
         )
@@ -130,19 +137,13 @@ class Composed:
         return Composed(
             self.neighbors,
             max(self.grid, other.grid),
-            max(self.log_weight, other.log_weight),
-            max(self.shift, other.shift),
             max(self.failure, other.failure),
             branches,
         )
 
     def delta(self, epsilon: float, square: float) -> float:
         """δ at ε of these events beside Gaussian ones of that μ², never below the truth."""
-        left = epsilon - self.shift
-        if left < 0 or self.log_weight > 700:
-            return 1.0
-        worst = max(branch.delta(left, square) for branch in self.branches)
-        return min(math.exp(self.log_weight) * (worst + self.failure) * UP, 1.0)
+        return max(branch.delta(epsilon, square, self.failure) for branch in self.branches)
 
     def epsilon(self, delta: float, square: float, first: float = 1.0) -> float:
         """The least ε at ``delta``, rounded up; ``first`` is tried first, and is enough if it is.
@@ -167,9 +168,9 @@ class Composed:
             for loss in branch.losses:
                 losses.append([loss.grid, loss.first, len(loss.mass), loss.infinity])
                 masses.append(loss.mass)
-            branches.append([branch.square, losses])
-        numbers = {"log_weight": self.log_weight, "shift": self.shift, "failure": self.failure}
-        head = {"format": FORMAT, "neighbors": self.neighbors, "grid": self.grid, **numbers}
+            branches.append([branch.square, branch.log_weight, branch.shift, losses])
+        numbers = {"grid": self.grid, "failure": self.failure}
+        head = {"format": FORMAT, "neighbors": self.neighbors, **numbers}
         line = json.dumps({**head, "branches": branches}, allow_nan=False)
         return line.encode() + b"\n" + b"".join(m.astype("<f8").tobytes() for m in masses)
 
@@ -190,7 +191,7 @@ def _read(head: Any, rest: bytes) -> Composed:
     if not (np.isfinite(masses).all() and (masses >= 0).all()):
         raise ValueError
     branches = []
-    for square, listed in head["branches"]:
+    for square, log_weight, shift, listed in head["branches"]:
         losses = []
         for grid, first, size, infinity in listed:
             if not (isinstance(first, int) and abs(first) < 2**40 and 0 < size <= len(masses) - at):
@@ -200,10 +201,11 @@ def _read(head: Any, rest: bytes) -> Composed:
             at += size
         if len(losses) > 2:
             raise ValueError
-        branches.append(Branch(_number(square), tuple(losses)))
+        searches = _number(log_weight), _number(shift)
+        branches.append(Branch(_number(square), tuple(losses), *searches))
     if at != len(masses) or not 0 < len(branches) <= MOST_COMBINATIONS:
         raise ValueError
-    numbers = {name: _number(head[name]) for name in ("grid", "log_weight", "shift", "failure")}
+    numbers = {name: _number(head[name]) for name in ("grid", "failure")}
     return Composed(str(head["neighbors"]), **numbers, branches=tuple(branches))
 
 
@@ -246,9 +248,11 @@ def composed_event(event: Event, neighbors: Neighbors, grid: float, fine: bool =
     found = unfolded([replace(event, count=1)], neighbors, max(grid, 1e-4))
     if not found.shift < math.inf:
         raise OverflowError("a search that costs more than any account allows")
-    branches = tuple(_branch(plain, neighbors, grid, fine) for plain in found.events)
-    log_weight = math.log(found.weight) * UP
-    one = Composed(neighbors, grid, log_weight, found.shift, branches=branches)
+    searched = Branch(log_weight=math.log(found.weight) * UP, shift=found.shift)
+    branches = tuple(
+        _branch(plain, neighbors, grid, fine).beside(searched) for plain in found.events
+    )
+    one = Composed(neighbors, grid, branches=branches)
     # Not the same trial so many times: two searches may have drawn different settings.
     return power(one, event.count, Composed.beside)
 

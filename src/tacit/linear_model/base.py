@@ -21,17 +21,15 @@ from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
-from tacit.ledger import Ledger
+from tacit.ledger import Ledger, Reservation
 from tacit.linear_model.copies import Copies
 from tacit.linear_model.curves import ShapeCurves, shape_curves
 from tacit.linear_model.groups import take_groups
-from tacit.linear_model.held_out import Split, require_share
+from tacit.linear_model.held_out import HELD_OUT_BY, Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
-from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
-from tacit.metrics.evaluate import evaluation_noise
 from tacit.metrics.evaluation import Evaluation
 from tacit.params import Composed
 from tacit.plan import Fit, Plan
@@ -42,7 +40,7 @@ from tacit.plan.defaults import (
     resolve_trainer,
 )
 from tacit.plan.fit import apply_stages
-from tacit.plan.holdout import HeldOutPlan, held_out
+from tacit.plan.holdout import held_out
 from tacit.plan.targets import PrivateClasses, TargetFinder
 from tacit.plan.validate import validate_public_rows
 from tacit.preprocessing import (
@@ -189,7 +187,7 @@ class DPLinearModel(Composed, BaseEstimator):
         """Fit to a problem, or go on from ``before``."""
         self.__dict__.pop("evaluation_", None)  # of a model that was
         if self.holdout is None and self.holdout_by is not None:
-            raise InputError("holdout_by= is of rows that are set aside: pass holdout=0.2, too")
+            raise InputError(HELD_OUT_BY)
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before, problem.schema)
         copies: Copies | None = getattr(self, "_copies", None)
@@ -216,46 +214,40 @@ class DPLinearModel(Composed, BaseEstimator):
         self._keep(fit, problem)
         return self
 
-    def _go_held_out(self, plan: Plan, problem: Problem, loss: Loss, init: Any) -> Self:
-        """Fit to some of the rows, and test on the others."""
-        key, rows = self._key(), problem.rows
+    def _split(self, plan: Plan, rows: Rows, key: Key) -> Split:
+        """Which rows are set aside for a test."""
         share = require_share(self.holdout, plan.trainer)
         away = held_out(key, rows.units, share)
         public = self._size(plan.neighbors, rows.units)
-        counted = plan.neighbors != "add_or_remove_one"
-        split = Split(away, public, share, counted, self.holdout_by)
+        return Split(away, public, share, plan.neighbors, self.holdout_by)
+
+    def _go_held_out(self, plan: Plan, problem: Problem, loss: Loss, init: Any) -> Self:
+        """Fit to some of the rows, and test on the others."""
+        key, rows = self._key(), problem.rows
+        split = self._split(plan, rows, key)
         train, rest = split.problems(problem)
-        epsilon, delta = plan.budget.epsilon, plan.budget.delta
-        draws = split.draws(problem.many)
-        lost = require_precision(epsilon, delta, draws)
-        # What finite precision takes is added up over both parts, so each sets aside the other's.
-        train_plan = replace(plan, budget=Budget(epsilon, delta - lost))
-        calibrated = train_plan.calibrate(
-            size=split.train_size, columns=rows.d, classes=problem.many
-        )
-        left = Budget(epsilon, delta - calibrated.numerical_delta)
-        noise = evaluation_noise(left, plan.neighbors, draws)
-        both = HeldOutPlan(calibrated, split.spent(noise), draws, lost, share, plan.budget)
-        assumptions = [*problem.assumptions, *self._public_assumptions(rows, init)]
+        part = replace(plan, budget=split.training_budget(problem.many, plan.budget))
+        calibrated = part.calibrate(size=split.train_size, columns=rows.d, classes=problem.many)
+        both = split.held_out_plan(calibrated, problem.many, plan.budget)
+        whole = both.account(calibrated)
+        whole.validate(train.rows, init)
+        how: dict[str, Any] = {"init": init}
+        how["assumptions"] = [*problem.assumptions, *self._public_assumptions(rows, init)]
         if warning := calibrated.outlook if init is None else calibrated.shortage:
             logging.getLogger("tacit").warning(warning)  # before anything is spent
+        targets = train.targets(loss)
 
         def test(fit: Fit, run: Releases) -> Evaluation:
             self._keep(fit, train)
-            scores = self._rows_scores(rest.rows)
-            return split.test(self, rest, scores, run, noise=noise, budget=plan.budget)
+            return split.test(self, rest, run, both)
 
         with progress_bar() if self.verbose else nullcontext(silent) as progress:
-            fit, found = both.run(
-                train.rows,
-                train.targets(loss),
-                test,
-                key=key,
-                assumptions=assumptions,
-                progress=progress,
-                ledger=self.ledger,
-                init=init,
-            )
+            show: Progress = progress
+
+            def fitted(run: Releases, entry: Reservation | None) -> Fit:
+                return whole.fit_with(train.rows, targets, run, entry=entry, progress=show, **how)
+
+            fit, found = both.run(whole, fitted, test, key=key, ledger=self.ledger)
         self.evaluation_ = replace(found, certificate=fit.certificate)
         return self
 
@@ -511,8 +503,7 @@ class DPLinearModel(Composed, BaseEstimator):
         seen = apply_stages(rows, self.stages_)
         if seen.d != coef.shape[1]:
             raise InputError(f"rows have {seen.d} features, the model {coef.shape[1]}")
-        parts = [np.asarray(chunk @ coef.T) for _, chunk in seen.chunks()]
-        return np.concatenate(parts) + self.intercept_
+        return np.concatenate(seen.collected(partial(_products, coef=coef))) + self.intercept_
 
     def _scored(self, figure: Any, X: Any, y: Any, weights: Any) -> float:
         """A figure of scikit-learn, whose own words about targets would quote them."""
@@ -574,3 +565,9 @@ class DPLinearModel(Composed, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _products(rows: Rows, coef: np.ndarray) -> np.ndarray:
+    """Rows times coefficients, (n, K)."""
+    parts = [np.asarray(chunk @ coef.T) for _, chunk in rows.chunks()]
+    return np.concatenate(parts) if parts else np.empty((0, len(coef)))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.rows import can_take
-from tacit.data.tables import Table
+from tacit.data.rows import Rows, followed
 from tacit.exceptions import InputError, of_rows
+from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.release import Releases
 from tacit.metrics.evaluate import (
     NAME,
     EvaluationPlan,
+    evaluation_noise,
     most_draws,
     numbers,
     plan_evaluation,
@@ -23,12 +25,15 @@ from tacit.metrics.evaluate import (
     require_groups,
 )
 from tacit.metrics.evaluation import Evaluation
+from tacit.plan.holdout import HeldOutPlan
 from tacit.privacy.budget import Budget
-from tacit.privacy.events import Event, Gaussian
+from tacit.privacy.events import Gaussian
+from tacit.privacy.relation import Neighbors, Relation
 
 if TYPE_CHECKING:
     from tacit.linear_model.base import Problem
 
+HELD_OUT_BY = "holdout_by= is of rows that are set aside: pass holdout=0.2, too"
 MOST_FOUND = 64  # classes that may still be found
 
 
@@ -55,6 +60,25 @@ def require_share(share: Any, trainer: Any) -> float:
     return float(share)
 
 
+def texts_of(rows: Rows, column: str) -> np.ndarray:
+    """A column of the rows of a table as words.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of a table, as it was read.
+    column : str
+        Its name.
+
+    Returns
+    -------
+    ndarray of object, of shape (n,)
+        None where one is missing.
+    """
+    found = [chunk.texts(column) for _, chunk in rows.chunks()]
+    return np.concatenate(found) if found else np.empty(0, dtype=object)
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows in two parts, those of one person in the same.
@@ -67,8 +91,8 @@ class Split:
         Number of all of them, or its public stand-in.
     share : float
         Chance of each to be tested on.
-    counted : bool
-        Whether their number is public; if so, how many are on either side is, too.
+    neighbors : str
+        The relation. Where it makes the number of units public, so is that on either side.
     by : mapping of str to sequence, or None
         A column, and values of it that are groups.
     """
@@ -76,7 +100,7 @@ class Split:
     away: np.ndarray
     public: int
     share: float
-    counted: bool
+    neighbors: Neighbors
     by: Any = None
 
     def __post_init__(self) -> None:
@@ -84,6 +108,11 @@ class Split:
             raise InputError("holdout_by= names one column and its values: {'sex': ['f', 'm']}")
         if self.by is not None:
             require_groups(next(iter(self.by.values())))
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of units is public."""
+        return self.neighbors != Relation.ADD_OR_REMOVE_ONE
 
     @property
     def train_size(self) -> int:
@@ -114,25 +143,21 @@ class Split:
         """
         if self.by is not None:
             (column,) = self.by
-            table = problem.rows.source
-            if not (isinstance(table, Table) and column in table.column_names):
+            known = getattr(problem.rows.source.empty(), "column_names", ())
+            if column not in known:
                 raise InputError(f"holdout_by names {column!r:.80}, which is no column of a table")
         if not 0 < self.away.sum() < len(self.away):
             few = InputError("there are too few rows to set some of them aside")
             raise few if self.counted else of_rows(few)
-        if not can_take(problem.rows):
-            raise InputError(
-                "rows can be set aside in memory only: pass an array or a data frame, or test "
-                "with tacit.metrics.evaluate on a table of its own"
-            )
         owners = problem.rows.owners
         away = self.away if owners is None else self.away[owners.codes]
         parts = []
         for index in (np.flatnonzero(~away), np.flatnonzero(away)):
-            rows = problem.rows.taken(index)
+            own = followed(problem.values, replace(problem.rows, owners=None), index)
+            rows = problem.rows.part(index)
             if rows.owners is not None:
                 rows = replace(rows, owners=rows.owners.renumbered())
-            parts.append(problem._replace(rows=rows, values=np.asarray(problem.values)[index]))
+            parts.append(problem._replace(rows=rows, values=own))
         return parts[0], parts[1]
 
     def draws(self, classes: int) -> int:
@@ -151,30 +176,53 @@ class Split:
         groups = 1 if self.by is None else len(require_groups(next(iter(self.by.values()))))
         return most_draws(max(classes, MOST_FOUND), groups)
 
-    def spent(self, noise: float) -> tuple[tuple[str, Event], ...]:
-        """What the test costs.
+    def held_out_plan(self, plan: Any, classes: int, budget: Budget) -> HeldOutPlan:
+        """A calibrated plan, or search, and a test that may cost as much.
 
         Parameters
         ----------
-        noise : float
-            Its noise multiplier.
+        plan : CalibratedPlan or CalibratedSearch
+            For `training_budget`.
+        classes : int
+            Of the model, as far as they are known.
+        budget : Budget
+            All of it.
 
         Returns
         -------
-        tuple of (str, Event)
-            One release.
+        HeldOutPlan
+            Of both parts.
         """
-        return ((NAME, Gaussian(noise)),)
+        draws = self.draws(classes)
+        lost = require_precision(budget.epsilon, budget.delta, draws)
+        left = Budget(budget.epsilon, budget.delta - plan.numerical_delta)
+        noise = evaluation_noise(left, self.neighbors, draws)
+        return HeldOutPlan(plan, ((NAME, Gaussian(noise)),), draws, lost, self.share, budget)
+
+    def training_budget(self, classes: int, budget: Budget) -> Budget:
+        """What training may cost: what finite precision takes is added up over both parts.
+
+        Parameters
+        ----------
+        classes : int
+            Of the model, as far as they are known.
+        budget : Budget
+            All of it.
+
+        Returns
+        -------
+        Budget
+            Less what drawing the noise of the test takes from δ.
+        """
+        lost = require_precision(budget.epsilon, budget.delta, self.draws(classes))
+        return Budget(budget.epsilon, budget.delta - lost)
 
     def test(
         self,
         model: Any,
         rest: Problem,
-        scores: np.ndarray,
         run: Releases,
-        *,
-        noise: float,
-        budget: Budget,
+        both: HeldOutPlan,
     ) -> Evaluation:
         """Test a fitted model on rows that were set aside.
 
@@ -184,14 +232,10 @@ class Split:
             Fitted to the others.
         rest : Problem
             Rows and targets that were set aside.
-        scores : ndarray of shape (m,) or (m, classes)
-            What the model says of them.
         run : Releases
             What may be drawn.
-        noise : float
-            Noise multiplier.
-        budget : Budget
-            Of the fit.
+        both : HeldOutPlan
+            That the test is a part of.
 
         Returns
         -------
@@ -199,18 +243,22 @@ class Split:
             Without a certificate: that of the fit covers it.
         """
         groups = None if self.by is None else next(iter(self.by.values()))
-        neighbors = "replace_special" if self.counted else "add_or_remove_one"
-        plan = plan_evaluation(
-            model, self.test_size, budget, neighbors, noise_multiplier=noise, by_values=groups
-        )
+        ((_, event),) = both.test
+        assert isinstance(event, Gaussian)
+        how: dict[str, Any] = {"noise_multiplier": event.noise_multiplier, "by_values": groups}
+        plan = plan_evaluation(model, self.test_size, both.budget, self.neighbors, **how)
         names = None
         if self.by is not None:
             (column,) = self.by
-            names = rest.rows.source.texts(column)
-        return plan.run(self._truth(model, rest, plan), scores, names, run, rest.rows.owners)
+            names = np.concatenate(rest.rows.collected(partial(texts_of, column=column)))
+        truth, scores = self._truth(model, rest, plan), model._rows_scores(rest.rows)
+        return plan.run(truth, scores, names, run, rest.rows.owners)
 
     def _truth(self, model: Any, rest: Problem, plan: EvaluationPlan) -> np.ndarray:
-        values = np.asarray(rest.values)
+        values: Any = rest.values
+        values = np.asarray(
+            np.concatenate(values.gather()) if hasattr(values, "gather") else values
+        )
         if plan.classes:
             return values if rest.classes is not None else positions(values, plan.classes)
         if rest.finder is not None:

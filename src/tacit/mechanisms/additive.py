@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +29,67 @@ except ImportError:  # no compiler where this was installed
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
 SIDE_BY_SIDE = 16  # rows that are added as one
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+class Step(NamedTuple):
+    """What happens to every row, for compiled loops; `native.through` takes several at once."""
+
+    kind: int
+    radius: float = 0.0
+    by: float = 1.0
+    mean: np.ndarray | None = None
+    scale: np.ndarray | None = None
+
+    @classmethod
+    def normalize(cls, radius: float) -> Step:
+        """As `normalize`."""
+        return cls(0, radius)
+
+    @classmethod
+    def shorten(cls, radius: float, by: float = 1.0) -> Step:
+        """As `shorten`."""
+        return cls(1, radius, by)
+
+    @classmethod
+    def affine(cls, mean: np.ndarray, scale: np.ndarray | None) -> Step:
+        """(x − mean) / scale, and the largest float for what is beyond; vectors of float64."""
+        return cls(2, mean=mean, scale=scale)
+
+    @classmethod
+    def whole(cls, most: float) -> Step:
+        """Towards zero to whole numbers, and to 0 beyond the largest; that is at most 2^51."""
+        return cls(3, most)
+
+
+def compiled_as(step: Callable[[Any], Step]) -> Callable[[T], T]:
+    """A method that maps rows, and the step that it is in compiled loops.
+
+    It belongs to the method, so that a class with a method of its own does not inherit it.
+    """
+
+    def mark(method: T) -> T:
+        method.step = step  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def step_of(row_map: Any) -> Step | None:
+    """What a map's `apply` is in compiled loops, if anything."""
+    step = getattr(type(row_map).apply, "step", None)
+    return None if step is None else step(row_map)
+
+
+def through(chunk: Chunk, steps: Sequence[Step]) -> np.ndarray | None:
+    """Rows through several steps in one pass; None without loops, or if rows need a closer look."""
+    if not isinstance(chunk, np.ndarray) or chunk.ndim != 2 or chunk.dtype != np.float64:
+        return None
+    if (compiled := loops()) is None:
+        return None
+    chunk = np.ascontiguousarray(chunk)
+    out = np.empty_like(chunk)
+    return out if chunk.flags.aligned and compiled.through(chunk, tuple(steps), out) else None
 
 
 def row_norms(chunk: Chunk) -> np.ndarray:
@@ -43,10 +105,6 @@ def scale_rows(chunk: Chunk, factors: np.ndarray, by: float = 1.0) -> Chunk:
         scaled = chunk.copy()
         scaled.data = chunk.data * np.repeat(factors, np.diff(chunk.indptr)) * by
         return scaled
-    if (compiled := _loops(chunk)) is not None:
-        out = np.empty_like(chunk)
-        compiled.scaled(chunk, factors, by, out)
-        return out
     return chunk * factors[:, None] * by
 
 
@@ -54,6 +112,8 @@ def shorten(chunk: Chunk, radius: float, by: float = 1.0) -> Chunk:
     """Rows longer than ``radius`` brought to that length, the others left as they are; times
     ``by``.
     """
+    if (found := through(chunk, [Step.shorten(radius, by)])) is not None:
+        return found
     tamed, norms, exponents = _tamed(chunk)
     with np.errstate(over="ignore", under="ignore"):
         limits = np.ldexp(radius, -exponents)
@@ -78,6 +138,8 @@ def squared_norm(vector: np.ndarray) -> float:
 
 def normalize(chunk: Chunk, radius: float) -> Chunk:
     """Rows brought to length ``radius``; rows of zeros stay zero."""
+    if (found := through(chunk, [Step.normalize(radius)])) is not None:
+        return found
     tamed, norms, _ = _tamed(chunk)
     return scale_rows(tamed, np.divide(radius, norms, out=np.zeros_like(norms), where=norms > 0))
 
@@ -136,11 +198,15 @@ def loops() -> Any:
     if native is None or os.environ.get("TACIT_KERNELS") == "numpy":
         return None
     for d in (*range(1, 40), 127, 128, 129, 500):
-        rows = np.sin(np.arange(3.0 * d)).reshape(3, d)
-        found = np.empty(3)
+        rows = np.sin(1 + np.arange(3.0 * d)).reshape(3, d)
+        found, out = np.empty(3), np.empty_like(rows)
         native.squares(rows, found)
-        if not (found == np.add.reduce(rows * rows, axis=1)).all():
+        squares = np.add.reduce(rows * rows, axis=1)
+        if not (found == squares).all():
             return None  # that is its own affair, and what it does counts
+        whole = native.through(rows, (Step.normalize(1.0),), out)
+        if not (whole and (out == rows * (1 / np.sqrt(squares))[:, None]).all()):
+            return None
     return native
 
 
@@ -164,6 +230,9 @@ def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
     if not 2.0**-500 <= bound <= 2.0**500:
         raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
     factor = 2.0**bits / bound * (1.0 - (chunk.shape[1] + 8) * 2.0**-52)
+    steps = [Step.shorten(bound, factor), Step.whole(2.0**bits)]
+    if (found := through(chunk, steps)) is not None:
+        return found
     with np.errstate(all="ignore"):
         lattice = shorten(chunk, bound, factor)  # a copy, in double precision
     values, most = lattice.data if sp.issparse(lattice) else lattice, 2.0**bits

@@ -98,7 +98,8 @@ def noisy_second_moment(
     bits = bits_for(size, token.noise_multiplier * reach)
     if moved is not None:  # rounded sums: half a unit in every cell, whenever they are collected
         reach += (2 * size / TOGETHER + 1) * d / 2 * 4.0**-bits
-    total = np.zeros((d, d), dtype=np.int64, order="F")
+    fast = moved is None and d <= SMALL and _compiled()
+    total = np.zeros((d, d), dtype=np.int64, order="C" if fast else "F")  # as parts of it are
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
         with _threads_for(d):
@@ -181,11 +182,8 @@ def _half_distance(drift: Drift, bound: float, d: int, n: int) -> float:
 
 def _whole_moment(chunk: Chunk, d: int, bound: float, bits: int, strict: bool) -> np.ndarray:
     """Upper triangle of Σaaᵀ over a chunk, in exact integers."""
-    total = np.zeros((d, d), dtype=np.int64, order="F")
     check = _Check(d) if strict else None
-    for part in _parts([chunk], d, bound, bits, exact=True, check=check):
-        total += part
-    return total
+    return sum(_parts([chunk], d, bound, bits, exact=True, check=check))  # type: ignore[return-value]
 
 
 def _parts(

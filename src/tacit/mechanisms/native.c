@@ -8,12 +8,14 @@
 #include <Python.h>
 #include <float.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #if !defined(__GNUC__) || FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
 #error "needs IEEE arithmetic in double precision"
 #endif
 
-enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 3 }; /* NEAR: rows in the nearest cache */
+enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 18 }; /* NEAR: rows in the nearest cache */
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 #if defined(__x86_64__)
@@ -21,28 +23,38 @@ enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 3 }; /* NEAR: rows in the
 #define FAST __attribute__((target("avx512f")))
 #endif
 
-/* The squares of n numbers, added up as NumPy adds: eight sums side by side in pieces of up to
-   128 numbers, and halves of what is longer. */
-static double squares(const double *x, int64_t n)
+typedef double eight __attribute__((vector_size(64)));
+
+INLINE eight eight_at(const double *x)
 {
-    if (n > SHORT) {
-        int64_t half = n / 2 - n / 2 % TOGETHER;
-        return squares(x, half) + squares(x + half, n - half);
-    }
+    eight found;
+    memcpy(&found, x, sizeof found);
+    return found;
+}
+
+/* The squares of up to 128 numbers, added up as NumPy adds: eight sums side by side. */
+INLINE double piece_of(const double *x, int64_t n)
+{
     double total = 0.0;
     int64_t i = 0;
     if (n >= TOGETHER) {
-        double s[TOGETHER];
-        for (int t = 0; t < TOGETHER; t++)
-            s[t] = x[t] * x[t];
+        eight s = eight_at(x) * eight_at(x);
         for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
-            for (int t = 0; t < TOGETHER; t++)
-                s[t] += x[i + t] * x[i + t];
+            s += eight_at(x + i) * eight_at(x + i);
         total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
     }
     for (; i < n; i++)
         total += x[i] * x[i];
     return total;
+}
+
+/* Of any number of them: halves of what is longer. */
+static double squares(const double *x, int64_t n)
+{
+    if (n <= SHORT)
+        return piece_of(x, n);
+    int64_t half = n / 2 - n / 2 % TOGETHER;
+    return squares(x, half) + squares(x + half, n - half);
 }
 
 #if defined(__x86_64__)
@@ -157,37 +169,7 @@ static PyObject *py_squares(PyObject *module, PyObject *args)
     return release(&held, Py_None);
 }
 
-PyDoc_STRVAR(scaled_doc,
-             "scaled(rows, own, by, out)\n--\n\n"
-             "Rows (n, d) times a factor of their own, and the product times another.");
-
-static PyObject *py_scaled(PyObject *module, PyObject *args)
-{
-    PyObject *given, *factors, *out;
-    double by;
-    Buffers held = {.count = 0};
-    Py_buffer *rows, *own, *onto;
-    if (!PyArg_ParseTuple(args, "OOdO", &given, &factors, &by, &out))
-        return NULL;
-    if (!(rows = array(&held, given, 2, 0)) || !(own = array(&held, factors, 1, 0)) ||
-        !(onto = array(&held, out, 2, 1)))
-        return release(&held, NULL);
-    int64_t n = rows->shape[0], d = rows->shape[1];
-    if (own->shape[0] != n || onto->shape[0] != n || onto->shape[1] != d) {
-        PyErr_SetString(PyExc_ValueError, "own and out must suit the rows");
-        return release(&held, NULL);
-    }
-    Py_BEGIN_ALLOW_THREADS
-    for (int64_t i = 0; i < n; i++) {
-        const double *x = (const double *)rows->buf + i * d, one = ((const double *)own->buf)[i];
-        double *to = (double *)onto->buf + i * d;
-        for (int64_t j = 0; j < d; j++)
-            to[j] = x[j] * one * by;
-    }
-    Py_END_ALLOW_THREADS
-    Py_INCREF(Py_None);
-    return release(&held, Py_None);
-}
+#include "rows.h"
 
 PyDoc_STRVAR(moment_doc,
              "moment(rows, onto)\n--\n\n"
@@ -217,7 +199,7 @@ static PyObject *py_moment(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
-                                  {"scaled", py_scaled, METH_VARARGS, scaled_doc},
+                                  {"through", py_through, METH_VARARGS, through_doc},
                                   {"moment", py_moment, METH_VARARGS, moment_doc},
                                   {NULL, NULL, 0, NULL}};
 

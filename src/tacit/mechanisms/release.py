@@ -292,10 +292,8 @@ class Token:
 
     def at(self, label: str, step: int = 0, worker: int = 0) -> Token:
         """The same token, that draws from the stream of this name."""
-        other = Token(self._releases, self.event, self._budget, (label, step, worker))
-        other._batches, other._stops, other._trials = self._batches, self._stops, self._trials
-        other._settings, other._sides = self._settings, self._sides
-        other._chance, other._law, other._unit = self._chance, self._law, self._unit
+        other = object.__new__(Token)  # all that is left is shared, the stream is not
+        other.__dict__.update(self.__dict__, _place=(label, step, worker), _opened=[])
         return other
 
     def per_row(self, rows: Any) -> Token:

@@ -81,6 +81,32 @@ def place(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
+def size_knots(reach: float, count: int, finest: float = 0.02) -> np.ndarray:
+    """Zero, and knots up to the largest size, in geometric steps.
+
+    Parameters
+    ----------
+    reach : float
+        The largest size.
+    count : int
+        Knots beside zero.
+    finest : float
+        The smallest of them, in reaches.
+
+    Returns
+    -------
+    ndarray of shape (count + 1,)
+        Rising.
+
+    Examples
+    --------
+    >>> size_knots(10.0, 2, finest=0.1)
+    array([ 0.,  1., 10.])
+    """
+    sizes = reach * np.exp(np.linspace(math.log(finest), 0.0, count))
+    return np.concatenate([[0.0], sizes])
+
+
 def signed_knots(reach: float, bins: int, finest: float = 0.02) -> np.ndarray:
     """Knots from −reach to reach, closer to each other towards zero, in geometric steps.
 
@@ -103,8 +129,8 @@ def signed_knots(reach: float, bins: int, finest: float = 0.02) -> np.ndarray:
     >>> signed_knots(10.0, 4, finest=0.1)
     array([-10.,  -1.,   0.,   1.,  10.])
     """
-    side = reach * np.exp(np.linspace(math.log(finest), 0.0, max(bins // 2, 2)))
-    return np.concatenate([-side[::-1], [0.0], side])
+    side = size_knots(reach, max(bins // 2, 2), finest)
+    return np.concatenate([-side[:0:-1], side])
 
 
 def dither(values: np.ndarray, knots: np.ndarray, coins: np.ndarray) -> np.ndarray:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.metrics.counts import Counts
-from tacit.metrics.intervals import Estimate, interval, linear, quadratic
+from tacit.metrics.intervals import Estimate, interval, linear, mean, quadratic, quantile
 
+STEPS = 32  # points between two knots at which a quantile is tested
+TOLD = 3.0  # standard deviations by which counts stand out
 SHARES = {"median_error": 0.5, "error_90": 0.9}  # of units, with an error up to that
 
 
@@ -70,20 +72,51 @@ class Errors:
         return interval(low, high, middle=middle, confidence=self.confidence, within=within)
 
     def variance(self) -> Estimate:
-        """Of the target."""
-        knots = self.target_knots - self.target_knots.mean()
-        least, typical = _between(knots)
-        ones, forms = np.ones_like(knots), []
-        for less in (least, typical, np.zeros_like(knots)):
-            squares = np.outer(ones, knots**2 - less)
-            top = (squares + squares.T) / 2 - np.outer(knots, knots)
+        """Of the target.
+
+        Clamping moves no two values apart, so the variance of targets clamped to where counts stand
+        out of the noise is a lower limit, without the noise of all that is further out.
+        """
+        whole = self._variance(self.target_knots)
+        inner = self._variance(np.clip(self.target_knots, *self._core()))
+        low = max(whole.low, inner.low)
+        return Estimate(max(whole.value, low), low, max(whole.high, low))
+
+    def _variance(self, values: np.ndarray) -> Estimate:
+        """Of what every knot stands for."""
+        values = values - values.mean()
+        least, typical = _between(values)
+        ones, forms = np.ones_like(values), []
+        for less in (least, typical, np.zeros_like(values)):
+            squares = np.outer(ones, values**2 - less)
+            top = (squares + squares.T) / 2 - np.outer(values, values)
             forms.append(quadratic(self.targets, top, np.outer(ones, ones)))
-        within = (0.0, float(knots[-1] ** 2))
+        within = (0.0, float((values[-1] - values[0]) ** 2 / 4))
         low, middle, high = forms
         return interval(low, high, middle=middle, confidence=self.confidence, within=within)
 
+    def _core(self) -> tuple[float, float]:
+        """The knots beyond which noise hides whatever there is."""
+        knots, found = self.target_knots, []
+        for ends in (knots, knots[::-1]):
+            inner = 0
+            for beyond in range(1, len(ends) // 2 + 1):
+                outside = np.isin(knots, ends[:beyond]).astype(np.float64)
+                noise = math.sqrt(max(self.targets.spread(outside, outside), 0.0))
+                if outside @ self.targets.values > TOLD * noise:
+                    break
+                inner = beyond
+            found.append(float(ends[inner]))
+        return found[0], found[1]
+
     def error_quantile(self, share: float) -> Estimate:
         """The size of error that this share of units does not exceed.
+
+        With F the distribution of sizes, the share that is counted up to a knot a is the mean of F
+        from a to the next knot b, as a value between them is counted at a by a coin: G(a). If F is
+        below the share c up to a point t = a + s·(b − a), then G(a) ≤ s·c + (1 − s)·G(b), as F
+        rises; if it is not below c beyond t, then G(a) ≥ s·G(before a) + (1 − s)·c. The limits
+        are the first t that is refuted as too large, and the last that is as too small.
 
         Parameters
         ----------
@@ -95,36 +128,51 @@ class Errors:
         Estimate
             Between knots.
         """
-        sizes, shares = self._below()
-        # Who is counted up to a knot has an error up to the next one, and the other way round.
-        after = np.append(sizes[1:], sizes[-1])
-        before = np.concatenate([[0.0], sizes[:-1]])
-        enough = [i for i, part in enumerate(shares) if part.low >= share]
-        few = [i for i, part in enumerate(shares) if part.high < share]
-        rising = np.maximum.accumulate([part.value for part in shares])
-        value = float(np.interp(share, rising, (sizes + after) / 2))
-        low = float(before[few[-1] + 1]) if few and few[-1] + 1 < len(sizes) else 0.0
-        high = float(after[enough[0]]) if enough else float(sizes[-1])
-        return Estimate(value, min(low, value), max(high, value))
+        sizes, picked = self._picked()
+        every, cells = np.ones(picked.shape[1]), len(sizes) - 1
+        z = quantile(self.confidence)
+
+        def refuted(weights: np.ndarray) -> bool:
+            spread = self.residuals.spread(weights, weights)
+            spread += float(weights**2 @ self.residuals.values)
+            return float(weights @ self.residuals.values) > z * math.sqrt(max(spread, 0.0))
+
+        steps = np.linspace(0.0, 1.0, STEPS + 1)
+        low, high = 0.0, float(sizes[-1])
+        points = [(i, s) for i in range(cells) for s in steps]
+        for i, s in points:
+            if refuted(picked[i] - (1 - s) * picked[i + 1] - s * share * every):
+                high = float(sizes[i] + s * (sizes[i + 1] - sizes[i]))
+                break
+        for i, s in reversed(points):
+            before = picked[i - 1] if i else np.zeros_like(every)
+            if refuted(s * before + (1 - s) * share * every - picked[i]):
+                low = float(sizes[i] + s * (sizes[i + 1] - sizes[i]))
+                break
+        middles = np.append((sizes[:-1] + sizes[1:]) / 2, sizes[-1])
+        value = float(np.interp(share, self._rising(picked), middles))
+        low, high = min(low, high), max(low, high)
+        return Estimate(min(max(value, low), high), low, high)
 
     def distribution(self) -> tuple[list[float], list[float]]:
         """Sizes of errors, and the share of units up to each; rising."""
-        sizes, shares = self._below()
-        return sizes.tolist(), np.maximum.accumulate([part.value for part in shares]).tolist()
+        sizes, picked = self._picked()
+        return sizes.tolist(), self._rising(picked).tolist()
 
-    def _below(self) -> tuple[np.ndarray, list[Estimate]]:
-        """Sizes at the knots, and the share of units that are counted up to each."""
-        knots, ones = self.residual_knots, np.ones_like(self.residual_knots)
+    def _picked(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes at the knots, and which counts are of units that are counted up to each."""
+        knots = self.residual_knots
         sizes = knots[len(knots) // 2 :]
-        shares = []
-        for size in sizes:
-            form = linear(self.residuals, (np.abs(knots) <= size * (1 + 1e-12)) * 1.0, ones)
-            shares.append(interval(form, form, confidence=self.confidence))
-        return sizes, shares
+        return sizes, (np.abs(knots) <= sizes[:, None] * (1 + 1e-12)).astype(np.float64)
+
+    def _rising(self, picked: np.ndarray) -> np.ndarray:
+        """Shares of units that are counted up to each size, none below the one before."""
+        counts = self.residuals.values
+        found = picked @ counts / max(float(counts.sum()), 1.0)
+        return np.maximum.accumulate(np.clip(found, 0.0, 1.0))
 
     def _mean(self, values: np.ndarray, within: tuple[float, float]) -> Estimate:
-        form = linear(self.residuals, values, np.ones_like(values))
-        return interval(form, form, confidence=self.confidence, within=within)
+        return mean(self.residuals, values, confidence=self.confidence, within=within)
 
 
 def _between(knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,12 +184,15 @@ def _between(knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _explained(error: Estimate, spread: Estimate) -> Estimate:
     """1 − error/spread: logarithms of both are added up as in `combine`."""
-    if not (spread.low > 0 and error.value > 0):
+    if not (spread.low > 0 and math.isfinite(error.value)):
         return Estimate(math.nan, -math.inf, 1.0)
+    most = error.high / spread.low
+    if not error.value > 0:
+        return Estimate(1.0, 1 - most, 1.0)
     ratio = error.value / spread.value
     down = math.hypot(_log(error.value, max(error.low, 1e-300)), _log(spread.high, spread.value))
     up = math.hypot(_log(error.high, error.value), _log(spread.value, spread.low))
-    return Estimate(1 - ratio, 1 - ratio * math.exp(up), 1 - ratio * math.exp(-down))
+    return Estimate(1 - ratio, 1 - min(ratio * math.exp(up), most), 1 - ratio * math.exp(-down))
 
 
 def _log(a: float, b: float) -> float:

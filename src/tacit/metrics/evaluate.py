@@ -25,8 +25,10 @@ from tacit.mechanisms.lattice import require_precision
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import BoundedSum, Releases, Token
 from tacit.metrics.bins import MOST, bins_for, place, scale_edges, scale_from
+from tacit.metrics.class_tables import class_tables, most_cells
 from tacit.metrics.evaluation import Evaluation
-from tacit.metrics.tables import OTHER, ClassTables, NumberTables, Tables, class_tables
+from tacit.metrics.number_tables import NumberTables
+from tacit.metrics.tables import OTHER, Tables
 from tacit.privacy import sentences
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
@@ -40,7 +42,7 @@ NAME = "Evaluation"
 VOTE = 1 << 24  # lattice units of one unit's count
 UP = 1 + 1e-14
 SCALE_SHARE = 0.15  # of the squared budget, to find how large errors are
-FEWEST_KNOTS = 10  # of errors: squares are known up to the gaps between them
+FEWEST_KNOTS = 16  # of errors: squares and quantiles are known up to the gaps between them
 MOST_GROUPS = 16
 
 
@@ -142,10 +144,8 @@ class EvaluationPlan:
         deviation = token.noise_multiplier * math.sqrt(len(counts))
         total = self.size if self.counted else None
         read = tables.read(noisy, deviation, total)
-        by_group = {}
-        if len(self.groups) > 1:
-            named = self.groups[:-1]
-            by_group = {name: read.reading(i) for i, name in enumerate(named)}
+        named = self.groups[:-1]
+        by_group = {name: read.reading(i) for i, name in enumerate(named)}
         scores_below = read.scores(deviation, total)
         return Evaluation.of(self, read.reading(), by_group, cap=cap, scores=scores_below)
 
@@ -232,8 +232,7 @@ def most_draws(classes: int, groups: int) -> int:
     >>> most_draws(2, 1) <= most_draws(64, 1)
     True
     """
-    tables = ClassTables.number(classes) if classes else 3
-    return groups * tables * max(2 * MOST + 2, classes**2)
+    return groups * (most_cells(classes) if classes else 3 * (2 * MOST + 2))
 
 
 def require_groups(by_values: Sequence[Any]) -> tuple[str, ...]:

@@ -19,7 +19,10 @@ from tacit.privacy.certificate import Certificate
 if TYPE_CHECKING:
     from tacit.metrics.evaluate import EvaluationPlan
 
-GAPS = ("accuracy", "recall", "specificity", "precision", "rmse", "mae", "mean_error")
+GAPS = (
+    *("accuracy", "balanced_accuracy", "recall", "specificity", "precision", "f1", "roc_auc"),
+    *("brier_score", "log_loss", "prevalence", "rmse", "mae", "mean_error"),
+)
 FIRST = ("accuracy", "roc_auc", "r2", "rmse")
 
 
@@ -35,8 +38,8 @@ class Evaluation(Mapping[str, Estimate]):
         What the model predicts.
     figures : dict of str to Estimate
         Of all units.
-    by_group : dict of str to dict
-        Figures of every group.
+    groups : dict of str to Reading
+        What is known of every group: figures, curves, calibration, confusion.
     by_class : dict of str to dict
         Figures of every class against the others, where there are more than two.
     gaps : dict of str to dict
@@ -47,8 +50,9 @@ class Evaluation(Mapping[str, Estimate]):
         Shares of (true, predicted) classes in all units.
     curves : dict
         Points of curves.
-    calibration : list of dict
-        Observed share of the second class, in bins of its predicted probability.
+    calibration : dict of str to list of dict
+        By class (of two the second; of more than ten, the most likely one): its observed share, in
+        bins of its predicted probability.
     cap : float or None
         Sizes of errors beyond it count as much.
     confidence : float
@@ -57,21 +61,24 @@ class Evaluation(Mapping[str, Estimate]):
         What was spent.
     scores : Scores or None
         How strange units are, for sets and intervals of predictions.
+    lead : Estimate or None
+        How much more often the model is right than always saying the most common class would be.
     """
 
     task: str
     figures: dict[str, Estimate]
-    by_group: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    groups: dict[str, Reading] = field(default_factory=dict)
     by_class: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     gaps: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     confusion: list[list[Estimate]] = field(default_factory=list)
     curves: dict[str, Any] = field(default_factory=dict)
-    calibration: list[dict[str, Any]] = field(default_factory=list)
+    calibration: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     cap: float | None = None
     confidence: float = 0.95
     certificate: Certificate | None = None
     scores: Scores | None = None
+    lead: Estimate | None = None
 
     @classmethod
     def of(
@@ -103,13 +110,12 @@ class Evaluation(Mapping[str, Estimate]):
         Evaluation
             Without a certificate.
         """
-        figures = {name: reading.figures for name, reading in groups.items()}
         return cls(
             plan.task,
             everybody.figures,
-            figures,
+            dict(groups),
             everybody.classes,
-            _gaps(figures),
+            _gaps({name: reading.figures for name, reading in groups.items()}),
             tuple(str(name) for name in plan.classes),
             everybody.confusion,
             everybody.curves,
@@ -117,6 +123,7 @@ class Evaluation(Mapping[str, Estimate]):
             cap,
             plan.confidence,
             scores=scores,
+            lead=everybody.lead,
         )
 
     def __getitem__(self, name: str) -> Estimate:
@@ -133,6 +140,11 @@ class Evaluation(Mapping[str, Estimate]):
         return f"Evaluation({shown})"
 
     @property
+    def by_group(self) -> dict[str, dict[str, Estimate]]:
+        """Figures of every group."""
+        return {name: reading.figures for name, reading in self.groups.items()}
+
+    @property
     def releasable(self) -> bool:
         """Whether it may go out."""
         return self.certificate is not None and self.certificate.releasable
@@ -144,11 +156,9 @@ class Evaluation(Mapping[str, Estimate]):
         True if the interval of the accuracy lies above that of the majority, False if below, None
         if the two cannot be told apart.
         """
-        if "majority" not in self:
+        if self.lead is None:
             return None
-        accuracy, majority = self["accuracy"], self["majority"]
-        lead = combine([accuracy, majority], [1.0, -1.0], within=(-1.0, 1.0))
-        return True if lead.low > 0 else False if lead.high < 0 else None
+        return True if self.lead.low > 0 else False if self.lead.high < 0 else None
 
     def threshold(
         self, *, recall: float | None = None, cost: tuple[float, float] | None = None
@@ -198,13 +208,14 @@ class Evaluation(Mapping[str, Estimate]):
         ndarray of shape (n,)
             Rising with what was predicted.
         """
-        if not self.calibration:
-            raise InputError("this evaluation has no calibration curve")
+        if len(self.classes) != 2 or not self.calibration:
+            raise InputError("this evaluation has no calibration curve of two classes")
         from sklearn.isotonic import isotonic_regression
 
-        middles = [(part["low"] + part["high"]) / 2 for part in self.calibration]
-        shares = [part["observed"].value for part in self.calibration]
-        widths = [max(part["observed"].width, 1e-6) for part in self.calibration]
+        (parts,) = self.calibration.values()
+        middles = [(part["low"] + part["high"]) / 2 for part in parts]
+        shares = [part["observed"].value for part in parts]
+        widths = [max(part["observed"].width, 1e-6) for part in parts]
         rising = isotonic_regression(shares, sample_weight=1 / np.square(widths))
         values = np.asarray(probability, dtype=np.float64)
         return np.interp(values, [0.0, *middles, 1.0], [0.0, *rising, 1.0])
@@ -241,6 +252,7 @@ class Evaluation(Mapping[str, Estimate]):
                 "confidence": self.confidence,
                 "figures": self.figures,
                 "by_group": self.by_group,
+                "groups": {name: reading.to_dict() for name, reading in self.groups.items()},
                 "by_class": self.by_class,
                 "gaps": self.gaps,
                 "classes": list(self.classes),

@@ -95,7 +95,7 @@ class Binary:
         free = [self.ratio(*side, within=ANYTHING) for side in sides]
         return {
             "accuracy": self.ratio(right, everybody),
-            "balanced_accuracy": combine(free, [0.5, 0.5]),
+            "balanced_accuracy": combine(free, [0.5, 0.5], unknown=(0.0, 1.0)),
             "precision": self.ratio(positive * chosen, chosen),
             "recall": recall,
             "specificity": specificity,
@@ -268,7 +268,7 @@ def _across(block: np.ndarray) -> np.ndarray:
 
 
 def _variance(counts: Counts, weights: np.ndarray) -> float:
-    return max(float(weights @ counts.covariance @ weights), 0.0)
+    return max(counts.spread(weights, weights), 0.0)
 
 
 def _average_precision(counts: np.ndarray, last: bool) -> np.ndarray:

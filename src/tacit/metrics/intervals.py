@@ -34,6 +34,7 @@ from scipy.special import ndtri
 from tacit.metrics.counts import Counts
 
 SLACK = 1.03  # of deviations: counts are integers, and their variance is itself estimated
+SMALL = 2.5  # the same, of one denominator among several
 FLOOR = 4.0  # standard deviations from zero that a denominator is at least, to be divided by
 
 
@@ -126,13 +127,73 @@ def linear(counts: Counts, top: np.ndarray, bottom: np.ndarray) -> Form:
     Form
         Whose limits are those of the ratio.
     """
-    x, noise = counts.values, counts.covariance
+    x = counts.values
 
     def spread(u: np.ndarray, v: np.ndarray) -> float:
-        return float(u @ noise @ v + (u * v) @ x)
+        return counts.spread(u, v) + float((u * v) @ x)
 
     v0, v2 = spread(top, top), spread(bottom, bottom)
     return Form(float(top @ x), float(bottom @ x), _proper(v0, -2 * spread(top, bottom), v2))
+
+
+def shares(
+    counts: Counts, *, confidence: float, within: tuple[float, float] = (0.0, 1.0)
+) -> list[Estimate]:
+    """The share of every count in all of them.
+
+    Parameters
+    ----------
+    counts : Counts
+        x̂.
+    confidence : float
+        Of every interval by itself.
+    within : (float, float)
+        What they are clamped to.
+
+    Returns
+    -------
+    list of Estimate
+        As many as there are counts.
+    """
+    x, ones = counts.values, np.ones(len(counts.values))
+    whole, v2 = float(x.sum()), counts.spread(ones, ones) + float(x.sum())
+    found = []
+    for i in range(len(x)):
+        one = np.zeros_like(ones)
+        one[i] = 1.0
+        v0, v1 = counts.spread(one, one) + x[i], counts.spread(one, ones) + x[i]
+        form = Form(float(x[i]), whole, _proper(v0, -2 * v1, v2))
+        found.append(interval(form, form, confidence=confidence, within=within))
+    return found
+
+
+def mean(
+    counts: Counts,
+    values: np.ndarray,
+    *,
+    confidence: float,
+    within: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    """The mean of what every cell stands for.
+
+    Parameters
+    ----------
+    counts : Counts
+        x̂.
+    values : ndarray of shape (m,)
+        Of the cells.
+    confidence : float
+        Of the interval.
+    within : (float, float)
+        What the mean can be.
+
+    Returns
+    -------
+    Estimate
+        A share, if values are 0 and 1.
+    """
+    form = linear(counts, values, np.ones_like(values))
+    return interval(form, form, confidence=confidence, within=within)
 
 
 def quadratic(counts: Counts, top: np.ndarray, bottom: np.ndarray) -> Form:
@@ -216,6 +277,7 @@ def combine(
     parts: Sequence[Estimate],
     weights: Sequence[float],
     within: tuple[float, float] = (0.0, 1.0),
+    unknown: tuple[float, float] | None = None,
 ) -> Estimate:
     """A weighted sum of figures of different units, with the limits that theirs imply.
 
@@ -229,6 +291,9 @@ def combine(
         May be negative.
     within : (float, float)
         What the sum can be.
+    unknown : (float, float), optional
+        What a part may be of which nothing is known: then the sum has limits, and no estimate.
+        Weights must be positive. Nothing is known of the sum if not given.
 
     Returns
     -------
@@ -240,10 +305,14 @@ def combine(
     >>> str(combine([Estimate(0.8, 0.7, 0.9), Estimate(0.6, 0.5, 0.7)], [0.5, 0.5]))
     '0.700 (0.629 to 0.771)'
     """
-    if not all(math.isfinite(end) for part in parts for end in (part.value, part.width)):
+    pairs = list(zip(parts, weights, strict=True))
+    known = [pair for pair in pairs if math.isfinite(pair[0].value) and pair[0].width < math.inf]
+    whole = sum(weights)
+    open_weight = whole - sum(weight for _, weight in known)
+    if not known or (len(known) < len(pairs) and unknown is None):
         return Estimate(math.nan, *within)
     value = below = above = 0.0
-    for part, weight in zip(parts, weights, strict=True):
+    for part, weight in known:
         value += weight * part.value
         down, up = part.value - part.low, part.high - part.value
         down, up = (down, up) if weight > 0 else (up, down)
@@ -251,7 +320,55 @@ def combine(
         above += (weight * up) ** 2
     least, most = within
     low, high = value - math.sqrt(below), value + math.sqrt(above)
-    return Estimate(min(max(value, least), most), max(low, least), min(high, most))
+    if len(known) < len(pairs) and unknown is not None:
+        low, high = low + open_weight * unknown[0], high + open_weight * unknown[1]
+        value = math.nan
+    low, high = max(low, least), min(high, most)
+    return Estimate(float(np.clip(value, low, high)), low, high)
+
+
+def mean_of_ratios(
+    counts: Counts, tops: np.ndarray, bottoms: np.ndarray, *, confidence: float
+) -> Estimate:
+    """The mean of several shares of the same counts, by first derivatives.
+
+    Where noise is not small beside a denominator D, nothing is known of that share, and the mean
+    has limits but no estimate. Noise that N
+    and D have in common makes N/D too large by (θ·Var D − Cov(N, D))/D² on the average, which is
+    taken off.
+
+    Parameters
+    ----------
+    counts : Counts
+        x̂.
+    tops, bottoms : ndarray of shape (K, m)
+        Weights of numerators and denominators.
+    confidence : float
+        Of the interval.
+
+    Returns
+    -------
+    Estimate
+        Between 0 and 1.
+    """
+    x, many = counts.values, len(tops)
+    value, weights, known = 0.0, np.zeros_like(x), 0
+    for top, bottom in zip(tops, bottoms, strict=True):
+        size, noise = float(bottom @ x), counts.spread(bottom, bottom)
+        if size <= SMALL * math.sqrt(max(noise, 0.0)) or size <= 0:
+            continue
+        share = float(top @ x) / size
+        value += share - (share * noise - counts.spread(top, bottom)) / size**2
+        weights += (top - share * bottom) / size
+        known += 1
+    if not known:
+        return Estimate(math.nan, 0.0, 1.0)
+    drawn = max(float(weights**2 @ x), 0.0)
+    off = quantile(confidence) * math.sqrt(max(counts.spread(weights, weights), 0.0) + drawn)
+    low, high = max((value - off) / many, 0.0), min((value + off + many - known) / many, 1.0)
+    low, high = min(low, high), max(low, high)
+    middle = float(np.clip(value / many, low, high)) if known == many else math.nan
+    return Estimate(middle, low, high)
 
 
 def smooth(

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.data.rows import Rows
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import InputError, of_public_facts
-from tacit.ledger import Ledger
+from tacit.ledger import Ledger, Reservation
 from tacit.losses import Loss
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import BoundedSum, Draws, Releases
@@ -23,6 +23,7 @@ from tacit.plan.fit import Prepared
 from tacit.plan.validate import validate_init, validate_rows
 from tacit.privacy.accounting.calibrate import calibrate
 from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Gaussian, Repeated
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Found(NamedTuple):
     fit: Fit
     setting: int
     score: float
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the fit."""
+        return self.fit.certificate
 
 
 class _Best(NamedTuple):
@@ -155,13 +161,37 @@ class CalibratedSearch:
         trials are made is part of what keeps them private.
         """
         key = key or Key.fresh()
+        self.validate(rows, init)
+        entry = None if ledger is None else self.winner(0).reserve(ledger, key)
+        run = Releases(key, self.spent, draws=draws, unit=self.plans[0].plan.unit)
+        found = self.fit_with(rows, targets, run, assumptions=assumptions, entry=entry, init=init)
+        if entry is not None:
+            entry.settle("model", found.fit.certificate.digest)
+        return found
+
+    def validate(self, rows: Rows, init: Callable[[Loss], Start] = _zero) -> None:
+        """Refuse, before anything is spent, rows or a start that the search was not made for."""
         for plan in self.plans:
             validate_init(plan, init(plan.plan.loss))
         for plan in self.plans[:1] if self.search.shares_stages else self.plans:
             validate_rows(plan, rows)
-        entry = None if ledger is None else self.winner(0).reserve(ledger, key)
+
+    def fit_with(
+        self,
+        rows: Rows,
+        targets: Callable[[Loss], np.ndarray],
+        run: Releases,
+        *,
+        assumptions: Sequence[str] = (),
+        entry: Reservation | None = None,
+        init: Callable[[Loss], Start] = _zero,
+        account: Callable[[CalibratedPlan], CalibratedPlan] | None = None,
+    ) -> Found:
+        """Make the trials with what a run may draw; ``account`` is what a certificate says of it.
+
+        The search's own, if not given. Rows were checked.
+        """
         began = datetime.now(UTC)  # certified, as the end would tell how many trials there were
-        run = Releases(key, self.spent, draws=draws, unit=self.plans[0].plan.unit)
         rows, kept = self.plans[0].choose(rows, run)
         given = (lambda loss: kept(targets(loss))), init
 
@@ -179,7 +209,8 @@ class CalibratedSearch:
             each.close()
         assert best is not None
         setting = picks[best.trial]
-        ran = self.winner(setting).resolve(best.prepared)
+        winner = self.winner(setting)
+        ran = (winner if account is None else account(winner)).resolve(best.prepared)
         fit = ran.conclude(
             best.prepared,
             best.weights,
@@ -188,8 +219,6 @@ class CalibratedSearch:
             entry=entry,
             created=began,
         )
-        if entry is not None:
-            entry.settle("model", fit.certificate.digest)
         return Found(fit, setting, self._readable(best.score))
 
     def _trials(

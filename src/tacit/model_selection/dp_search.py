@@ -15,8 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.data.rows import Rows
 from tacit.data.schema import Schema, did_you_mean
 from tacit.exceptions import InputError, MissingBound
+from tacit.ledger import Reservation
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
-from tacit.model_selection.calibrated import CalibratedSearch
+from tacit.linear_model.held_out import HELD_OUT_BY
+from tacit.mechanisms.release import Releases
+from tacit.metrics import Evaluation
+from tacit.model_selection.calibrated import CalibratedSearch, Found
 from tacit.model_selection.search import MOST_SETTINGS, Search, Trials
 from tacit.params import ShowsBudget
 from tacit.privacy.budget import Budget
@@ -31,6 +35,8 @@ FIXED = {
     "target_bounds": "they are a public fact, and scores would not compare",
     "public_size": "it is a public fact, not a choice",
     "init": "it is a public fact, not a choice",
+    "holdout": "rows are set aside for the best of all settings",
+    "holdout_by": "it is a public fact, not a choice",
     "random_state": "noise is not a setting",
     "ledger": "the account is that of the rows",
     "verbose": "it changes nothing",
@@ -58,7 +64,8 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : DPLinearClassifier or DPLinearRegressor
-        What is tuned. Its ledger and its random_state are the search's.
+        What is tuned. Its ledger and its random_state are the search's, and so is its ``holdout``:
+        trials see the other rows only, and the best model is tested once.
     param_grid : dict or list of dicts
         Lists of values for ``trainer``, ``stages``, ``loss``, ``fit_intercept``, and for settings
         of the trainer and of stages as ``set_params`` names them: ``trainer__learning_rate``,
@@ -83,6 +90,9 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         less the mean squared error in units of half the target's range, cut at 1.
     certificate_ : Certificate
         What the whole search spent.
+    evaluation_ : Evaluation
+        How the best model does on rows that none of the trials saw; if the estimator has
+        ``holdout``.
     search_ : CalibratedSearch
         What was run; ``search_.explain()`` says it in words.
 
@@ -90,7 +100,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
     -----
     It is no cross-validation: models are scored on the rows that they were
     trained on. Linear models that are trained through noise hardly overfit, and rows that are
-    held out would be missed.
+    held out would be missed. A score of a model that may be published is that of ``evaluation_``.
 
     Examples
     --------
@@ -147,6 +157,9 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         self.best_params_ = settings[chosen.setting]
         self.best_score_ = chosen.score
         self.certificate_ = chosen.estimator.certificate_
+        self.__dict__.pop("evaluation_", None)  # of a search that was
+        if hasattr(chosen.estimator, "evaluation_"):
+            self.evaluation_ = chosen.estimator.evaluation_
         self.search_ = chosen.search
         return self
 
@@ -353,28 +366,55 @@ def choose(
     """
     first = candidates[0]
     Budget(first.epsilon, first.delta)
+    if first.holdout is None and first.holdout_by is not None:
+        raise InputError(HELD_OUT_BY)
     problem = first._problem(X, y, getattr(first, "classes", None), groups=groups)
     if problem.finder is not None:
         raise MissingBound("a search, whose trials would each look at the targets,", TARGETS)
     search = planned(
         candidates, words, trials, problem.many, rows=problem.rows, schema=problem.schema
     )
+    key, begin = first._key(), first._init(problem, search.plans[0].loss)
+    assumed = [*problem.assumptions, *first._public_assumptions(problem.rows, begin)]
+    how: dict[str, Any] = {"assumptions": assumed, "init": lambda loss: first._init(problem, loss)}
+    split, train = None, problem
+    if first.holdout is not None:
+        split = first._split(search.plans[0], problem.rows, key)
+        train, rest = split.problems(problem)
+        budget = search.plans[0].budget
+        part = split.training_budget(problem.many, budget)
+        plans = (dataclasses.replace(plan, budget=part) for plan in search.plans)
+        search = dataclasses.replace(search, plans=tuple(plans))
     size = first._size(search.plans[0].neighbors, problem.rows.units)
+    size = size if split is None else split.train_size
     made = search.calibrate(size=size, columns=problem.rows.d, classes=problem.many)
-    begin = first._init(problem, search.plans[0].loss)
-    found = made.run(
-        problem.rows,
-        problem.targets,
-        key=first._key(),
-        assumptions=[*problem.assumptions, *first._public_assumptions(problem.rows, begin)],
-        ledger=first.ledger,
-        init=lambda loss: first._init(problem, loss),
-    )
+
+    def keep(found: Found) -> Any:
+        best = candidates[found.setting]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(first, name):
+                setattr(best, name, getattr(first, name))
+        best._keep(found.fit, problem)
+        return best
+
+    if split is None:
+        found = made.run(train.rows, train.targets, key=key, ledger=first.ledger, **how)
+        return Choice(keep(found), found.setting, found.score, made)
+    both = split.held_out_plan(made, problem.many, budget)
+    made.validate(train.rows, how["init"])
+
+    def tried(run: Releases, entry: Reservation | None) -> Found:
+        rows = train.rows, train.targets
+        return made.fit_with(*rows, run, entry=entry, account=both.account, **how)
+
+    def test(found: Found, run: Releases) -> Evaluation:
+        assert split is not None
+        return split.test(keep(found), rest, run, both)
+
+    whole = both.account(made.winner(0))
+    found, tested = both.run(whole, tried, test, key=key, ledger=first.ledger)
     best = candidates[found.setting]
-    for name in ("n_features_in_", "feature_names_in_"):
-        if hasattr(first, name):
-            setattr(best, name, getattr(first, name))
-    best._keep(found.fit, problem)
+    best.evaluation_ = dataclasses.replace(tested, certificate=found.certificate)
     return Choice(best, found.setting, found.score, made)
 
 

@@ -9,25 +9,33 @@ is as private as their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from tacit.data.rows import Rows
 from tacit.exceptions import PrivateTestError
-from tacit.ledger import Ledger
+from tacit.ledger import Ledger, Reservation
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, PublicRandomness, Releases
-from tacit.plan.fit import Fit
 from tacit.plan.run import CalibratedPlan
 from tacit.privacy.budget import Budget
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, Parallel
-from tacit.progress import Progress, silent
 
-T = TypeVar("T")
 NAME = "Held-out split"
+
+
+class Certified(Protocol):
+    """What came of training."""
+
+    @property
+    def certificate(self) -> Certificate: ...
+
+
+T = TypeVar("T", bound=Certified)
+S = TypeVar("S")
 
 
 def held_out(key: Key, units: int, share: float) -> np.ndarray:
@@ -55,13 +63,26 @@ def held_out(key: Key, units: int, share: float) -> np.ndarray:
     return PublicRandomness(key).coins("held out", units) < share
 
 
+class Trained(Protocol):
+    """What was calibrated: a plan, or a search."""
+
+    @property
+    def spent(self) -> tuple[tuple[str, Event], ...]: ...
+
+    @property
+    def draws(self) -> int: ...
+
+    @property
+    def numerical_delta(self) -> float: ...
+
+
 @dataclass(frozen=True)
 class HeldOutPlan:
-    """A calibrated plan, and a test of its model on units that it does not see.
+    """A calibrated plan or search, and a test of its model on units that it does not see.
 
     Attributes
     ----------
-    plan : CalibratedPlan
+    trained : CalibratedPlan or CalibratedSearch
         Of the units that are trained on, for all of the budget but ``test_delta``.
     test : tuple of (str, Event)
         What the test spends, calibrated for all of the budget as well.
@@ -75,85 +96,85 @@ class HeldOutPlan:
         All of it, which the certificate states.
     """
 
-    plan: CalibratedPlan
+    trained: Trained
     test: tuple[tuple[str, Event], ...]
     test_draws: int
     test_delta: float
     share: float
     budget: Budget
 
-    @property
-    def whole(self) -> CalibratedPlan:
-        """The same plan, with the account of both parts."""
-        parts = tuple(tuple(event for _, event in part) for part in (self.plan.spent, self.test))
+    def account(self, plan: CalibratedPlan) -> CalibratedPlan:
+        """A plan with the account of both parts.
+
+        Parameters
+        ----------
+        plan : CalibratedPlan
+            That is trained, or that a search chose.
+
+        Returns
+        -------
+        CalibratedPlan
+            The same, whose certificate covers the test.
+        """
+        both = (self.trained.spent, self.test)
+        parts = tuple(tuple(event for _, event in part) for part in both)
         return replace(
-            self.plan,
-            plan=replace(self.plan.plan, budget=self.budget),
+            plan,
+            plan=replace(plan.plan, budget=self.budget),
             spent=((NAME, Parallel(parts)),),
-            draws=self.plan.draws + self.test_draws,
-            numerical_delta=self.plan.numerical_delta + self.test_delta,
+            draws=self.trained.draws + self.test_draws,
+            numerical_delta=self.trained.numerical_delta + self.test_delta,
             holdout=self.share,
         )
 
     def run(
         self,
-        rows: Rows,
-        targets: Any,
-        test: Callable[[Fit, Releases], T],
+        whole: CalibratedPlan,
+        train: Callable[[Releases, Reservation | None], T],
+        test: Callable[[T, Releases], S],
         *,
         key: Key,
-        assumptions: Sequence[str] = (),
-        progress: Progress = silent,
         ledger: Ledger | None = None,
-        init: tuple[np.ndarray, np.ndarray] | None = None,
         draws: Draws | None = None,
-    ) -> tuple[Fit, T]:
+    ) -> tuple[T, S]:
         """Train on some units, and test on the others.
 
         Parameters
         ----------
-        rows : Rows
-            Those that are trained on.
-        targets : ndarray
-            As the loss takes them.
+        whole : CalibratedPlan
+            From `account`: what is taken from the ledger.
+        train : callable
+            Takes what may be drawn and the reservation, and looks at units that are trained on
+            only. What it gives has a ``certificate``.
         test : callable
-            Takes the fit and what may be drawn, and looks at units that were set aside only.
+            Takes that and what may be drawn, and looks at units that were set aside only.
         key : Key
             The one that the split was made with.
-        assumptions : sequence of str
-            What the certificate says besides.
-        progress : callable
-            Told how far it is.
         ledger : Ledger, optional
             Account that the budget of both is taken from.
-        init : (ndarray of shape (K, d), ndarray of shape (K,)), optional
-            Public coefficients and intercepts.
         draws : Draws, optional
             Another source of noise, for audits.
 
         Returns
         -------
-        Fit
-            With a certificate of both parts.
         T
+            What training gave.
+        S
             What the test gave.
         """
-        whole = self.whole
-        whole.validate(rows, init)
         run = whole.releases(key, draws)
         token = run.token(NAME)
-        trained = token.side(0, self.plan.spent)
+        trained = token.side(0, self.trained.spent)
         tested = token.side(1, self.test)
         entry = None if ledger is None else whole.reserve(ledger, key)
-        how: dict[str, Any] = {"assumptions": assumptions, "progress": progress, "init": init}
         try:
-            fit = whole.fit_with(rows, targets, trained, entry=entry, **how)
+            made = train(trained, entry)
         except PrivateTestError as failed:
             if entry is not None:
                 entry.settle("test failed", failed.certificate.digest)
             raise
-        found = test(fit, tested)
+        found = test(made, tested)
         run.close()
         if entry is not None:
-            entry.settle("model", fit.certificate.digest)
-        return fit, found
+            entry.settle("model", made.certificate.digest)
+        return made, found

@@ -629,15 +629,35 @@ class CalibratedPlan:
         Fit
             With its certificate.
         """
+        certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
+        model = self.fold(prepared, weights)
+        return Fit(*model, certificate, self, prepared.public_stages)
+
+    def fold(
+        self, prepared: Prepared, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, tuple[Stage, ...]]:
+        """What weights say of rows in front of the last stages that are affine.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What `prepare` gave.
+        weights : ndarray of shape (features, K)
+            What was trained.
+
+        Returns
+        -------
+        tuple of (ndarray of shape (K, d), ndarray of shape (K,), tuple of Stage)
+            Coefficients, intercepts, and the stages in front of them.
+        """
         coef = weights[: self.facts.features].T.copy()
         intercept = (
             weights[-1] * self.intercept_scaling if self.plan.adds_constant else np.zeros(len(coef))
         )
-        certificate = self.certify(seeded, prepared.public_stages, assumptions, entry, created)
         fitted = list(prepared.fitted)
         while fitted and fitted[-1].affine:
             coef, intercept = fitted.pop().fold(coef, intercept)
-        return Fit(coef, intercept, tuple(fitted), certificate, self, prepared.public_stages)
+        return coef, intercept, tuple(fitted)
 
     def _require_pass(
         self, margin: float, run: Releases, assumptions: Sequence[str], entry: Reservation | None

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.data.rows import Chunk
+from tacit.mechanisms.additive import Step, compiled_as
 from tacit.preprocessing.base import Stage, affine
 
 
@@ -23,6 +24,11 @@ class AffineStage(Stage):
             self._require("mean_")
         return mean, scale
 
+    def _step(self) -> Step:
+        mean, scale = (_vector(part) for part in self._fitted())
+        return Step.affine(np.zeros_like(scale) if mean is None else mean, scale)
+
+    @compiled_as(_step)
     def apply(self, chunk: Chunk) -> Chunk:
         mean, scale = self._fitted()
         return affine(chunk, 0.0 if mean is None else mean, scale)
@@ -36,3 +42,7 @@ class AffineStage(Stage):
         mean, scale = self._fitted()
         scaled = coef if scale is None else coef * scale
         return scaled, intercept if mean is None else intercept + coef @ mean
+
+
+def _vector(numbers: np.ndarray | None) -> np.ndarray | None:
+    return None if numbers is None else np.ascontiguousarray(numbers, dtype=np.float64)

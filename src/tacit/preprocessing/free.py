@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from tacit.data.rows import Chunk, as_rows
 from tacit.exceptions import InputError
-from tacit.mechanisms.additive import normalize, row_norms, shorten
+from tacit.mechanisms.additive import Step, compiled_as, normalize, row_norms, shorten
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness
 from tacit.preprocessing.base import (
@@ -66,6 +66,7 @@ class ClipNorm(_OfNorm):
     def beyond(self, chunk: Chunk) -> np.ndarray:
         return np.asarray(row_norms(np.nan_to_num(densify(chunk), nan=0.0)) > self.radius)
 
+    @compiled_as(lambda self: Step.shorten(self.radius))
     def apply(self, chunk: Chunk) -> Chunk:
         return around_gaps(lambda cells: shorten(cells, self.radius), chunk)
 
@@ -95,6 +96,7 @@ class Normalize(_OfNorm):
     def bound(self, radius: float | None, d: int | None = None) -> float:
         return self.radius
 
+    @compiled_as(lambda self: Step.normalize(self.radius))
     def apply(self, chunk: Chunk) -> Chunk:
         return around_gaps(lambda cells: normalize(cells, self.radius), chunk)
 

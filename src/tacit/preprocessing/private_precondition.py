@@ -17,7 +17,6 @@ from tacit.preprocessing.base import (
     NoiselessStage,
     PrivateStage,
     Stage,
-    block_rows,
     require_unmoved,
 )
 from tacit.privacy.events import Gaussian
@@ -112,7 +111,7 @@ class PrivatePrecondition(PrivateStage):
         radius = bound if context.norm is None else min(bound, context.norm)
         token = context.release("precondition")
         total = noisy_second_moment(
-            rows.passes(block_rows(rows.d)),
+            rows.passes(rows.near),
             rows.d,
             radius,
             token,

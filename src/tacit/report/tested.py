@@ -22,7 +22,6 @@ FIGURES = {
     "brier_score": "Brier score",
     "log_loss": "Log loss, capped",
     "prevalence": "Share of the second class",
-    "majority": "Share of the largest class",
     "r2": "R²",
     "rmse": "Root mean square error",
     "mae": "Mean absolute error",
@@ -30,6 +29,7 @@ FIGURES = {
     "median_error": "Median size of errors",
     "error_90": "Nine in ten errors up to",
 }
+MOST_SHOWN, MOST_WITH_LIMITS = 20, 4  # classes in a table of all pairs
 MAJORITY = {
     True: "It is right more often than always saying the most common class would be.",
     False: "It is right less often than always saying the most common class would be.",
@@ -104,22 +104,47 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
         ]
         heads = ("Figure", "Groups", "Difference", f"{sure} interval")
         grids.append(Grid("Differences between groups", heads, rows))
-    if evaluation.get("confusion"):
-        names = [clean(name) for name in evaluation["classes"]]
-        rows = [
-            [name, *(_shown(cell)[0] for cell in row)]
-            for name, row in zip(names, evaluation["confusion"], strict=True)
-        ]
-        caption = "Shares of all rows by true class (down) and predicted class (across)"
-        grids.append(Grid(caption, ("True class", *names), rows))
+    parts = {"all rows": evaluation, **evaluation.get("groups", {})}
+    names = [clean(name) for name in evaluation.get("classes", ())]
+    for whose, part in parts.items():
+        grids += _confusion(names, part, clean(whose))
+        grids += _calibration(part, sure, clean(whose))
     remarks = []
-    if "majority" in evaluation["figures"]:
+    if "accuracy" in evaluation["figures"]:
         remarks.append(MAJORITY[evaluation.get("beats_majority")])
+    if len(names) > MOST_SHOWN and evaluation.get("confusion"):
+        remarks.append("Shares of pairs of true and predicted classes are in the JSON output.")
     if evaluation.get("error_cap") is not None:
         cap = float(evaluation["error_cap"])
         remarks.append(f"Errors of more than {cap:.4g} count as that much.")
     drawn = [b64encode(str(svg).encode()).decode() for svg in evaluation.get("pictures", ())]
     return Tested(sure, grids, remarks, drawn)
+
+
+def _confusion(names: Sequence[str], part: Mapping[str, Any], whose: str) -> list[Grid]:
+    """Shares of pairs of classes, with intervals where there is room for them."""
+    if not part.get("confusion") or len(names) > MOST_SHOWN:
+        return []
+    rows = []
+    for name, cells in zip(names, part["confusion"], strict=True):
+        pairs = [_shown(cell) for cell in cells]
+        wide = len(names) > MOST_WITH_LIMITS
+        rows.append([name, *(value if wide else f"{value} ({ends})" for value, ends in pairs)])
+    caption = f"Shares by true class (down) and predicted class (across), of {whose}"
+    return [Grid(caption, ("True class", *names), rows)]
+
+
+def _calibration(part: Mapping[str, Any], sure: str, whose: str) -> list[Grid]:
+    """Observed shares in bins of the predicted probability."""
+    found = []
+    for name, bins in part.get("calibration", {}).items():
+        rows = [
+            [f"{each['low']:.3f} to {each['high']:.3f}", *_shown(each["observed"])] for each in bins
+        ]
+        heads = ("Predicted", "Observed", f"{sure} interval")
+        caption = f"Calibration: predicted and observed share of {clean(name)}, of {whose}"
+        found += [Grid(caption, heads, rows)] if rows else []
+    return found
 
 
 def label_of(name: str) -> str:

@@ -206,6 +206,27 @@ def test_an_interrupted_command_says_what_is_kept(tmp_path, claims, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def test_whoever_is_stopped_leaves_nobody_at_work(how):
+    """Processes that have minutes to go end with the one that started them."""
+    busy = "import time; print('busy', flush=True); time.sleep(60)"
+    script = f"""if True:
+        from timeit import timeit
+        from tacit.research.reproduce import Work
+        if __name__ == "__main__":
+            with Work(jobs=2) as work:
+                work.map(timeit, [{{"stmt": {busy!r}, "number": 1, "globals": {{}}}}] * 3)
+        """
+    call = [sys.executable, "-c", script]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(call, **pipes) as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["busy\n"] * 2
+        process.send_signal(how)
+        assert not process.communicate(timeout=30)[0]  # nobody holds the pipe any more
+    assert process.returncode != 0
+
+
+@pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
     """A real process, killed in the middle: what it had computed is not computed again."""
     call = [sys.executable, "-m", "tacit.cli", "reproduce", "song-clipping", "--quick", "--quiet"]

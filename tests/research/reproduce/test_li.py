@@ -120,22 +120,6 @@ def test_gaussians_by_their_gram_matrix_are_those_of_rows():
     assert li_spectrum.power(np.arange(1.0, 50) ** -0.6) == pytest.approx(0.6)
 
 
-@pytest.mark.torch
-def test_kept_gradients_give_the_singular_values_and_vectors_of_their_matrix():
-    from tacit.research.reproduce.li_tuning import Gradients
-
-    rows = np.random.default_rng(0).standard_normal((12, 20_000)) * np.linspace(1, 3, 20_000)
-    kept = Gradients(20_000)
-    for row in rows:
-        kept.add(row)
-    values, found = kept.spectrum(3)
-    _, expected, vectors = np.linalg.svd(rows, full_matrices=False)
-    assert values == pytest.approx(expected, rel=1e-3)  # half precision
-    assert np.abs(found.vectors @ vectors[:3].T) == pytest.approx(np.eye(3), abs=0.02)
-    share = (expected[:3] ** 2).sum() / (expected**2).sum()
-    assert found.explained[3] == pytest.approx(share, rel=1e-3)
-
-
 # noise of one row a step
 
 

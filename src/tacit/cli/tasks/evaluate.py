@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,27 @@ from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.predict import open_model
 from tacit.cli.tasks.tables import read
 from tacit.data.schema import did_you_mean
-from tacit.diagnostics.picture import draw_curves, standing_alone
+from tacit.diagnostics.picture import COLOURS, draw_curves, standing_alone
 from tacit.exceptions import InputError, SchemaError
 from tacit.features import load_features
 from tacit.metrics import Evaluation
 from tacit.metrics import evaluate as evaluate_model
+from tacit.metrics.class_tables import MOST_CONFUSED
 from tacit.report import render_html
 
 FIGURES = "evaluation.json"
 FILES = (FIGURES, outputs.CERTIFICATE, outputs.REPORT)
-ROOM = 1 << 20  # bytes of figures and pictures
+ROOM = 1 << 18  # bytes of figures and pictures of everybody, or of one group
+PAIR = 256  # bytes of what is said of a pair of classes
+MODEL = "this model"
+EVEN = ([0.0, 1.0], [0.0, 1.0])
 
 
 def evaluate(
     model: PathLike,
     table: PathLike,
     *,
-    target: str,
+    target: str | None = None,
     out: PathLike | None = None,
     by: str | None = None,
     person: str | None = None,
@@ -40,20 +44,24 @@ def evaluate(
 ) -> Evaluation:
     """Test a model on the rows of a table, and write figures, certificate and report.
 
-    ``by``, such as ``sex=female,male``, names a column and public values of it; ``person`` the
-    column that says whose rows are whose. ``options`` go to `tacit.metrics.evaluate` as they are.
+    ``target`` is the column that the model predicts; features need none, unless labels are in an
+    array of another name. ``by``, such as ``sex=female,male``, names a column and public values of
+    it; ``person`` the column that says whose rows are whose. ``options`` go to
+    `tacit.metrics.evaluate` as they are.
     """
     with outputs.output_in(out, FILES, force, options) as output:
         estimator = open_model(model, extractor)
         if is_features(table):
             refuse(table, by=by, person=person, decimal=decimal)
-            rows: Any = load_features(table, labels=target)
+            rows: Any = load_features(table, part="test", labels=target)
             truth = targets_of(rows.labels, table, number=not hasattr(estimator, "classes_"))
         else:
             rows, truth, said = _of_table(table, decimal, target, groups_of(by), person)
             options |= said
         if output is not None:
-            output.set_aside(dict.fromkeys(FILES, ROOM))
+            many = len(getattr(estimator, "classes_", ()))
+            room = room_of(many, len(options.get("by_values", ())))
+            output.set_aside(dict.fromkeys(FILES, room))
         found = evaluate_model(estimator, rows, truth, **options)
         assert found.certificate is not None
         if output is not None:
@@ -69,11 +77,13 @@ def evaluate(
 def _of_table(
     table: PathLike,
     decimal: str | None,
-    target: str,
+    target: str | None,
     groups: Mapping[str, list[str]],
     person: str | None,
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Rows and targets of a table, and what else it says of every row."""
+    if target is None:
+        raise InputError("which column does the model predict? Name it as target: --target")
     rows = read(table, decimal)
     for column in (target, *groups, *([person] if person else [])):
         if column not in rows.column_names:
@@ -101,49 +111,77 @@ def groups_of(by: str | None) -> dict[str, list[str]]:
     return {column.strip(): listed}
 
 
+def room_of(classes: int, groups: int) -> int:
+    """Bytes of the figures of a model of so many classes, and of its pictures, at most."""
+    return (1 + groups) * (ROOM + PAIR * min(classes, MOST_CONFUSED) ** 2)
+
+
 def shown(found: Evaluation) -> dict[str, Any]:
     """An evaluation as a report takes it: figures, and pictures of the curves."""
     return {**found.to_dict(), "pictures": pictures(found)}
 
 
 def pictures(found: Evaluation) -> list[str]:
-    """Curves as SVG."""
-    drawn = []
-    if "roc" in found.curves:
-        chance = ([0.0, 1.0], [0.0, 1.0])
-        drawn.append(
-            draw_curves(
-                "True positives over false positives",
-                {"this model": found.curves["roc"], "chance": chance},
-                across="share of the others that is chosen",
-            )
-        )
-        recall, precision = found.curves["precision_recall"]
-        share = found["prevalence"].value
-        drawn.append(
-            draw_curves(
-                "Precision over recall",
-                {"this model": (recall, precision), "chance": ([0.0, 1.0], [share, share])},
-                across="share of the class that is found",
-            )
-        )
-    if found.calibration:
-        middle = [(part["low"] + part["high"]) / 2 for part in found.calibration]
-        curves: dict[str, Any] = {
-            name: (middle, [getattr(part["observed"], field) for part in found.calibration])
-            for name, field in (("observed", "value"), ("at least", "low"), ("at most", "high"))
-        }
-        curves["perfect"] = ([0.0, 1.0], [0.0, 1.0])
-        drawn.append(draw_curves("Observed over predicted", curves, across="predicted"))
+    """Curves as SVG: of this model and of every group, or of every class."""
+    drawn: list[str] = []
     if "error" in found.curves:
-        drawn.append(
-            draw_curves(
-                "Share of rows by size of error",
-                {"this model": found.curves["error"]},
-                across="size of the error, at most",
-            )
+        apart = {name: reading.curves["error"] for name, reading in found.groups.items()}
+        drawn += _drawn(
+            "Share of rows by size of error",
+            {MODEL: found.curves["error"], **apart},
+            "size of the error, at most",
         )
-    return [standing_alone(svg) for svg in drawn]
+    elif found.curves:
+        two = "roc" in found.curves
+        sides = {MODEL: found.curves} if two else found.curves
+        apart = {name: reading.curves for name, reading in found.groups.items()} if two else {}
+        sides = {**sides, **apart}
+        drawn += _drawn(
+            "True positives over false positives",
+            {name: side["roc"] for name, side in sides.items()} | {"chance": EVEN},
+            "share of the others that is chosen",
+        )
+        share = found["prevalence"].value if two else None
+        chance = {} if share is None else {"chance": ([0.0, 1.0], [share, share])}
+        drawn += _drawn(
+            "Precision over recall",
+            {name: side["precision_recall"] for name, side in sides.items()} | chance,
+            "share of the class that is found",
+        )
+    for title, shown in _calibrations(found):
+        drawn += _drawn(title, shown | {"perfect": EVEN}, "predicted probability")
+    return drawn
+
+
+def _calibrations(found: Evaluation) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Observed shares over predicted ones: with limits, and of groups, if there is one curve."""
+    fields = {"observed": "value", "at least": "low", "at most": "high"}
+    if len(found.calibration) == 1:
+        (parts,) = found.calibration.values()
+        yield "Observed over predicted", {name: _over(parts, f) for name, f in fields.items()}
+        apart = {
+            name: _over(next(iter(reading.calibration.values())))
+            for name, reading in found.groups.items()
+        }
+        if apart:
+            yield "Observed over predicted, by group", apart
+    elif found.calibration:
+        classes = {name: _over(parts) for name, parts in found.calibration.items()}
+        yield "Observed over predicted, by class", classes
+
+
+def _over(parts: Sequence[Mapping[str, Any]], field: str = "value") -> tuple[list[float], Any]:
+    """Middles of bins, and what was observed there."""
+    return (
+        [(part["low"] + part["high"]) / 2 for part in parts],
+        [getattr(part["observed"], field) for part in parts],
+    )
+
+
+def _drawn(title: str, curves: Mapping[str, Any], across: str) -> list[str]:
+    """One picture, as a file of its own; colours come again, and then lines are dashed."""
+    again = list(curves)[COLOURS:]
+    return [standing_alone(draw_curves(title, curves, across=across, dashed=again))]
 
 
 def facts_of(found: Evaluation, out: PathLike | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import arrays, outputs, tables
-from tacit.cli.tasks.evaluate import ROOM, groups_of
+from tacit.cli.tasks.evaluate import groups_of, room_of
 from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.plan import Estimator, TableFacts, encoder, public_facts
@@ -127,8 +127,6 @@ def fit(
         if options.get("holdout") is None:
             raise InputError("groups are those of a test on rows that are held out: give holdout")
         options["holdout_by"] = groups_of(by)
-    if settings.tune and options.get("holdout") is not None:
-        raise InputError("settings that private trials choose are not tested on held-out rows yet")
     with outputs.output_in(out, outputs.FILES, force, options) as output:
         files: dict[str, Any] = {"target": target, "target_bounds": target_bounds}
         files |= {"test": test, "public": public, "decimal": decimal}
@@ -142,7 +140,7 @@ def fit(
             problem = _of_table(table, settings, schema, memory=memory, baseline=baseline, **files)
         listed, words = settings.candidates(problem.public)
         rows, classes = problem.rows, problem.labels
-        output.set_aside(_room(problem, listed, tested=options.get("holdout") is not None))
+        output.set_aside(_room(problem, listed, tested=_tested(problem, options)))
         estimator = problem.facts.estimator(settings, listed[0], **options)
         best: dict[str, Any] = {}
         try:
@@ -269,7 +267,15 @@ def _of_features(
     return Problem(found, classes, facts, seen, tests, 1 if number else many, wide)
 
 
-def _room(problem: Problem, parts: Sequence[Mapping[str, Any]], *, tested: bool) -> dict[str, int]:
+def _tested(problem: Problem, options: Mapping[str, Any]) -> int:
+    """Bytes of what a test on rows that are held out says; none without one."""
+    if options.get("holdout") is None:
+        return 0
+    groups = sum(len(values) for values in (options.get("holdout_by") or {}).values())
+    return room_of(problem.scores, groups)
+
+
+def _room(problem: Problem, parts: Sequence[Mapping[str, Any]], *, tested: int) -> dict[str, int]:
     """At most so many bytes have the files of a fit, as far as public facts tell."""
     wide, scores, text, public = problem.wide, problem.scores, problem.text, problem.public
     kept = 0  # numbers in stages that a later one does not allow to be folded into coefficients
@@ -291,7 +297,7 @@ def _room(problem: Problem, parts: Sequence[Mapping[str, Any]], *, tested: bool)
     return {
         outputs.MODEL: 8 * (scores * (wide + 1) + kept) + 3 * text + outputs.BASE,
         outputs.CERTIFICATE: 2 * text + outputs.BASE,
-        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + ROOM * tested + outputs.BASE,
+        outputs.REPORT: 2 * text + pages + CURVE * scores * wide + tested + outputs.BASE,
     }
 
 

@@ -108,21 +108,22 @@ INLINE VD N(get)(const double *from)
 /* The nearest integer, ties to even, of numbers below 2**51 in magnitude. */
 INLINE VD N(rint)(VD x) { return (x + N(all)(ROUND)) - N(all)(ROUND); }
 
-/* e**x for x <= 0: operation for operation tacit.losses.elementary.exp. */
-INLINE VD N(exp)(VD x)
+/* e**x for x <= 0: operation for operation tacit.losses.elementary.exp, of several vectors side by
+   side, since each operation waits for the one before it. */
+INLINE void N(exp)(VD *x, int many)
 {
-    VD r = VMAX(x, N(all)(LOWEST));
-    VD shifted = r * LOG2E + N(all)(ROUND); /* its lowest bits are those of the integer k */
-    VD k = shifted - N(all)(ROUND);
-    r -= k * LN2_HIGH;
-    r -= k * LN2_LOW;
-    r *= 0x1p-4;
-    VD y = N(all)(EXP[0]);
+    VD shifted[SIDE], r[SIDE];
+#define EACH(what) UNROLL for (int t = 0; t < many; t++) { what; }
+    EACH(r[t] = VMAX(x[t], N(all)(LOWEST)))
+    EACH(shifted[t] = r[t] * LOG2E + N(all)(ROUND)) /* its lowest bits are those of the integer k */
+    EACH(r[t] -= (shifted[t] - N(all)(ROUND)) * LN2_HIGH)
+    EACH(r[t] -= (shifted[t] - N(all)(ROUND)) * LN2_LOW)
+    EACH(r[t] *= 0x1p-4; x[t] = N(all)(EXP[0]))
     UNROLL for (int i = 1; i < 8; i++)
-        y = y * r + EXP[i];
+        EACH(x[t] = x[t] * r[t] + EXP[i])
     UNROLL for (int i = 0; i < 4; i++)
-        y *= y;
-    return y * (VD)(((VQ)shifted + 1023) << 52);
+        EACH(x[t] *= x[t])
+    EACH(x[t] *= (VD)(((VQ)shifted[t] + 1023) << 52))
 }
 
 /* --- Scores ---------------------------------------------------------------------------------- */
@@ -262,33 +263,45 @@ INLINE VD N(score)(const Job *job, const Scratch *work, int64_t line, int64_t i)
     return __builtin_convertvector(raw, VD) * job->terms.unit[line];
 }
 
+/* Logistic residuals of so many vectors of rows, of one line. */
+INLINE void N(logistic)(const Job *job, const Scratch *work, int64_t i, int64_t line, int64_t k, int many,
+                        VD *r)
+{
+    VD u[SIDE], y[SIDE];
+    EACH(y[t] = N(get)(work->targets + k * work->length + i + t * VL))
+    EACH(u[t] = -(N(score)(job, work, line, i + t * VL) * y[t]))
+    EACH(r[t] = VMIN(u[t], -u[t]))
+    N(exp)(r, many);
+    EACH(VD top = N(choose)(u[t] < N(all)(0.0), r[t], N(all)(1.0)); r[t] = -(top / (r[t] + 1.0)) * y[t])
+}
+
 /* Residuals of VL rows, of one setting. */
 INLINE void N(residual)(const Job *job, const Scratch *work, int64_t i, int64_t s, VD *r)
 {
     int64_t outputs = job->terms.outputs, length = work->length;
     for (int64_t k = 0; k < outputs; k++)
-        r[k] = N(score)(job, work, s * outputs + k, i);
-    if (job->terms.loss == LOGISTIC) {
-        for (int64_t k = 0; k < outputs; k++) {
-            VD y = N(get)(work->targets + k * length + i), u = -(r[k] * y);
-            VD small = N(exp)(VMIN(u, -u));
-            VD top = N(choose)(u < N(all)(0.0), small, N(all)(1.0));
-            r[k] = -(top / (small + 1.0)) * y;
-        }
-    } else if (job->terms.loss == SOFTMAX) {
+        if (job->terms.loss == LOGISTIC)
+            N(logistic)(job, work, i, s * outputs + k, k, 1, r + k);
+        else
+            r[k] = N(score)(job, work, s * outputs + k, i);
+    if (job->terms.loss == SOFTMAX) {
         VD top = r[0];
         for (int64_t k = 1; k < outputs; k++)
             top = VMAX(top, r[k]);
-        r[0] = N(exp)(r[0] - top);
+        int64_t k = 0;
+        for (; k < outputs; k++)
+            r[k] -= top;
+        for (k = 0; k + SIDE <= outputs; k += SIDE)
+            N(exp)(r + k, SIDE);
+        for (; k < outputs; k++)
+            N(exp)(r + k, 1);
         VD total = r[0];
-        for (int64_t k = 1; k < outputs; k++) {
-            r[k] = N(exp)(r[k] - top);
+        for (k = 1; k < outputs; k++)
             total += r[k];
-        }
         VD each = 1.0 / total, own = N(get)(work->targets + i);
         for (int64_t k = 0; k < outputs; k++)
             r[k] = r[k] * each - (VD)((own == N(all)((double)k)) & (VQ)N(all)(1.0));
-    } else { /* SQUARED */
+    } else if (job->terms.loss == SQUARED) {
         for (int64_t k = 0; k < outputs; k++)
             r[k] -= N(get)(work->targets + k * length + i);
     }
@@ -298,7 +311,18 @@ INLINE void N(residual)(const Job *job, const Scratch *work, int64_t i, int64_t 
 static void N(multipliers)(const Job *job, Scratch *work, int64_t first, int64_t count)
 {
     VD *r = (VD *)work->residuals;
-    for (int64_t i = 0; i < count; i += VL) {
+    int lines = (int)job->lines, simple = job->terms.loss == LOGISTIC && lines == 1;
+    for (int64_t i = 0; simple && i < count; i += SIDE * VL) {
+        VD side[SIDE];
+        N(logistic)(job, work, i, 0, 0, SIDE, side);
+        for (int t = 0; t < SIDE; t++) {
+            fetch(job, first + work->length + i + t * VL, VL);
+            VD most = N(all)(0.0);
+            N(clip)(job, work, first, i + t * VL, 0, side + t, &most);
+            N(bound)(work, i + t * VL, most);
+        }
+    }
+    for (int64_t i = 0; !simple && i < count; i += VL) {
         fetch(job, first + work->length + i, VL);
         VD most = N(all)(0.0);
         for (int64_t s = 0; s < job->terms.settings; s++) {
@@ -853,3 +877,4 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(people), N(given),  
 #undef VW
 #undef VX
 #undef VY
+#undef EACH

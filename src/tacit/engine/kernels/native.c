@@ -41,9 +41,9 @@ typedef ptrdiff_t Py_ssize_t;
 #define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1 };
+enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1, SIDE = 2 };
 /* columns of rows that are fetched a block ahead; rows to fetch ahead; bits of l; rows of a block; weights in a
-   table, and weights behind those of the last shape */
+   table, and weights behind those of the last shape; vectors of numbers side by side */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
 #define ROUND 0x1.8p52

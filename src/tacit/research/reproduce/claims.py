@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.research.reproduce import (
     hu_imputation,
+    hu_lemmas,
     hu_projection,
     hu_ptr,
     hu_sensitivity,
@@ -61,6 +62,7 @@ TESTS: dict[str, Callable[[Work], Finding]] = {
     "hu-group": hu_sensitivity.group,
     "hu-table2": hu_sensitivity.overall,
     "hu-table3": hu_imputation.imputations,
+    "hu-lemmas": hu_lemmas.formulas,
     "hu-ptr": hu_ptr.released,
     "hu-lowrank": hu_projection.lowrank,
     "hu-clipping": hu_projection.clipping,

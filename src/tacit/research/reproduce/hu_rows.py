@@ -13,11 +13,11 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import PrivateTestError
 from tacit.losses import get_loss
 from tacit.mechanisms import Key
-from tacit.plan import CalibratedPlan, Fit, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.preprocessing import ClipNorm, NoiselessPCA, Normalize, PrivatePCA, SoftPCA, Stage
 from tacit.privacy import Budget
 from tacit.research.instances import Instance, low_rank
-from tacit.research.reproduce.together import fit_together, scores_of
+from tacit.research.reproduce.together import Scoring, fit_together, scores_of, with_noise
 from tacit.trainers import DPGD, DPSGD
 
 DELTA, RANK = 1e-5, 50
@@ -58,7 +58,7 @@ def facts(n: int, d: int) -> dict[str, float]:
     }
 
 
-def _judge(fit: Fit, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def _judge(fit: Scoring, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     margins = scores_of(fit, rows)[:, 0] * (2 * labels - 1)
     return {
         "loss": float(np.logaddexp(0, -margins).mean()),
@@ -112,10 +112,7 @@ def as_in_the_paper(
     if method == "pca":
         rows, used = rows @ components, used @ components
     calibrated = _plan(n, used.shape[1], method, epsilon, norm)
-    noise = inflation * calibrated.noise_multiplier
-    training = calibrated.trainer.events(noise, calibrated.facts)
-    spent = (*calibrated.spent[: -len(training)], *training)
-    louder = replace(calibrated, noise_multiplier=noise, spent=spent)
+    louder = with_noise(calibrated, inflation * calibrated.noise_multiplier)
     targets = louder.plan.loss.targets(labels, outputs=1)
     fit = louder.run(as_rows(used), targets, key=Key.from_seed(seed))
     return _judge(fit, rows, labels)

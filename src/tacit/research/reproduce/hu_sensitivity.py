@@ -381,7 +381,7 @@ def overall(work: Work) -> Finding:
                 sgd,
                 null=[{**each, "claimed": 0.0} for each in sgd],
                 without="that nothing is lost",
-                paper=False,
+                changed="2026-11-18: it was marked as ours",
             ),
             _corrected("all of these", kept, theirs),
         ],

@@ -121,7 +121,7 @@ def _checks(
     asked: Mapping[str, Any],
 ) -> list[Check]:
     least, start = PRINTED["li-spectrum"]["power"], scores["untrained"].mean
-    many = int(asked["components"])
+    many = min(int(asked["components"]), *map(len, values[0]))  # as many as are told from rounding
 
     def falls(each: Sequence[np.ndarray]) -> tuple[bool, str]:
         found = Measured.of([power(some[:many]) for some in each], digits=2)

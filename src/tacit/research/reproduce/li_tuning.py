@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
 
 from tacit.datasets import load_sst2
-from tacit.research.trajectories import Directions, module_run
+from tacit.research.trajectories import RowFile, module_run
 from tacit.research.trajectories.trajectory import Run
 from tacit.trainers import DPSGD
 
@@ -24,7 +23,6 @@ TOKENS, TEST_TOKENS, SCALE = 16, 32, 20.0
 EPSILON, CLIP = 8.0, 1.0
 MATRICES = ("query", "key", "value", "output.dense")  # of attention
 OTHER = 10_000  # from the seed of a long run to those of the runs in its directions
-COLUMNS = 1 << 14  # of gradients, worked on at a time
 
 
 @dataclass(frozen=True)
@@ -137,51 +135,6 @@ def prepared(layers: int, every: int, tested: int) -> Task:
     )
 
 
-class Gradients:
-    """Mean clipped gradients of a run, in a file without a name that ends with them.
-
-    Each is kept in half precision, in units of its largest entry: what rounding adds to it is some
-    3·10⁻⁴ of its norm. Singular values are those of the Gram matrix, in single precision a piece
-    and in double all together; only the first directions are ever formed.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.file = TemporaryFile(buffering=0)  # noqa: SIM115 (closed by spectrum)
-        self.units: list[np.float32] = []
-
-    def add(self, gradient: np.ndarray) -> None:
-        """Keep one, 2 bytes a number."""
-        unit = np.float32(np.abs(gradient).max() or 1.0)
-        self.file.write(np.ascontiguousarray(gradient / unit, dtype=np.float16).data)
-        self.units.append(unit)
-
-    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Some columns of all gradients at a time."""
-        for start in range(0, self.size, COLUMNS):
-            some = slice(start, min(start + COLUMNS, self.size))
-            piece = np.empty((len(self.units), some.stop - start), dtype=np.float32)
-            for i, (row, unit) in enumerate(zip(piece, self.units, strict=True)):
-                kept = os.pread(self.file.fileno(), 2 * len(row), 2 * (i * self.size + start))
-                np.multiply(np.frombuffer(kept, np.float16), unit, out=row)
-            yield some, piece
-
-    def spectrum(self, k: int) -> tuple[np.ndarray, Directions]:
-        """All singular values, and the first k directions; the file is gone then."""
-        gram = np.zeros((len(self.units),) * 2)
-        for _, piece in self.pieces():
-            gram += piece @ piece.T
-        squares, turn = np.linalg.eigh(gram)
-        values = np.sqrt(np.maximum(squares[::-1], 0.0))
-        turn = (turn[:, ::-1][:, :k] / values[:k]).astype(np.float32)
-        vectors = np.empty((k, self.size), dtype=np.float32)
-        for some, piece in self.pieces():
-            vectors[:, some] = turn.T @ piece
-        self.file.close()
-        square = float(np.trace(gram))
-        return values, Directions(values[:k], values[:k], vectors, square, len(self.units))
-
-
 @quick_products()
 def accuracy(
     *, sizes: dict[str, int], on: str, private: bool, steps: int, batch: int, rate: float, seed: int
@@ -219,9 +172,10 @@ def fine_tuning(
         seed=seed,
     )
     size = long.engine.d
-    gradients = Gradients(size)
+    gradients = RowFile(gettempdir(), vectors=max(kept))
     weights = long.train(on_gradient=gradients.add)
-    values, found = gradients.spectrum(max(kept))
+    every = gradients.directions()
+    found = every.first(max(kept))
     rng = np.random.default_rng(seed)
     # Orthonormal up to √(k/size), less than a percent.
     random = rng.standard_normal((max(kept), size), dtype=np.float32) / np.float32(math.sqrt(size))
@@ -235,8 +189,8 @@ def fine_tuning(
             scores[name].append(100 * run.score(run.train(within=few)))
     return {
         "parameters": size,
-        "values": [float(value) for value in values[:components]],
-        "explained": [float(share) for share in found.explained],
+        "values": every.values[:components].tolist(),
+        "explained": found.explained.tolist(),
         "long": 100 * long.score(weights),
         "untrained": 100 * long.score(np.zeros((size, 1))),
         "scores": scores,

@@ -17,16 +17,16 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
-from tacit.data.rows import as_rows
 from tacit.diagnostics.separability import separability
 from tacit.losses import get_loss
 from tacit.mechanisms.random_streams import Key
-from tacit.plan import CalibratedPlan, Fit, Plan
+from tacit.plan import CalibratedPlan, Plan
 from tacit.plan.recipes import recipe
 from tacit.preprocessing import ClipNorm, Normalize, Stage
+from tacit.preprocessing.base import PrivateStage
 from tacit.privacy import Budget
 from tacit.research.reproduce.pinto_sets import Split, Turned, split, turned
-from tacit.research.reproduce.together import fit_together, scores_of
+from tacit.research.reproduce.together import Model, fit_alone, fit_together, scores_of, with_noise
 from tacit.research.trainers import DPRAFT, GEP, LabelledAdaDPS, PowerGEP
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 
@@ -53,6 +53,7 @@ def private(
     count: int | None = None,
     center: bool = False,
     permuted: bool = False,
+    whole: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> list[list[float]]:
     """Accuracies (factors × seeds) of a method, at multiples of its automatic rate.
@@ -76,6 +77,10 @@ def private(
         the paper's experiments use, does so; its Algorithm 1 does not.
     permuted : bool
         Whether labels of private rows are dealt at random.
+    whole : int, optional
+        How many rows the private ones stand for, in a search. Settings are those of all of them,
+        samples the same part of the rows, and noise on sums is smaller by as much as they are
+        fewer, so that it weighs the same.
     options : dict, optional
         What else a recipe takes.
     """
@@ -91,7 +96,7 @@ def private(
             own, stages, trainer = _given(
                 rows, method, seen, k=k, all_rows=all_rows, seed=seed, **given
             )
-            ready = _calibrated(own, stages, trainer, epsilon, "fast")
+            ready = _calibrated(own, stages, trainer, epsilon, whole=whole)
         test = (own.X_test, own.y_test) if on == "test" else (own.X_search, own.y_search)
         fits = _fits(own, *ready, seed=seed, factors=factors)
         found.append([_score(scores_of(fit, test[0]), test[1], data in RARE) for fit in fits])
@@ -113,7 +118,9 @@ def ours(
     public = (rows if source in (None, data) else split(source)).public[:count]
     plan, found, k = recipe("pillar", public=public, check=0), [], 0
     for seed in seeds:
-        ready, targets = _calibrated(rows, plan["stages"], plan["trainer"], epsilon, "exact")
+        ready, targets = _calibrated(
+            rows, plan["stages"], plan["trainer"], epsilon, arithmetic="exact"
+        )
         (fit,) = fit_together(ready, rows.X, targets, Key.from_seed(seed))
         found.append(_score(scores_of(fit, rows.X_test), rows.y_test, data in RARE))
         k = ready.facts.features
@@ -211,37 +218,66 @@ def _given(
 
 
 def _calibrated(
-    rows: Split, stages: list[Stage], trainer: Any, epsilon: float, arithmetic: str
+    rows: Split,
+    stages: list[Stage],
+    trainer: Any,
+    epsilon: float,
+    *,
+    arithmetic: str = "fast",
+    whole: int | None = None,
 ) -> tuple[CalibratedPlan, np.ndarray]:
     classes = rows.classes
     loss = get_loss("logistic" if classes == 2 else "softmax")
     plan = Plan(Budget(epsilon, DELTA), tuple(stages), trainer, loss, arithmetic=arithmetic)
-    ready = plan.calibrate(size=len(rows.X), columns=rows.X.shape[1], classes=classes)
+    ready = _for_size(plan, rows) if whole is None else _standing_for(plan, rows, whole)
     return ready, loss.targets(rows.y.astype(int), outputs=loss.outputs(classes))
+
+
+def _for_size(plan: Plan, rows: Split, size: int | None = None) -> CalibratedPlan:
+    n, columns = rows.X.shape
+    return plan.calibrate(size=size or n, columns=columns, classes=rows.classes)
+
+
+def _standing_for(plan: Plan, rows: Split, whole: int) -> CalibratedPlan:
+    """A plan for ``whole`` rows, with fewer of them and as much less noise on their sums."""
+    fewer = whole / len(rows.X)
+    of_all = _for_size(replace(plan, trainer=_sampled(plan.trainer, fewer)), rows, whole)
+    trainer = _sampled(of_all.trainer, 1 / fewer)
+    stages = [
+        replace(stage, noise_multiplier=of_all.stage_noise[i] / fewer)
+        if isinstance(stage, PrivateStage)
+        else stage
+        for i, stage in enumerate(plan.stages)
+    ]
+    budget = Budget(fewer * plan.budget.epsilon, DELTA)  # enough for the stages; noise is given
+    here = replace(plan, stages=tuple(stages), trainer=trainer, budget=budget)
+    return with_noise(_for_size(here, rows), of_all.noise_multiplier / fewer)
+
+
+def _sampled(trainer: Any, times: float) -> Any:
+    """With samples so many times as large, if their size is known."""
+    size = getattr(trainer, "batch_size", None)
+    return replace(trainer, batch_size=times * size) if isinstance(size, float) else trainer
 
 
 def _fits(
     rows: Split, ready: CalibratedPlan, targets: np.ndarray, *, seed: int, factors: list[float]
-) -> list[Fit]:
-    """Fits of one plan, at multiples of its rate."""
+) -> list[Model]:
+    """Models of one plan, at multiples of its rate."""
 
     def at(own: Any, factor: float) -> Any:
         return replace(own, learning_rate=factor * own.learning_rate)
 
-    if not isinstance(ready.trainer, PowerGEP | LabelledAdaDPS):
-        return fit_together(
-            ready,
-            rows.X,
-            targets,
-            Key.from_seed(seed),
-            lambda own: [at(own, factor) for factor in factors],
-        )
-    fits = []
-    for factor in factors:
-        plan = replace(ready.plan, trainer=at(ready.trainer, factor))
-        own = plan.calibrate(size=len(rows.X), columns=rows.X.shape[1], classes=rows.classes)
-        fits.append(own.run(as_rows(rows.X), targets, key=Key.from_seed(seed)))
-    return fits
+    if isinstance(ready.trainer, PowerGEP | LabelledAdaDPS):
+        plans = [replace(ready, trainer=at(ready.trainer, factor)) for factor in factors]
+        return [fit_alone(plan, rows.X, targets, Key.from_seed(seed)) for plan in plans]
+    return fit_together(
+        ready,
+        rows.X,
+        targets,
+        Key.from_seed(seed),
+        lambda own: [at(own, factor) for factor in factors],
+    )
 
 
 def _score(scores: np.ndarray, labels: np.ndarray, rare: bool) -> float:

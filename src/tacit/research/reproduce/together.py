@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tacit.data.rows import as_rows
 from tacit.mechanisms.random_streams import Key
-from tacit.plan import CalibratedPlan, Fit
+from tacit.plan import CalibratedPlan
 from tacit.plan.fit import apply_stages
+from tacit.preprocessing import Stage
 from tacit.trainers import GradientTrainer
 from tacit.trainers.descent import rehearsal, train_together
 from tacit.trainers.gradient import require_descent
@@ -18,13 +21,32 @@ from tacit.trainers.gradient import require_descent
 Variants = Callable[[GradientTrainer], Sequence[GradientTrainer]]
 
 
+class Scoring(Protocol):
+    """What a row's score takes: `tacit.plan.Fit` has it, too."""
+
+    @property
+    def coef(self) -> np.ndarray: ...
+    @property
+    def intercept(self) -> np.ndarray: ...
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+
+
+class Model(NamedTuple):
+    """A model without a certificate, which takes seconds that experiments need not spend."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    stages: tuple[Stage, ...]
+
+
 def fit_together(
     plan: CalibratedPlan,
     rows: np.ndarray,
     targets: np.ndarray,
     key: Key,
     variants: Variants = lambda own: [own],
-) -> list[Fit]:
+) -> list[Model]:
     """Models of all settings, each with the noise of the plan."""
     prepared = plan.prepare(as_rows(rows), plan.releases(key))
     plan = plan.resolve(prepared)
@@ -32,10 +54,28 @@ def fit_together(
     tokens = rehearsal(trainers, [plan.noise_multiplier] * len(trainers), facts, key)
     engine = plan.engine(prepared, targets)
     weights = train_together(engine, trainers, tokens, facts, moves=plan.moves)
-    return [plan.conclude(prepared, each, seeded=True) for each in weights]
+    return [Model(*plan.fold(prepared, each)) for each in weights]
 
 
-def scores_of(fit: Fit, rows: np.ndarray) -> np.ndarray:
+def fit_alone(plan: CalibratedPlan, rows: np.ndarray, targets: np.ndarray, key: Key) -> Model:
+    """The model of a trainer that makes engines of its own, as it goes."""
+    run = plan.releases(key)
+    prepared = plan.prepare(as_rows(rows), run)
+    plan = plan.resolve(prepared)
+    engine, facts = plan.engine(prepared, targets), plan.facts_for(prepared)
+    weights = plan.trainer.train(engine, run, facts, moves=plan.moves)
+    run.close()
+    return Model(*plan.fold(prepared, weights))
+
+
+def with_noise(plan: CalibratedPlan, noise_multiplier: float) -> CalibratedPlan:
+    """The plan with another noise of training, whatever that costs."""
+    events = plan.trainer.events(noise_multiplier, plan.facts)
+    spent = (*plan.spent[: -len(events)], *events)
+    return replace(plan, noise_multiplier=noise_multiplier, spent=spent)
+
+
+def scores_of(fit: Scoring, rows: np.ndarray) -> np.ndarray:
     """What a model gives rows, (rows, outputs)."""
     seen = np.asarray(apply_stages(as_rows(rows), fit.stages).collect())
     return np.asarray(seen @ fit.coef.T + fit.intercept)

@@ -6,14 +6,18 @@ import hashlib
 import inspect
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -71,6 +75,7 @@ class Work:
     seconds: float = 0.0  # of processor time that the results took, whenever that was
     first_seed: int = 0
     _pool: ProcessPoolExecutor | None = field(default=None, repr=False)
+    _alive: Connection | None = field(default=None, repr=False)
 
     def __enter__(self) -> Work:
         return self
@@ -82,8 +87,10 @@ class Work:
         trace: TracebackType | None,
     ) -> None:
         if self._pool is not None:
+            if self._alive is not None and kind is not None:
+                self._alive.close()  # nobody waits for what is being computed
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
-            self._pool = None
+            self._pool = self._alive = None
 
     def over_seeds(self, settings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Every setting once for each seed; the seeds of a setting stand together.
@@ -206,8 +213,10 @@ class Work:
             return
         if self._pool is None:
             # Spawned: a forked copy of a process with threads may stand still for ever.
+            spawned = get_context("spawn")
+            watched, self._alive = spawned.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
-                self.jobs, mp_context=get_context("spawn"), initializer=_one_thread
+                self.jobs, mp_context=spawned, initializer=_start, initargs=(watched,)
             )
         pending = {self._pool.submit(_timed, experiment, dict(settings[i])): i for i in left}
         for future in as_completed(pending):
@@ -257,6 +266,16 @@ def source_of(module: str) -> str:
         return ""  # built in: its version is that of Python
 
 
-def _one_thread() -> None:
+def _start(watched: Connection) -> None:
+    """A worker: one thread, and no longer there than whoever started it."""
     os.environ["OMP_NUM_THREADS"] = "1"
     _HELD.append(threadpool_limits(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it is told as well
+    Thread(target=_end_with, args=(watched,), daemon=True).start()
+
+
+def _end_with(watched: Connection) -> None:
+    """End this process once nobody has the other end: it was closed, or its process was killed."""
+    with suppress(EOFError, OSError):
+        watched.recv()
+    os._exit(1)

@@ -7,12 +7,14 @@ from tacit.research.trajectories.released import (
     module_trajectory_privately,
     trajectory_privately,
 )
+from tacit.research.trajectories.row_file import RowFile
 from tacit.research.trajectories.sketch import Directions, Sketch
 from tacit.research.trajectories.trajectory import Trajectory, trajectory
 
 __all__ = [
     "Directions",
     "ReleasedTrajectory",
+    "RowFile",
     "Sketch",
     "Trajectory",
     "module_run",

@@ -75,8 +75,9 @@ def module_trajectory(
     passes : int
         How often to go through the run; from the second on the directions found are improved.
     folder : str or Path, optional
-        Where to keep the gradients, 4 bytes for each step and parameter, in a file without a name:
-        singular values are then exact, and memory is for a few gradients. They are private.
+        Where to keep the gradients, 2 bytes for each step and parameter, in a file without a name:
+        singular values are then right to some 4·10⁻⁵ of the norm of all gradients. The file holds
+        private gradients.
     public_size : int, optional
         Number of rows that these stand for: noise is that of a run on so many.
     seed : int

@@ -30,6 +30,7 @@ from tacit.preprocessing.base import NoiselessStage
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.public_size import resolve_size
+from tacit.research.trajectories.row_file import RowFile
 from tacit.research.trajectories.sketch import Directions, Sketch
 from tacit.research.trajectories.trajectory import COMPONENTS
 from tacit.trainers import DPGD, GradientTrainer
@@ -213,7 +214,7 @@ def trajectory_privately(
     said = [] if known is None else [f"the {len(known)} classes were given, not read off the rows"]
     fit = plan.run(rows, targets, key=key, assumptions=said, ledger=ledger, on_gradient=sketch.add)
     noise = settings.deviation(plan.noise_multiplier, 0.0, None) / settings.normaliser(facts)
-    return _read(sketch, fit, noise)
+    return _read(sketch.directions().first(sketch.components), fit, noise)
 
 
 def module_trajectory_privately(
@@ -247,8 +248,8 @@ def module_trajectory_privately(
     components : int
         Directions to find, as far as there are steps.
     folder : str or Path, optional
-        Where to keep the noisy gradients, 4 bytes for each step and parameter, in a file without a
-        name: singular values are then exact, and memory is for a few gradients.
+        Where to keep the noisy gradients, 2 bytes for each step and parameter, in a file without a
+        name: singular values are then right to some 4·10⁻⁵ of the norm of all gradients.
 
     Returns
     -------
@@ -262,17 +263,16 @@ def module_trajectory_privately(
     ... )
     """
     steps = components if is_auto(trainer.steps) else int(trainer.steps)  # refused below
-    rows = None if folder is None else steps
-    sketch = Sketch(min(int(components), steps), dtype=np.float32, rows=rows, folder=folder)
+    many = min(int(components), steps)
+    sketch = Sketch(many, dtype=np.float32) if folder is None else RowFile(folder, vectors=many)
     fit = fit_module(
         module, inputs, targets, loss=loss, trainer=trainer, on_gradient=sketch.add, **settings
     )
-    return _read(sketch, fit, fit.noise)
+    return _read(sketch.directions().first(many), fit, fit.noise)
 
 
-def _read(sketch: Sketch, fit: Fit | ModuleFit, noise: float) -> ReleasedTrajectory:
+def _read(found: Directions, fit: Fit | ModuleFit, noise: float) -> ReleasedTrajectory:
     """Everything that follows from what was released; rows are out of sight here."""
-    found = sketch.directions().first(sketch.components)
     steps, size = found.rows, found.vectors.shape[1]
     edge = noise * (math.sqrt(steps) + math.sqrt(size) + math.sqrt(2 * math.log(1 / FAILURE)))
     above = int((found.values > edge).sum())

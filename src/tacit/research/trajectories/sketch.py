@@ -9,19 +9,12 @@ shrinking). Since only positive semi-definite parts are ever cut off, for every 
 A *pass* sees all rows again: from orthonormal rows V it sums Y = VHᵀH and T = YVᵀ, which is a step
 of orthogonal iteration, and answers with the squares of YᵀT⁻¹Y (Nyström). That too is at most HᵀH,
 and what is missing of the trace bounds how far its values are too small.
-
-Where there is room for all rows in a *file*, nothing is cut off: eigenvalues of HHᵀ, summed over
-some columns at a time, are the squares of the singular values, and the rows become the vectors in
-their place, again some columns at a time.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryFile
 
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
@@ -96,10 +89,8 @@ class Directions:
 class _Buffer:
     """Rows that are held until there are enough of them to work on together."""
 
-    def __init__(
-        self, rows: int, columns: int, dtype: np.dtype, folder: Path | None = None
-    ) -> None:
-        self.rows = _zeros((rows, columns), dtype, folder)
+    def __init__(self, rows: int, columns: int, dtype: np.dtype) -> None:
+        self.rows = np.zeros((rows, columns), dtype)
         self.held = 0
         self.rows_read = 0
         self.square = 0.0
@@ -114,7 +105,6 @@ class _Buffer:
         self.rows[self.held] = row
         kept = self.rows[self.held].astype(np.float64, copy=False)
         self.square += float(kept @ kept)
-        _let_go(self.rows)
         self.held += 1
         self.rows_read += 1
         return self.held == len(self.rows)
@@ -131,20 +121,10 @@ class Sketch:
         Rows kept beyond those, for accuracy; by default a fifth as many, and four.
     dtype : numpy type
         Of what is kept.
-    rows : int, optional
-        How many there will be; with it, ``folder`` must be given.
-    folder : str or Path, optional
-        Where to keep all of them, in a file without a name that is gone with the directions: then
-        nothing is cut off, and both ends of the singular values are the same.
-    vectors : int, optional
-        With a folder, for how many of the directions vectors are made, which takes longer than
-        singular values do; by default for all.
 
     Notes
     -----
-    Memory is for ``components + spare`` rows and half as many again, whatever the number of rows;
-    with a folder, for one row, 16,384 columns of all in float64, and the Gram matrix. Time is that
-    of rows²·p additions and products, and of 2·vectors·rows·p more.
+    Memory is for ``components + spare`` rows and half as many again, whatever the number of rows.
 
     Examples
     --------
@@ -157,25 +137,12 @@ class Sketch:
     """
 
     def __init__(
-        self,
-        components: int,
-        *,
-        spare: int | None = None,
-        dtype: type = np.float64,
-        rows: int | None = None,
-        folder: str | Path | None = None,
-        vectors: int | None = None,
+        self, components: int, *, spare: int | None = None, dtype: type = np.float64
     ) -> None:
         if components < 1:
             raise InputError(f"components={components!r} must be at least 1")
-        if (rows is None) != (folder is None):
-            raise InputError("rows and folder belong together")
-        if vectors is not None and (folder is None or vectors < 0):
-            raise InputError(f"vectors={vectors!r} must be at least 0, and needs a folder")
-        self._rows, self._folder = rows, None if folder is None else Path(folder)
         self.components = int(components)
         self.kept = self.components + (4 + components // 5 if spare is None else int(spare))
-        self._vectors = self.kept if vectors is None else min(int(vectors), self.kept)
         self.cut = 0.0
         self._dtype = np.dtype(dtype)
         self._buffer: _Buffer | None = None
@@ -189,22 +156,21 @@ class Sketch:
             A vector.
         """
         if self._buffer is None:
-            many = self.kept + max(8, self.kept // 2) if self._rows is None else self._rows + 1
-            self._buffer = _Buffer(many, np.size(row), self._dtype, self._folder)
+            self._buffer = _Buffer(self.kept + max(8, self.kept // 2), np.size(row), self._dtype)
         if self._buffer.take(row):
-            squares = self._compress(self.kept)
+            squares = self._compress()
             self.cut += float(squares[self.kept]) if len(squares) > self.kept else 0.0
 
-    def _compress(self, kept: int) -> np.ndarray:
+    def _compress(self) -> np.ndarray:
         """Turn what is held into orthogonal rows, the longest first, and keep so many.
 
         Returns the squares of all.
         """
         assert self._buffer is not None
         held = self._buffer.rows[: self._buffer.held]
-        squares, turn = _falling(_gram(held))
-        turn = turn[:, :kept]
-        for part in _columns(held) if kept else ():
+        squares, turn = falling(_gram(held))
+        turn = turn[:, : self.kept]
+        for part in _columns(held):
             new = turn.T @ part.astype(np.float64, copy=False)
             part[: turn.shape[1]] = new
         self._buffer.held = turn.shape[1]
@@ -220,13 +186,11 @@ class Sketch:
         """
         if self._buffer is None:
             raise InputError("a sketch needs rows, and answers once")
-        squares = self._compress(self._vectors)[
-            : self.kept
-        ]  # what is cut off now takes nothing from the rest
+        squares = self._compress()[: self.kept]  # what is cut off now takes nothing from the rest
         buffer, self._buffer = self._buffer, None
         # Whatever was cut off is at most what is missing of the sum of all squares.
         missing = min(self.cut, max(buffer.square - float(squares.sum()), 0.0))
-        return _directions(squares, missing, buffer.rows[: self._vectors], buffer)
+        return _directions(squares, missing, buffer.rows[: self.kept], buffer)
 
 
 class Pass:
@@ -286,7 +250,7 @@ class Pass:
         lower = np.linalg.cholesky(self._inner + shift * np.eye(count))
         for part in _columns(self._sum):
             part[:] = solve_triangular(lower, part.astype(np.float64, copy=False), lower=True)
-        squares, turn = _falling(_gram(self._sum))
+        squares, turn = falling(_gram(self._sum))
         for part in _columns(self._sum):
             part[:] = turn.T @ part.astype(np.float64, copy=False)
         missing = max(self._buffer.square - float(squares.sum()), 0.0)
@@ -302,13 +266,13 @@ def _directions(
     rank = int((squares > FAINT**2 * squares[0]).sum())
     lengths, vectors = np.sqrt(squares[:rank]), rows[:rank]
     for part in _columns(vectors):
-        part /= lengths[: len(vectors), None].astype(rows.dtype)
-    _orthonormalise(vectors)
+        part /= lengths[:, None].astype(rows.dtype)
+    orthonormalise(vectors)
     at_most = np.sqrt(squares[:rank] + missing)
     return Directions(lengths, at_most, vectors, buffer.square, buffer.rows_read)
 
 
-def _orthonormalise(vectors: np.ndarray) -> None:
+def orthonormalise(vectors: np.ndarray) -> None:
     """Make rows that are nearly orthonormal so, up to rounding, in place."""
     if not len(vectors):
         return
@@ -318,46 +282,9 @@ def _orthonormalise(vectors: np.ndarray) -> None:
 
 
 def _columns(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Views of some columns at a time; of a file, just these are read, and let go again."""
-    file, first = _file_of(rows)
-    if file is not None:  # left to itself, the system would read what follows them in every row
-        file.madvise(mmap.MADV_RANDOM)
+    """Views of some columns at a time."""
     for start in range(0, rows.shape[1], COLUMNS):
-        part = rows[:, start : start + COLUMNS]
-        if file is not None:
-            for i in range(len(rows)):
-                at = first + i * rows.strides[0] + start * rows.itemsize
-                page = at // mmap.PAGESIZE * mmap.PAGESIZE
-                file.madvise(mmap.MADV_WILLNEED, page, at - page + part[i].nbytes)
-        yield part
-        _let_go(rows)
-    if file is not None:
-        file.madvise(mmap.MADV_NORMAL)
-
-
-def _zeros(shape: tuple[int, int], dtype: np.dtype, folder: Path | None) -> np.ndarray:
-    """Zeros in memory, or in a file without a name in a folder."""
-    if folder is None:
-        return np.zeros(shape, dtype)
-    with TemporaryFile(dir=folder) as file:
-        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
-
-
-def _file_of(rows: np.ndarray) -> tuple[mmap.mmap | None, int]:
-    """The file that an array lies in, if any, and where it begins there."""
-    root, base = rows, rows.base
-    while isinstance(base, np.ndarray):
-        root, base = base, base.base
-    if isinstance(base, mmap.mmap):
-        return base, rows.ctypes.data - root.ctypes.data
-    return None, 0
-
-
-def _let_go(rows: np.ndarray) -> None:
-    """Leave to the file what was read or written of it, so that it fills no memory."""
-    file, _ = _file_of(rows)
-    if file is not None:
-        file.madvise(mmap.MADV_DONTNEED)
+        yield rows[:, start : start + COLUMNS]
 
 
 def _gram(rows: np.ndarray) -> np.ndarray:
@@ -368,7 +295,7 @@ def _gram(rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def _falling(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def falling(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues from the largest down, none negative, and eigenvectors as columns."""
     values, vectors = eigh(gram)
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]

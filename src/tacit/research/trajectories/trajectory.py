@@ -35,6 +35,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.unit import ROW, Unit
 from tacit.progress import Progress, silent
 from tacit.report.show import number, percent
+from tacit.research.trajectories.row_file import RowFile
 from tacit.research.trajectories.sketch import Directions, Pass, Sketch
 from tacit.trainers import DPGD, DPSGD, GradientTrainer
 from tacit.trainers.descent import rehearsal, train_together
@@ -323,11 +324,11 @@ def follow(
     steps, size = int(run.trainer.steps), run.engine.d * run.facts.outputs
     most = min(int(components), steps, size)
     runs, done = int(passes) + len(retrain), 0
+    sketch: Sketch | RowFile
     if folder is None:
         sketch = Sketch(most, dtype=dtype)
     else:  # vectors are for repeating the run
-        many = max((int(k) for k in retrain if k <= most), default=0)
-        sketch = Sketch(most, spare=0, dtype=dtype, rows=steps, folder=folder, vectors=many)
+        sketch = RowFile(folder, vectors=max((int(k) for k in retrain if k <= most), default=0))
     progress("trajectory", 0, runs)
     weights = run.train(on_gradient=sketch.add)
     found = sketch.directions()
