@@ -229,6 +229,11 @@ def test_rows_of_people_in_a_memory_map_are_those_in_memory(visits, tmp_path):
     for mapped in (np.load(tmp_path / "X.npy", mmap_mode="r"), scan(tmp_path / "X.npy")):
         there = DPLinearClassifier(4.0, **how).fit(mapped, y, groups=ids)
         assert (here.coef_ == there.coef_).all()
+    how["holdout"] = 0.3
+    here, there = (DPLinearClassifier(4.0, **how).fit(data, y, groups=ids) for data in (X, mapped))
+    assert (here.coef_ == there.coef_).all()
+    assert repr(here.evaluation_["accuracy"]) == repr(there.evaluation_["accuracy"])
+    del how["holdout"]
     spoiled = X.copy()
     spoiled[ids == ids[0], 1] = np.nan
     np.save(tmp_path / "spoiled.npy", spoiled)

@@ -82,7 +82,11 @@ class MappedPart:
         return self.source.empty()
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        return self.source.chosen(self.index[start:stop])
+        return self.chosen(slice(start, stop))
+
+    def chosen(self, which: Any) -> np.ndarray:
+        """Some of these rows, wherever they are in the file."""
+        return self.source.chosen(self.index[which])
 
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None = None) -> Iterator[Source]:
         """Pieces between cuts, copied into memory while others are worked on."""
