@@ -1,6 +1,6 @@
 """People with several rows: whole gradients clipped, beside what could be done without that.
 
-    python benchmarks/bench_people.py [--data diabetes130 ...] [--epsilon 1 0.3] [--seeds 10]
+    python benchmarks/bench_people.py [--data [diabetes130 ...]] [--epsilon 1 0.3] [--seeds 10]
                                       [--json]
 
 Area under the ROC curve of two classes on rows of people who were not trained on: whether a
@@ -14,7 +14,10 @@ counted as if it were a person, at a fifth of μ, which is what makes that hones
 taken seed by seed: all three have the same people held out.
 
 Then the processor time of a step of two classes on one thread, with people of one to five rows and
-with the same rows taken for people; shortest of many, in turn.
+with the same rows taken for people; shortest of many, in turn. The same of a step on a batch of
+people, drawn by coins, and on one of as many rows: fresh ones every turn, and of each batch the
+time by row; these are set from the beginning to 1,000 people, and to 300 and 5,000 of the narrow
+table.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from tacit.privacy.unit import Unit
 
 DELTA, ROWS, HELD_OUT = 1e-5, 5, 0.25
 STEPS = [(100_000, 20, 1), (100_000, 100, 1), (20_000, 784, 10)]  # rows, columns, outputs
+BATCHES = [(*STEPS[0], 300), *((*shape, 1000) for shape in STEPS), (*STEPS[0], 5000)]  # people
 
 
 class Part(NamedTuple):
@@ -139,8 +143,8 @@ def compare(name: str, epsilon: float, seeds: int) -> dict[str, Any]:
     }
 
 
-def step_times(n: int, d: int, outputs: int, turns: int = 15) -> dict[str, Any]:
-    """Milliseconds of a step with rows and with people."""
+def engines(n: int, d: int, outputs: int) -> tuple[list[Engine], np.ndarray, np.ndarray]:
+    """Sums over rows, and over people; weights; and whose every row is."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -149,26 +153,43 @@ def step_times(n: int, d: int, outputs: int, turns: int = 15) -> dict[str, Any]:
     y = loss.targets(rng.integers(0, max(outputs, 2), n), outputs=outputs)
     rows, weights = as_rows(X, bound=1.0), rng.normal(size=(1, d + 1, outputs))
     owned = replace(rows, owners=Owners.of(people, Unit("person", ROWS)))
-    engines = [Engine(each, y, loss, intercept=0.15, threads=1) for each in (rows, owned)]
-    best = [np.inf, np.inf]
+    made = [Engine(each, y, loss, intercept=0.15, threads=1) for each in (rows, owned)]
+    return made, weights, people
+
+
+def step_times(
+    n: int, d: int, outputs: int, batch: int | None = None, turns: int = 40
+) -> dict[str, Any]:
+    """Milliseconds of a step with rows and with people: all of them, or those of a batch."""
+    made, weights, people = engines(n, d, outputs)
+    rng, sizes, best = np.random.default_rng(1), np.bincount(people), [np.inf, np.inf]
+    count = made[1].n
     for _ in range(turns):
-        for i, engine in enumerate(engines):
+        batches: list[np.ndarray | None] = [None, None]
+        many = n
+        if batch is not None:
+            who = np.flatnonzero(rng.random(count) < batch / count)
+            many = int(sizes[who].sum())
+            batches = [np.sort(rng.choice(n, many, replace=False)), who]
+        for i, (engine, some) in enumerate(zip(made, batches, strict=True)):
             began = time.process_time()
-            engine.gradient_sum(weights, 0.5)
-            best[i] = min(best[i], time.process_time() - began)
-    shape = {"rows": n, "columns": d, "outputs": outputs, "people": engines[1].n}
-    return {**shape, "ms": best[0] * 1e3, "ms_people": best[1] * 1e3, "ratio": best[1] / best[0]}
+            engine.gradient_sum(weights, 0.5, batch=some)
+            best[i] = min(best[i], (time.process_time() - began) / many)
+    whole = n if batch is None else n / count * batch
+    shape = {"rows": n, "columns": d, "outputs": outputs, "people": count, "batch": batch}
+    ms, ms_people = (each * whole * 1e3 for each in best)
+    return {**shape, "ms": ms, "ms_people": ms_people, "ratio": best[1] / best[0]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--data", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 0.3])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     logging.getLogger("tacit").setLevel(logging.ERROR)
-    found: dict[str, Any] = {"sets": {}, "steps": [step_times(*shape) for shape in STEPS]}
+    found: dict[str, Any] = {"sets": {}, "steps": [step_times(*s) for s in (*STEPS, *BATCHES)]}
     for name in given.data:
         for epsilon in given.epsilon:
             one = compare(name, epsilon, given.seeds)
@@ -184,8 +205,9 @@ def main() -> None:
         print(json.dumps(found))
         return
     for each in found["steps"]:
+        some = "" if each["batch"] is None else f", batches of {each['batch']:,} people"
         print(
-            f"{each['rows']:,} × {each['columns']}, {each['outputs']} outputs: "
+            f"{each['rows']:,} × {each['columns']}, {each['outputs']} outputs{some}: "
             f"{each['ms']:.2f} ms, {each['ms_people']:.2f} with people: {each['ratio']:.2f} times"
         )
 

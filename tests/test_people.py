@@ -189,6 +189,12 @@ def test_identifiers_are_never_learned_from(visits):
     assert named.certificate_.unit == Unit("person", 3, "patient")
     with pytest.raises(InputError, match="are not learned from"):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups=Series(ids.tolist()))
+    pandas = pytest.importorskip("pandas").DataFrame(frame)
+    with pytest.raises(InputError, match="are not learned from"):
+        DPLinearClassifier(4.0, **how).fit(pandas, y, groups=pandas["patient"])
+    apart = DPLinearClassifier(4.0, **how)
+    apart.fit(pandas.drop(columns="patient"), y, groups=pandas["patient"])
+    assert (apart.coef_ == model.coef_).all()
     with pytest.raises(InputError, match="no column of X"):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups="somebody")
 
@@ -215,12 +221,25 @@ def test_rows_of_people_in_a_file_are_those_in_memory(file):
     assert (here.coef_ == there.coef_).all()
 
 
-def test_rows_elsewhere_are_refused_before_anything_is_spent(visits, tmp_path):
+def test_rows_of_people_in_a_memory_map_are_those_in_memory(visits, tmp_path):
     X, y, ids = visits
     np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    with pytest.raises(InputError, match="put together in memory"):
-        DPLinearClassifier(max_rows_per_group=3).fit(mapped, y, groups=ids)
+    how = {"max_rows_per_group": 3, "trainer": DPGD(steps=3), "random_state": 0}
+    here = DPLinearClassifier(4.0, **how).fit(X, y, groups=ids)
+    for mapped in (np.load(tmp_path / "X.npy", mmap_mode="r"), scan(tmp_path / "X.npy")):
+        there = DPLinearClassifier(4.0, **how).fit(mapped, y, groups=ids)
+        assert (here.coef_ == there.coef_).all()
+    how["holdout"] = 0.3
+    here, there = (DPLinearClassifier(4.0, **how).fit(data, y, groups=ids) for data in (X, mapped))
+    assert (here.coef_ == there.coef_).all()
+    assert repr(here.evaluation_["accuracy"]) == repr(there.evaluation_["accuracy"])
+    del how["holdout"]
+    spoiled = X.copy()
+    spoiled[ids == ids[0], 1] = np.nan
+    np.save(tmp_path / "spoiled.npy", spoiled)
+    with pytest.raises(InputError, match="NaN") as refused:
+        DPLinearClassifier(4.0, **how).fit(scan(tmp_path / "spoiled.npy"), y, groups=ids)
+    assert refused.value.depends_on_rows
 
 
 def tacit(*arguments):

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from tacit.data.owners import Owners, choose_rows
 from tacit.data.rows import as_rows
 from tacit.data.shaped import Layout, ShapedChunk
+from tacit.engine import people as engine_people
 from tacit.engine.engine import Engine
 from tacit.engine.kernels import compact
 from tacit.engine.people import LOOSE, MOST_ROWS, People, PersonClipping, clipping_of, spread_of
@@ -166,6 +167,50 @@ def test_batches_are_sums_of_their_people():
     assert not engine.gradient_sum(weights, 0.3, batch=np.zeros(0, dtype=int)).values.any()
     everybody = engine.gradient_sum(weights, 0.3, batch=np.arange(engine.n)).values
     assert (everybody == engine.gradient_sum(weights, 0.3).values).all()
+
+
+def test_batches_are_put_together_alike_with_and_without_compiled_loops(monkeypatch):
+    if engine_people.native is None:
+        pytest.skip("there are no compiled loops here")
+    engine = made("dense", get_loss("logistic"), 1, k=5)[0]
+    count, rng = engine.n, np.random.default_rng(4)
+    batches = [np.flatnonzero(rng.random(count) < share) for share in (0.02, 0.5, 1.0)]
+    found = [engine.people.batch(each, 64) for each in batches]
+    monkeypatch.setattr(engine_people, "native", None)
+    for each, (index, groups, tiles) in zip(batches, found, strict=True):
+        other = engine.people.batch(each, 64)
+        assert np.array_equal(index, other[0]) and groups == other[1]
+        assert [tile.span for tile in tiles] == [tile.span for tile in other[2]]
+        for one, two in zip(tiles, other[2], strict=True):
+            assert all(np.array_equal(*pair) for pair in zip(one.gram, two.gram, strict=True))
+
+
+def test_somebody_without_rows_adds_nothing_to_a_batch():
+    owners = Owners.of(["a", "b", "a", "c", "c"], Unit("person", 2))
+    rows = replace(as_rows(np.eye(5), bound=1.0), owners=owners)
+    loss = get_loss("logistic")
+    some = rows.taken(np.array([0, 2, 3, 4]))  # nothing is left of b
+    engine = Engine(some, loss.targets([0, 1, 0, 1], 1), loss, threads=1)
+    weights = np.zeros((1, 5, 1))
+    assert not engine.gradient_sum(weights, 0.5, batch=np.array([1])).values.any()
+    whole = engine.gradient_sum(weights, 0.5).values
+    assert np.array_equal(engine.gradient_sum(weights, 0.5, batch=np.arange(3)).values, whole)
+
+
+def test_tiles_refuse_what_does_not_suit():
+    native = engine_people.native
+    if native is None:
+        pytest.skip("there are no compiled loops here")
+    who, gram = np.array([0, 3]), np.zeros((1, 16))
+    index, out = np.empty(32, np.int64), np.empty((1, 16))
+    native.tiles(2, 0, 99, who, gram, index, out)
+    assert index[:4].tolist() == [0, 3, 99, 99] and index[16:19].tolist() == [16, 19, 99]
+    for wrong in (np.array([16]), np.array([-1]), np.zeros(0, dtype=np.int64)):
+        with pytest.raises(ValueError, match="do not suit"):
+            native.tiles(2, 0, 99, wrong, gram, index, out)
+    for many, into in ((3, index), (2, index[:16]), (0, index)):
+        with pytest.raises(ValueError, match="do not suit"):
+            native.tiles(many, 0, 99, who, gram, into, out)
 
 
 @pytest.mark.skipif(not compact.levels(), reason="no compiled loops")

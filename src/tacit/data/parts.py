@@ -82,7 +82,11 @@ class MappedPart:
         return self.source.empty()
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        return self.source.chosen(self.chosen_rows(slice(start, stop)))
+        return self.chosen(slice(start, stop))
+
+    def chosen(self, which: Any) -> np.ndarray:
+        """Some of these rows, wherever they are in the file."""
+        return self.source.chosen(self.chosen_rows(which))
 
     def chosen_rows(self, places: Any) -> np.ndarray:
         """Where rows of this part are among all of them."""

@@ -128,18 +128,20 @@ class ShapedSource:
 
 @dataclass(frozen=True)
 class Indexed:
-    """Some rows of an array or a sparse matrix in memory, in any order, copied as they are read."""
+    """Some rows of an array, a sparse matrix or a memory map, in any order, read when needed."""
 
-    source: DenseSource | SparseSource
+    source: Any
     index: np.ndarray
 
     n = property(lambda self: len(self.index))
     d = property(lambda self: self.source.d)
     dtype = property(lambda self: self.source.dtype)
     sparse = property(lambda self: self.source.sparse)
+    memory = property(lambda self: getattr(self.source, "memory", None))
 
     def empty(self) -> Source:
-        return self.source.empty()
+        found: Source = self.source.empty()
+        return found
 
     def slice(self, start: int, stop: int) -> Any:
         return self.take(slice(start, stop)).slice(0, stop - start)
@@ -148,7 +150,9 @@ class Indexed:
         some, source = self.index[index], self.source
         if isinstance(source, DenseSource):
             return DenseSource(source.array[some])
-        return SparseSource(source.matrix[some])
+        if isinstance(source, SparseSource):
+            return SparseSource(source.matrix[some])
+        return DenseSource(source.chosen(some))
 
 
 @dataclass(frozen=True)
@@ -412,7 +416,7 @@ class Rows:
             return self.held_in(source.moved(source.move(index, codes)), index)
         if isinstance(source, Indexed):
             return self.held_in(Indexed(source.source, source.index[index]), index)
-        if isinstance(source, DenseSource | SparseSource):
+        if isinstance(source, DenseSource | SparseSource) or hasattr(source, "chosen"):
             return self.held_in(Indexed(source, index), index)
         if not can_take(self):
             raise InputError(ELSEWHERE)
@@ -528,7 +532,7 @@ def followed(values: Any, before: Rows, index: np.ndarray) -> Any:
 
 def can_take(rows: Rows) -> bool:
     """Whether single rows can be picked out: those in memory."""
-    return hasattr(rows.source, "take") or isinstance(rows.source, DenseSource | SparseSource)
+    return hasattr(rows.source, "take")
 
 
 def as_rows(data: Any, *, bound: float | None = None, gaps: bool = False) -> Rows:

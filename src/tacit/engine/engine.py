@@ -49,7 +49,7 @@ from tacit.engine.schedule import LANES, Block, groups_of, ordered_sum, padded
 from tacit.engine.selftest import tested
 from tacit.engine.storage import Workspace, checked_batch, checked_targets
 from tacit.engine.streaming import Streamed, make_store, reading
-from tacit.exceptions import InputError, MissingBound
+from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.losses import Loss
 from tacit.mechanisms.covariance import blas
 from tacit.mechanisms.release import BoundedSum
@@ -260,9 +260,11 @@ class Engine:
         )
         if self.people is not None:
             if isinstance(self.store, Streamed):
-                raise InputError(
-                    "rows of people are summed in memory, and these are too many for it: lower "
-                    "max_rows_per_group"
+                raise of_rows(
+                    InputError(
+                        "rows of people are summed in memory, and these are too many for it: lower "
+                        "max_rows_per_group"
+                    )
                 )
             self.people.measure(self.store)
         self.watch = Watch(self.store, self.n, self.d) if strict else None

@@ -80,6 +80,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,11 @@ from tacit.data.rows import Rows
 from tacit.engine.quantization import LATTICE_ROWS, SHRINK, TINY, Clipping
 from tacit.engine.schedule import LANES
 from tacit.exceptions import InputError
+
+try:
+    from tacit.engine.kernels import native
+except ImportError:  # no compiler where this was installed
+    native = None  # type: ignore[assignment]
 
 LOOSE = 64.0  # clips of a person that one row is limited to
 MOST_ROWS = LATTICE_ROWS // LANES  # of a person: a tile is summed in one block
@@ -199,8 +205,9 @@ class People:
         self.order = np.concatenate([*order, last]) if order else last
         #: Rows that are there to fill a tile up.
         self.null = np.concatenate([*null, last == 0]) if null else last == 0
-        self._class_of = np.zeros(owners.people, dtype=np.intp)
-        self._number = np.zeros(owners.people, dtype=np.intp)
+        #: Of every person: which class (-1 for none, without rows), and which number there.
+        self._class_of = np.full(owners.people, -1, dtype=np.int16)
+        self._number = np.zeros(owners.people, dtype=np.int64)
         for i, each in enumerate(self.classes):
             self._class_of[each.people] = i
             self._number[each.people] = np.arange(len(each.people))
@@ -243,24 +250,43 @@ class People:
         self, chosen: np.ndarray, block_rows: int | None
     ) -> tuple[Any, list[range], list[Tile]]:
         """Rows of some people, in order of the sum; groups; and what is known of each size."""
-        index, groups, tiles, start = [], [], [], 0
-        for i, (each, grams) in enumerate(zip(self.classes, self._grams, strict=True)):
-            who = self._number[chosen[self._class_of[chosen] == i]]
-            if not who.size:
+        which = self._class_of[chosen]
+        who = self._number[chosen[np.argsort(which, kind="stable")]]
+        # Whoever has no row comes first.
+        ends = np.cumsum(np.bincount(which + 1, minlength=len(self.classes) + 1)).tolist()
+        tiled = [-(-(high - low) // LANES) for low, high in pairwise(ends)]
+        sizes = [many * LANES * each.rows for many, each in zip(tiled, self.classes, strict=True)]
+        index = np.empty(sum(sizes), dtype=np.int64)
+        groups, tiles, stop = [], [], 0
+        for each, grams, many, size, (low, high) in zip(
+            self.classes, self._grams, tiled, sizes, pairwise(ends), strict=True
+        ):
+            if not size:
                 continue
-            count, spare = len(who), -len(who) % LANES
-            who = np.append(who, np.repeat(who[:1], spare))
-            places = each.places(who)
-            places[:, count:] = len(self.order) - 1  # one that counts nothing
-            index.append(places.reshape(each.rows, -1, LANES).transpose(1, 0, 2).reshape(-1))
-            stop = start + index[-1].size
-            groups += list(_groups(each.rows, start, stop, block_rows))
-            shape = (len(grams[0]), len(who) // LANES, LANES)
-            shaped = [np.take(gram, who, axis=1).reshape(shape) for gram in grams]
-            tiles.append(Tile(each.rows, slice(start, stop), shaped))
-            start = stop
-        found = np.concatenate(index) if index else np.zeros(0, dtype=np.intp)
-        return found, groups, tiles
+            span = slice(stop, stop + size)
+            shaped = [
+                self._some(each, who[low:high], gram, index[span]).reshape(-1, many, LANES)
+                for gram in grams
+            ]
+            groups += list(_groups(each.rows, span.start, span.stop, block_rows))
+            tiles.append(Tile(each.rows, span, shaped))
+            stop = span.stop
+        return index, groups, tiles
+
+    def _some(
+        self, each: SizeClass, who: np.ndarray, gram: np.ndarray, index: np.ndarray
+    ) -> np.ndarray:
+        """Inner products of some people of a class; where their rows lie goes into ``index``."""
+        last, spare = len(self.order) - 1, -len(who) % LANES
+        if native is not None:
+            found = np.empty((len(gram), len(who) + spare))
+            native.tiles(each.rows, each.start, last, who, gram, index, found)
+            return found
+        who = np.append(who, np.repeat(who[:1], spare))
+        places = each.places(who)
+        places[:, who.size - spare :] = last  # one that counts nothing
+        index[:] = places.reshape(each.rows, -1, LANES).transpose(1, 0, 2).reshape(-1)
+        return np.take(gram, who, axis=1)
 
 
 def _groups(m: int, start: int, stop: int, block_rows: int | None) -> Iterator[range]:

@@ -256,7 +256,8 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
     if asked.neighbors is not Relation.ADD_OR_REMOVE_ONE and rows.units != size:
         what = "people" if people else "rows"
         raise InputError(f"the plan was calibrated for {size} {what}, not {rows.units}")
-    if people and not rows.distributed and (plan.on_arrays(rows) or not can_take(rows)):
+    here = can_take(rows) or hasattr(rows.source, "chosen")
+    if people and not rows.distributed and (plan.on_arrays(rows) or not here):
         raise InputError(ELSEWHERE)
     if rows.d != plan.columns:
         raise InputError(f"the plan was calibrated for {plan.columns} columns, not {rows.d}")

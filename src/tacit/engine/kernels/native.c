@@ -889,10 +889,57 @@ static PyObject *py_levels(PyObject *module, PyObject *args)
     return found;
 }
 
+PyDoc_STRVAR(tiles_doc,
+             "tiles(many, start, last, who, gram, index, out)\n--\n\n"
+             "Where the rows of some people lie, by their numbers among those of `many` rows whose\n"
+             "tiles begin at `start`, in tiles of their own (index); and their inner products (pairs,\n"
+             "people). The last tile is filled up with the row `last`.");
+
+static PyObject *py_tiles(PyObject *module, PyObject *args)
+{
+    Py_ssize_t many, start, last;
+    PyObject *numbers, *pairs, *places, *found;
+    Buffers held = {.count = 0};
+    Py_buffer *who, *gram, *index, *out;
+    if (!PyArg_ParseTuple(args, "nnnOOOO", &many, &start, &last, &numbers, &pairs, &places, &found))
+        return NULL;
+    if (!(who = array(&held, numbers, "who", 'q', 1, 0)) ||
+        !(gram = array(&held, pairs, "gram", 'd', 2, 0)) ||
+        !(index = array(&held, places, "index", 'q', 1, 1)) ||
+        !(out = array(&held, found, "out", 'd', 2, 1)))
+        return failed(&held);
+    const int64_t *chosen = who->buf, count = who->shape[0], lanes = padded(count);
+    const int64_t people = gram->shape[1], products = gram->shape[0];
+    int fits = count > 0 && many > 0 && many <= 512 && start >= 0 && start < INT64_C(1) << 47 &&
+               last >= 0 &&
+               products == many * (many - 1) / 2 && out->shape[0] == products &&
+               out->shape[1] == lanes && index->shape[0] == lanes * many;
+    for (int64_t i = 0; fits && i < count; i++)
+        fits = chosen[i] >= 0 && chosen[i] < people;
+    if (!fits)
+        return refused(&held, "people, their inner products and tiles do not suit each other");
+    int64_t *to = index->buf;
+    for (int64_t i = 0; i < lanes; i++) {
+        int64_t person = chosen[i < count ? i : 0], lane = i % LANES;
+        int64_t first = start + (person - person % LANES) * many + person % LANES;
+        for (int64_t j = 0; j < many; j++)
+            to[(i - lane) * many + j * LANES + lane] = i < count ? first + j * LANES : last;
+    }
+    for (int64_t pair = 0; pair < products; pair++) {
+        const double *from = (const double *)gram->buf + pair * people;
+        double *line = (double *)out->buf + pair * lanes;
+        for (int64_t i = 0; i < lanes; i++)
+            line[i] = from[chosen[i < count ? i : 0]];
+    }
+    release(&held);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {{"scores", py_scores, METH_VARARGS, scores_doc},
                                   {"sums", py_sums, METH_VARARGS, sums_doc},
                                   {"step", py_step, METH_VARARGS, step_doc},
                                   {"rounded", py_rounded, METH_VARARGS, round_doc},
+                                  {"tiles", py_tiles, METH_VARARGS, tiles_doc},
                                   {"levels", py_levels, METH_NOARGS, levels_doc},
                                   {NULL, NULL, 0, NULL}};
 
