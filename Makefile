@@ -27,7 +27,8 @@ sanitize: $(VENV)/.dev
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src \
 	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
-	  tests/trainers/test_compact.py tests/trainers/test_shaped.py tests/mechanisms/test_compiled.py
+	  tests/trainers/test_compact.py tests/trainers/test_shaped.py tests/mechanisms/test_compiled.py \
+  tests/mechanisms/test_compiled_noise.py
 
 # The loops for any processor on another one, in an emulator: the same integers as here. Needs a
 # compiler for it, and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user).

@@ -29,6 +29,9 @@ def native(package: str, *more: str) -> Extension:
 
 
 setup(
-    ext_modules=[native("tacit.engine.kernels", "loops.h"), native("tacit.mechanisms", "rows.h")],
+    ext_modules=[
+        native("tacit.engine.kernels", "loops.h"),
+        native("tacit.mechanisms", "rows.h", "noise.h"),
+    ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

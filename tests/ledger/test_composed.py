@@ -21,7 +21,7 @@ from tacit.ledger.ledger import BOOKS
 from tacit.ledger.links import canonical, digest
 from tacit.ledger.spending import Limits, Spending, Tally
 from tacit.ledger.store import Store
-from tacit.privacy import Gamma, Gaussian, Iterated, PoissonGaussian, Repeated
+from tacit.privacy import Gamma, Gaussian, Iterated, Parallel, PoissonGaussian, Repeated
 from tacit.privacy.accounting import loss_pmf
 from tacit.privacy.accounting.accountants import MOST_STEPS, epsilon, gaussian_delta
 from tacit.privacy.accounting.loss_pmf import TAIL, LossPmf, dyadic, event_losses
@@ -214,12 +214,13 @@ def test_bytes_give_back_what_was_composed_and_damage_gives_nothing():
     for damage in (
         {"format": "tacit-composed/0"},
         {"branches": []},
-        {"branches": [[0.0, [[0.1, 0, -5, 0.0]]]]},
-        {"branches": [[0.0, [[0.1, 0.5, 5, 0.0]]]]},
-        {"branches": [[-1.0, head["branches"][0][1]]]},
+        {"branches": [[0.0, 0.0, 0.0, [[0.1, 0, -5, 0.0]]]]},
+        {"branches": [[0.0, 0.0, 0.0, [[0.1, 0.5, 5, 0.0]]]]},
+        {"branches": [[-1.0, *head["branches"][0][1:]]]},
+        {"branches": [[0.0, 0.0, -1.0, head["branches"][0][3]]]},
         {"branches": "x"},
         {"grid": None},
-        {"shift": -1.0},
+        {"failure": -1.0},
     ):
         assert Composed.from_bytes(json.dumps(head | damage).encode() + b"\n" + rest) is None
     for bad in (b"", b"\xff\n", line, line + b"\n" + rest[:-8], line + b"\n" + rest[:-3]):
@@ -227,6 +228,16 @@ def test_bytes_give_back_what_was_composed_and_damage_gives_nothing():
     negative = np.frombuffer(rest, "<f8").copy()
     negative[3] = -1e-9
     assert Composed.from_bytes(line + b"\n" + negative.tobytes()) is None
+
+
+def test_a_search_in_one_of_two_parallel_parts_weighs_on_that_part_alone():
+    alone = composed_event(SEARCH, SPECIAL, grid_for(1.0))
+    for noise in (2.0, 5.0, 20.0):
+        other = composed_event(Parallel([[Gaussian(noise)], [Gaussian(noise)]]), SPECIAL, 2.0**-12)
+        both = composed_event(Parallel([[SEARCH], [Gaussian(noise)]]), SPECIAL, grid_for(1.0))
+        for at in (0.5, 1.0, 2.0):
+            worse = max(alone.delta(at, 0.0), other.delta(at, 0.0))
+            assert worse <= both.delta(at, 0.0) * (1 + 1e-9) <= worse * (1 + 1e-6)
 
 
 # --- in a ledger ----------------------------------------------------------------------------------

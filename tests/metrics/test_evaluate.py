@@ -19,9 +19,12 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit.data import read_table, scan
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.metrics import evaluate
+from tacit.model_selection import DPSearch
 from tacit.privacy.events import Gaussian
+from tacit.trainers import DPGD
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 PLENTY = {"epsilon": 100.0, "delta": 1e-6, "random_state": 0}  # hardly any noise
@@ -71,6 +74,69 @@ def test_more_than_two_classes_have_a_curve_each():
     assert found["accuracy"].value == pytest.approx(model.score(X, y), abs=0.01)
     assert found["roc_auc"].value == pytest.approx(area, abs=0.01)
     assert set(found.by_class) == {"a", "b", "c"} and len(found.confusion) == 3
+
+
+def test_losses_of_three_classes_and_more_are_those_of_scikit_learn_whatever_the_bins():
+    class Known:
+        def __init__(self, chances):
+            self.chances, self.classes_ = chances, np.arange(chances.shape[1])
+
+        def predict_proba(self, X):
+            return self.chances[X[:, 0]]
+
+        def predict(self, X):
+            return self.predict_proba(X).argmax(axis=1)
+
+    for many in (3, 15):
+        rng = np.random.default_rng(many)
+        y, X = rng.integers(0, many, 4000), rng.random((4000, many))
+        X[np.arange(4000), y] += 1
+        model = Known(X**6 / (X**6).sum(axis=1, keepdims=True))
+        X = np.arange(4000)[:, None]
+        found = evaluate(model, X, y, **PLENTY)
+        chance = np.clip(model.predict_proba(X)[np.arange(len(y)), y], 1e-3, 1)
+        brier = np.mean(np.sum((model.predict_proba(X) - np.eye(many)[y]) ** 2, axis=1))
+        truth = {"log_loss": -np.log(chance).mean(), "brier_score": brier}
+        truth["f1"] = f1_score(y, model.predict(X), average="macro")
+        for name, value in truth.items():
+            assert found[name].low <= value <= found[name].high, name
+            assert found[name].value == pytest.approx(value, abs=0.03), name
+        assert len(found.calibration) == (3 if many == 3 else 1)
+
+
+def test_a_thousand_classes_are_tested_without_a_table_of_pairs():
+    rng = np.random.default_rng(0)
+
+    class Guessing:
+        classes_ = np.arange(1000)
+
+        def predict_proba(self, X):
+            return X
+
+    y = rng.integers(0, 1000, 5000)
+    X = rng.random((5000, 1000))
+    X[np.arange(5000), y] += 100 * (rng.random(5000) < 0.7)
+    X /= X.sum(axis=1, keepdims=True)
+    found = evaluate(Guessing(), X, y, **PLENTY)
+    right = np.mean(X.argmax(axis=1) == y)
+    assert found["accuracy"].low <= right <= found["accuracy"].high < right + 0.1
+    assert not found.confusion and found.beats_majority is None
+    assert {"log_loss", "brier_score"} <= set(found)
+    inside = 1 - found.cutoff(0.9) <= X
+    assert inside[np.arange(5000), y].mean() > 0.89
+
+
+def test_a_model_that_always_says_one_class_is_not_better_than_that():
+    class Same:
+        classes_ = np.arange(3)
+
+        def predict_proba(self, X):
+            return np.tile([0.6, 0.3, 0.1], (len(X), 1))
+
+    rng = np.random.default_rng(1)
+    y = rng.choice(3, 5000, p=[0.5, 0.3, 0.2])
+    assert evaluate(Same(), np.zeros((5000, 1)), y, **PLENTY).beats_majority is None
+    assert evaluate(Same(), np.zeros((5000, 1)), (y + 1) % 3, **PLENTY).beats_majority is False
 
 
 def test_numbers_have_errors_between_limits():
@@ -123,6 +189,8 @@ def test_groups_have_figures_and_gaps_and_others_are_in_none(two):
     )
     gap = found.gaps["accuracy"]["one - two"]
     assert gap.low <= gap.value <= gap.high and abs(gap.value) < 0.1
+    own = found.groups["two"]
+    assert {"roc", "precision_recall"} <= set(own.curves) and own.calibration and own.confusion
 
 
 def test_labels_that_the_model_does_not_know_count_nowhere(two):
@@ -218,6 +286,59 @@ def test_both_parts_of_a_split_leave_room_for_what_finite_precision_takes():
     assert edge.delta == 1e-5 and edge.numerical_delta > 1e-6 and edge.verify().holds
     with pytest.raises(BudgetError, match="finite precision"):
         DPLinearClassifier(110.0, 1e-5, holdout=0.2, random_state=0).fit(X, y)
+
+
+def test_rows_of_files_and_other_libraries_are_held_out_as_those_in_memory_are(tmp_path):
+    pa, dask = pytest.importorskip("pyarrow"), pytest.importorskip("dask.dataframe")
+    pd, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    distributed = pytest.importorskip("distributed")
+    X, y = rows(3000)
+    how = {"holdout": 0.3, "random_state": 3, "trainer": DPGD(steps=3), **BUDGET}
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(sex=np.where(X[:, 2] > 0, "f", "m"))
+    whole = frame.assign(sick=y)
+    whole.to_csv(tmp_path / "t.csv", index=False)
+    parquet.write_table(pa.Table.from_pandas(whole), tmp_path / "t.parquet", row_group_size=700)
+    np.save(tmp_path / "x.npy", X)
+    bare = DPLinearClassifier(**how).fit(X, y)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for given in (mapped, scan(tmp_path / "x.npy", memory=50_000)):
+        _same(DPLinearClassifier(**how).fit(given, y), bare)
+    how["holdout_by"] = {"sex": ["f", "m"]}
+    for name, given in (
+        ("t.csv", read_table(tmp_path / "t.csv").drop("sick")),
+        ("t.parquet", frame),
+    ):
+        table = DPLinearClassifier(**how).fit(given, y)
+        assert {"f", "m"} == set(table.evaluation_.groups)
+        _same(DPLinearClassifier(**how).fit(scan(tmp_path / name, target="sick")), table)
+    quiet = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.Client(**quiet):
+        parts = dask.from_pandas(whole, npartitions=4)
+        model = DPLinearClassifier(**how).fit(parts[list(frame)], parts["sick"])
+        _same(model, table)
+
+
+def _same(one, other):
+    assert np.array_equal(one.coef_, other.coef_)
+    assert one.evaluation_.to_dict() == other.evaluation_.to_dict()
+
+
+def test_the_best_of_a_search_is_tested_on_rows_that_no_trial_saw(tmp_path):
+    X, y = rows(5000)
+    model = DPLinearClassifier(holdout=0.2, trainer=DPGD(steps=20))
+    search = DPSearch(model, {"trainer__clip": [0.01, 0.1]}, trials=3.0, **BUDGET)
+    ledger = Ledger(tmp_path / "l.db", dataset="d")
+    ledger.create(epsilon=1.05, delta=1e-5, neighbors="replace_special")
+    search.set_params(estimator__ledger=ledger).fit(X, y)
+    found, certificate = search.evaluation_, search.certificate_
+    assert found["accuracy"].low < search.score(X, y) < found["accuracy"].high
+    assert certificate.verify().holds and found.certificate is certificate
+    assert ledger.remaining().spent < 1.0  # no more than the certificate says
+    assert certificate.plan["search"]["settings"] == 2 and certificate.plan["holdout"] == 0.2
+    search.set_params(estimator__ledger=None, estimator__holdout=None).fit(X, y)
+    assert not hasattr(search, "evaluation_")
+    with pytest.raises(InputError, match="holdout cannot be tuned"):
+        DPSearch(model, {"holdout": [0.1, 0.2]}, **BUDGET).fit(X, y)
 
 
 def test_a_model_that_is_fitted_again_forgets_the_test_of_the_one_before():

@@ -11,11 +11,19 @@ import pytest
 from tests.soundness import replays
 from tests.soundness.test_replayed_estimators import fitted, pair_of
 
+from tacit import DPLinearClassifier
 from tacit.audit.recorder import Recorder
+from tacit.data.parts import MappedPart
 from tacit.linear_model.held_out import Split
 from tacit.mechanisms.random_streams import Key
+from tacit.mechanisms.release import Releases
 from tacit.metrics import tables
+from tacit.model_selection import DPSearch
+from tacit.plan import CalibratedPlan
 from tacit.plan.holdout import held_out
+from tacit.preprocessing import ClipNorm, PrivateCenter
+from tacit.privacy.events import Repeated
+from tacit.trainers import DPGD
 
 pytest.importorskip("pandas")
 SHARE = 0.4
@@ -48,6 +56,98 @@ def compared(seed, patch):
         if evaluated != tested and not np.array_equal(one, other):
             wrong.append(f"{release.source} looks at a row of the other part")
     return "tested" if tested else "trained", wrong
+
+
+def search_of(seed):
+    """A search, or one model, on arrays in memory or in a file, that differ in row 0."""
+    rng = np.random.default_rng([seed, 626])
+    n, many = 240, int(rng.choice([2, 3, 12]))
+    rows, labels = rng.normal(size=(n, 3)), rng.integers(0, many, n)
+    other, odd = rows.copy(), labels.copy()
+    other[0], odd[0] = 1e6 * rng.normal(size=3), (labels[0] + 1) % many
+    model = DPLinearClassifier(
+        20.0, 1e-5, classes=range(many), neighbors="replace_one", random_state=seed, holdout=SHARE
+    ).set_params(stages=[ClipNorm(1.0), PrivateCenter()], trainer=DPGD(steps=2))
+    if seed % 2:
+        model = DPSearch(model, {"trainer__clip": [0.1, 0.5, 1.0]}, trials=3.0)
+    return model, (rows, other), (labels, odd)
+
+
+def searched(seed, patch, folder):
+    """Where the odd row was, and what is wrong with a pair of searches, or of files."""
+    model, sides, labels = search_of(seed)
+    if seed % 4 > 1:
+        places = [folder / f"{seed}-{side}.npy" for side in (0, 1)]
+        for place, rows in zip(places, sides, strict=True):
+            np.save(place, rows)
+        sides = [np.load(place, mmap_mode="r") for place in places]
+    recorder, outcomes, probe = Recorder(), [], np.array(sides[0])
+    _, plan = seen_of(model, (sides[0], labels[0]), recorder, probe, patch)
+    for table in zip(sides, labels, strict=True):
+        watching = replays.Watching(recorder.tape, np.arange(0))
+        seen, _ = seen_of(model, table, watching, probe, patch)
+        outcomes.append(replays.Outcome(watching, seen))
+    tested = bool(held_out(Key.from_seed(seed), len(probe), SHARE)[0])
+    events = list(plan.spent[0][1].parts[int(tested)])
+    if isinstance(events[-1], Repeated):  # all settings cost the same, and one trial has one score
+        trials = sum(release.kind == "score" for release in recorder.tape)
+        (trial,) = events[-1].trial
+        events = [*events[:-1], *trial * trials]
+    own = replace(plan, spent=tuple(("part", event) for event in events))
+    case = SimpleNamespace(plan=own, rows=(range(len(probe)),) * 2)
+    wrong = replays.judged(case, recorder.tape, outcomes)
+    for release, *both in zip(recorder.tape, *(o.draws.sums for o in outcomes), strict=True):
+        evaluated = release.source.startswith("'evaluation'")
+        if evaluated != tested and not np.array_equal(*both):
+            wrong.append(f"{release.source} looks at a row of the other part")
+    return "tested" if tested else "trained", wrong
+
+
+def seen_of(model, table, draws, probe, patch):
+    """Everything that anybody could see of a model or of a search, and its plan."""
+    if not isinstance(model, DPSearch):
+        seen, plan = fitted(model, table, draws, probe, patch)
+        return seen | {"evaluation": repr(model.evaluation_.to_dict())}, plan
+    plans = []
+
+    def releases(self, key, _=None):
+        plans.append(self)
+        return Releases(key, self.spent, draws=draws, unit=self.plan.unit)
+
+    patch.setattr(CalibratedPlan, "releases", releases)
+    model.fit(*table)
+    said = {**model.certificate_.to_dict(), "created": None}
+    found = model.best_params_, model.best_score_, model.predict(probe).tobytes()
+    return {"all": repr((said, found, model.evaluation_.to_dict()))}, plans[0]
+
+
+def test_neither_do_searches_and_files_look_at_rows_of_the_other_part(monkeypatch, tmp_path):
+    met = Counter()
+    for seed in range(16):
+        where, wrong = searched(seed, monkeypatch, tmp_path)
+        assert not wrong, (seed, wrong)
+        met[where, seed % 2] += 1
+    assert len(met) == 4
+
+
+@pytest.mark.parametrize("seeds", [range(0, 24, 2), range(1, 24, 2)])
+def test_a_search_or_a_file_that_is_tested_on_what_it_was_trained_on_is_found(
+    monkeypatch, tmp_path, seeds
+):
+    honest = Split.problems
+    monkeypatch.setattr(Split, "problems", lambda self, each: (honest(self, each)[0], each))
+    assert any(searched(seed, monkeypatch, tmp_path)[1] for seed in seeds)
+
+
+def test_a_part_of_a_file_that_has_a_row_too_many_is_found(monkeypatch, tmp_path):
+    honest = MappedPart.chosen_rows
+
+    def first_as_well(self, places):
+        found = honest(self, places)
+        return np.concatenate([[0], found[1:]]) if len(found) else found
+
+    monkeypatch.setattr(MappedPart, "chosen_rows", first_as_well)
+    assert any(searched(seed, monkeypatch, tmp_path)[1] for seed in range(2, 40, 4))
 
 
 def test_a_row_moves_what_its_own_part_releases_and_by_no_more_than_was_counted(monkeypatch):

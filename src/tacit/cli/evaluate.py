@@ -91,6 +91,9 @@ def say_evaluation(found: Evaluation) -> None:
     for group, figures in found.by_group.items():
         first = next(name for name in ("accuracy", "rmse") if name in figures)
         say(f"  {label_of(first) + ', ' + group:<29}{figures[first]}")
+    for first in ("accuracy", "rmse"):
+        for pair, gap in found.gaps.get(first, {}).items():
+            say(f"  {label_of(first) + ', ' + pair:<29}{gap}")
     if found.beats_majority is not None:
         says = "better than" if found.beats_majority else "worse than"
         say(f"  It is {says} always saying the most common class.")

@@ -86,11 +86,16 @@ class MappedPart:
 
     def chosen(self, which: Any) -> np.ndarray:
         """Some of these rows, wherever they are in the file."""
-        return self.source.chosen(self.index[which])
+        return self.source.chosen(self.chosen_rows(which))
+
+    def chosen_rows(self, places: Any) -> np.ndarray:
+        """Where rows of this part are among all of them."""
+        found: np.ndarray = self.index[places]
+        return found
 
     def pieces(self, cuts: Sequence[int], index: np.ndarray | None = None) -> Iterator[Source]:
         """Pieces between cuts, copied into memory while others are worked on."""
-        wanted = self.index if index is None else self.index[index]
+        wanted = self.chosen_rows(slice(None) if index is None else index)
         return self.source.pieces(cuts, wanted)
 
 

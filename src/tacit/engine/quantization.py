@@ -223,7 +223,7 @@ class Weights:
             norms = np.sqrt(np.add.reduce(np.square(columns), axis=1, keepdims=True))
         # The rows can be no longer than this, so scores stay in range. NaN fails as well.
         reach = math.ldexp(scale.unit, scale.radius)
-        if not np.all(norms * reach <= LIMIT):
+        if not (norms * reach <= LIMIT).all():
             raise InputError(
                 f"weights of norm {norms.max()} are not finite or too large for rows of norm "
                 f"{reach:.3g}; training diverged: lower the learning rate"

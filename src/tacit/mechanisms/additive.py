@@ -59,6 +59,7 @@ class Step(NamedTuple):
     @classmethod
     def whole(cls, most: float) -> Step:
         """Towards zero to whole numbers, and to 0 beyond the largest; that is at most 2^51."""
+        assert most <= 2.0**51
         return cls(3, most)
 
 

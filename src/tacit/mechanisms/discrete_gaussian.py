@@ -18,7 +18,7 @@ number v that is compared with the acceptance probability (28). The second holds
 top bit) and y (its low bits). The numbers f and v have 192 bits; the 165 and 164 bits that do not
 fit are asked for only when the leading ones do not settle the comparison, about once in 2^16
 attempts. So floating point is used only where its error cannot change the answer, and the output
-is the same integer on every machine.
+is the same integer on every machine, with compiled loops (`noise.h`) and without.
 
 Error per draw
 --------------
@@ -35,15 +35,22 @@ most 4. The total is below 2^-186; :data:`TOTAL_VARIATION` claims 2^-180.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.exceptions import InputError
+
+try:
+    from tacit.mechanisms import native
+except ImportError:  # no compiler where this was installed
+    native = None  # type: ignore[assignment]
 
 TOTAL_VARIATION = 2.0**-180
 """Upper bound on the total variation distance of one draw from the discrete Gaussian."""
@@ -97,6 +104,8 @@ class Table:
         for which the column itself is taken, however its other bits go.
     moves : ndarray of int64
         ``aliases[b] - b``.
+    columns : ndarray of int32, shape (512, 2)
+        Leading 27 bits of the threshold, and the alias, for compiled loops.
     kept : float
         Probability that an attempt is kept; only used to guess how many to evaluate.
     """
@@ -107,6 +116,7 @@ class Table:
     aliases: tuple[int, ...]
     marks: NDArray[np.int64]
     moves: NDArray[np.int64]
+    columns: NDArray[np.int32]
     kept: float
 
 
@@ -195,6 +205,7 @@ def table(sigma: float) -> Table:
         aliases=tuple(aliases),
         marks=(columns << F_BITS) + leading - 1,
         moves=np.array(aliases, dtype=np.int64) - columns,
+        columns=np.stack([leading, aliases], axis=1).astype(np.int32),
         # Sum over x >= 0 with half of x = 0, over M times the sum over k: the first is M times
         # the second less one half (Poisson summation; exactly so for M = 1).
         kept=1.0 - 0.5 * (1 << _POINT) / total,
@@ -330,6 +341,64 @@ def judge(n: int, table: Table, long: Long) -> None:
     if np.count_nonzero(kept) != np.count_nonzero(perhaps):
         for i in np.flatnonzero(kept != perhaps).tolist():
             kept[i] = _accept(table, int(x[i]), int(y[i]), int(first[i]), long(i)[1])
+
+
+@cache
+def level() -> int:
+    """The fastest kind of compiled loops that this processor can run."""
+    return native.levels() - 1
+
+
+def compiled() -> Any:
+    """Compiled loops, where there are any."""
+    return None if native is None or os.environ.get("TACIT_KERNELS") == "numpy" else native
+
+
+def draws(
+    loops: Any, words: NDArray[np.uint64], table: Table, long: Long, out: NDArray[np.int64]
+) -> tuple[int, int]:
+    """The same attempts by compiled loops, until there are draws enough.
+
+    Parameters
+    ----------
+    loops : module
+        From :func:`compiled`.
+    words : ndarray of uint64
+        Independent and uniform.
+    table : Table
+        From :func:`table`.
+    long : callable
+        As for :func:`attempt`.
+    out : ndarray of int64
+        For the draws, one or more.
+
+    Returns
+    -------
+    used, found : int
+        Attempts that were evaluated, and draws they gave: all that are wanted, or those of the
+        words up to the first attempt that only its long numbers settle.
+    """
+    half = 0.5 * math.ldexp(1 / table.sigma, table.shift) ** 2 if table.shift else 0.0  # M²/2σ²
+    how = table.columns, table.shift, half, ALIAS_MARGIN, ACCEPT_MARGIN
+    used, found = loops.draws(level(), words, *how, out)
+    if found < out.size and used < words.size // 2:
+        first, second = words[2 * used : 2 * used + 2].tolist()
+        x, kept = decide(first, second, table, long(used))
+        if kept:
+            out[found] = x
+        used, found = used + 1, found + kept
+    return used, found
+
+
+def decide(first: int, second: int, table: Table, more: tuple[int, int]) -> tuple[int, bool]:
+    """One attempt from its two words and its long numbers: the draw, and whether it is one."""
+    b, f = first >> 64 - COLUMN_BITS, first >> V_BITS & ((1 << F_BITS) - 1)
+    f = f << (LONG_BITS - F_BITS) | more[0] >> F_BITS
+    k = b if f < table.thresholds[b] else table.aliases[b]
+    y = second & ((1 << table.shift) - 1)
+    x, negative = k << table.shift | y, second >> 63
+    kept = not table.shift or _accept(table, x, y, first & ((1 << V_BITS) - 1), more[1])
+    return (-x if negative else x), kept and not (negative and x == 0)
 
 
 def _accept(table: Table, x: int, y: int, v: int, more: int) -> bool:

@@ -1,4 +1,4 @@
-/* Passes over rows of numbers that NumPy would make in several: squared norms, and factors.
+/* Passes over numbers that NumPy would make in several: squared norms of rows, factors, and noise.
 
    Every operation is correctly rounded and in the order of NumPy's, so results are the same to the
    bit (tacit.mechanisms.additive compares them once). That takes strict IEEE arithmetic: no
@@ -116,6 +116,8 @@ static void moment(const double *x, int64_t n, int64_t d, double *onto) {}
 static int has_moment(void) { return 0; }
 #endif
 
+#include "noise.h"
+
 /* --- Arguments -------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -130,19 +132,27 @@ static PyObject *release(Buffers *held, PyObject *found)
     return found;
 }
 
-/* An aligned, C-contiguous array of doubles. */
-static Py_buffer *array(Buffers *held, PyObject *given, int ndim, int writable)
+/* An aligned, C-contiguous array of numbers of these kinds (one letter each). */
+static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int size, int ndim,
+                          int writable)
 {
     Py_buffer *view = &held->views[held->count];
     int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(given, view, flags) < 0)
         return NULL;
     held->count++;
-    if (view->ndim == ndim && view->itemsize == sizeof(double) && view->format &&
-        view->format[0] == 'd' && !view->format[1] && (uintptr_t)view->buf % sizeof(double) == 0)
+    const char *kind = view->format;
+    if (view->ndim == ndim && view->itemsize == size && kind && kind[0] && !kind[1] &&
+        strchr(kinds, kind[0]) && (uintptr_t)view->buf % size == 0)
         return view;
-    PyErr_Format(PyExc_ValueError, "needs an aligned array of float64 in %d dimensions", ndim);
+    PyErr_Format(PyExc_ValueError, "needs an aligned array of kind '%s' in %d dimensions", kinds,
+                 ndim);
     return NULL;
+}
+
+static Py_buffer *array(Buffers *held, PyObject *given, int ndim, int writable)
+{
+    return numbers(held, given, "d", sizeof(double), ndim, writable);
 }
 
 PyDoc_STRVAR(squares_doc, "squares(rows, out)\n--\n\nThe squared norm of every row (n, d).");
@@ -198,9 +208,77 @@ static PyObject *py_moment(PyObject *module, PyObject *args)
     return release(&held, PyBool_FromLong(has_moment()));
 }
 
+PyDoc_STRVAR(levels_doc, "levels()\n--\n\nHow many kinds of loops for noise this processor can run.");
+
+static PyObject *py_levels(PyObject *module, PyObject *none) { return PyLong_FromLong(levels()); }
+
+PyDoc_STRVAR(draws_doc,
+             "draws(level, words, columns, shift, half, near, margin, out)\n--\n\n"
+             "Draws of the discrete Gaussian from attempts, two words each, until `out` is full, no attempt\n"
+             "is left, or one is not settled. How many attempts are settled, and how many draws they gave.");
+
+static PyObject *py_draws(PyObject *module, PyObject *args)
+{
+    PyObject *given, *table, *out;
+    Gaussian g;
+    int level, near;
+    Buffers held = {.count = 0};
+    Py_buffer *words, *columns, *onto;
+    if (!PyArg_ParseTuple(args, "iOOififO", &level, &given, &table, &g.shift, &g.half, &near, &g.margin,
+                          &out))
+        return NULL;
+    if (!(words = numbers(&held, given, "LQ", 8, 1, 0)) ||
+        !(columns = numbers(&held, table, "i", 4, 2, 0)) ||
+        !(onto = numbers(&held, out, "lq", 8, 1, 1)))
+        return release(&held, NULL);
+    if (columns->shape[0] != COLUMNS || columns->shape[1] != 2 || g.shift < 0 || g.shift > 53 ||
+        level < 0 || level >= levels()) {
+        PyErr_SetString(PyExc_ValueError, "columns, shift or level must be others");
+        return release(&held, NULL);
+    }
+    int64_t used = 0, found;
+    g.columns = columns->buf;
+    g.near = near;
+    Py_BEGIN_ALLOW_THREADS
+    found = AT_LEVEL(draws)(words->buf, words->shape[0] / 2, &g, onto->buf, onto->shape[0], &used);
+    Py_END_ALLOW_THREADS
+    return release(&held, Py_BuildValue("LL", (long long)used, (long long)found));
+}
+
+PyDoc_STRVAR(normals_doc,
+             "normals(level, words, out)\n--\n\n"
+             "As many normals as words, right in single precision; an even number.");
+
+static PyObject *py_normals(PyObject *module, PyObject *args)
+{
+    PyObject *given, *out;
+    int level;
+    Buffers held = {.count = 0};
+    Py_buffer *words, *onto;
+    if (!PyArg_ParseTuple(args, "iOO", &level, &given, &out))
+        return NULL;
+    if (!(words = numbers(&held, given, "LQ", 8, 1, 0)) || !(onto = array(&held, out, 1, 1)))
+        return release(&held, NULL);
+    int64_t n = words->shape[0] / 2;
+    if (words->shape[0] != 2 * n || onto->shape[0] != 2 * n || level < 0 || level >= levels()) {
+        PyErr_SetString(PyExc_ValueError, "out must have a place for every word, and be even");
+        return release(&held, NULL);
+    }
+    const uint64_t *first = words->buf;
+    double *one = onto->buf;
+    Py_BEGIN_ALLOW_THREADS
+    AT_LEVEL(pairs)(first, first + n, n, one, one + n);
+    Py_END_ALLOW_THREADS
+    Py_INCREF(Py_None);
+    return release(&held, Py_None);
+}
+
 static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
                                   {"through", py_through, METH_VARARGS, through_doc},
                                   {"moment", py_moment, METH_VARARGS, moment_doc},
+                                  {"levels", py_levels, METH_NOARGS, levels_doc},
+                                  {"draws", py_draws, METH_VARARGS, draws_doc},
+                                  {"normals", py_normals, METH_VARARGS, normals_doc},
                                   {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,

@@ -318,11 +318,16 @@ class Stream(_Secret):
         of its time. Two at a time, √(−2 ln u)·(cos 2πv, sin 2πv) with u of 53 bits, so that the
         tail reaches to 8.6 standard deviations, and v of 24 (Box & Muller 1958).
         """
-        out = np.empty(_index(count, "count"))
+        out, loops = np.empty(_index(count, "count")), dg.compiled()
         for done in range(0, count, _WORDS):  # pieces that fit the cache
             part = out[done : done + _WORDS]
             pairs = (part.size + 1) // 2
             words = self.words(2 * pairs)
+            if loops is not None:
+                both = part if part.size == 2 * pairs else np.empty(2 * pairs)
+                loops.normals(dg.level(), words, both)
+                part[...] = both[: part.size]
+                continue
             radius = ((words[:pairs] >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
             np.log(radius, out=radius)
             radius *= -2.0
@@ -382,13 +387,19 @@ class Stream(_Secret):
         """
         table, count = dg.table(float(sigma)), _index(count, "count")
         out = np.empty(count, dtype=np.int64)
-        done = 0
+        done, loops = 0, dg.compiled()
         with self._here():
             while done < count:
                 wanted = count - done
                 # Enough for all, most of the time. How many are tried does not change the result.
                 tries = min(dg.BLOCK, int((wanted + 2.0 * math.sqrt(wanted)) / table.kept) + 4)
-                values, kept = dg.attempt(self._peek(2 * tries), table, self.long_numbers)
+                words = self._peek(2 * tries)
+                if loops is not None:
+                    tries, found = dg.draws(loops, words, table, self.long_numbers, out[done:])
+                    self._skip(2 * tries)
+                    done += found
+                    continue
+                values, kept = dg.attempt(words, table, self.long_numbers)
                 found = min(int(np.count_nonzero(kept)), wanted)
                 if found == wanted or table.kept < 0.9:  # or the processor would guess wrong
                     hits = np.flatnonzero(kept)[:found]

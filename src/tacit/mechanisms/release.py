@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
@@ -26,6 +27,7 @@ import numpy as np
 
 from tacit.exceptions import ReleaseError
 from tacit.mechanisms.lattice import sigma_for
+from tacit.mechanisms.memory import Memory
 from tacit.mechanisms.random_streams import Key, Stream
 from tacit.mechanisms.selection import exponential_choice, pick
 from tacit.mechanisms.threshold import key_threshold, noisy_above
@@ -35,7 +37,7 @@ from tacit.privacy.unit import ROW, Unit
 
 UP = 1 + 1e-14  # more than the rounding of a root and a product
 SLACK = 1e-13  # shares are rounded: they add up to one but for that, and never to one unit more
-PIECE = 1 << 14  # integers that become numbers together
+TOGETHER = 1 << 16  # values that noise is added to together: pieces of streams, some of them
 BLOCK = 1 << 22  # noise values of reports that are drawn together
 
 Kind = Literal["step", "sum", "votes", "score"]
@@ -91,18 +93,37 @@ class BoundedSum:
 class Draws:
     """What a run draws, from streams that `Releases` opens. Audits put others in its place."""
 
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory()
+
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise, in units of the lattice where there is one: a new array."""
-        size, shape = total.values.size, total.values.shape
-        drawn: np.ndarray
-        if total.exact:
-            drawn = stream.discrete_gaussian(sigma_for(deviation / total.unit), size)
-        else:
-            single = total.values.dtype == np.float32
-            drawn = stream.single_normal(size) if single else stream.normal(size)
-            drawn *= deviation
-        drawn = drawn.reshape(shape)
-        return np.add(total.values, drawn, out=drawn)
+        return self.noisy(total, deviation, stream, numbers=False)
+
+    def noisy(
+        self, total: BoundedSum, deviation: float, stream: Stream, *, numbers: bool
+    ) -> np.ndarray:
+        """The same, as numbers if asked."""
+        values = total.values.reshape(-1)
+        whole = total.exact and not numbers
+        noisy = self._memory.empty(values.size, np.int64 if whole else np.float64)
+        sigma = sigma_for(deviation / total.unit) if total.exact else 0.0
+        single = total.values.dtype == np.float32
+        for start in range(0, values.size, TOGETHER):  # sum and noise while they are in the cache
+            part = values[start : start + TOGETHER]
+            drawn: np.ndarray
+            if total.exact:
+                drawn = stream.discrete_gaussian(sigma, part.size)
+            else:
+                drawn = stream.single_normal(part.size) if single else stream.normal(part.size)
+                drawn *= deviation
+            if total.exact and numbers:
+                drawn += part
+                np.multiply(drawn, total.unit, out=noisy[start : start + TOGETHER])
+            else:
+                np.add(part, drawn, out=noisy[start : start + TOGETHER])
+        return noisy.reshape(total.values.shape)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise as numbers, where nobody sees the outcome."""
@@ -370,25 +391,22 @@ class Token:
 
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
-        noisy = self.multiples(total)
-        if not total.exact:
-            return noisy
-        if type(self._releases.draws) is not Draws:  # others may keep what they return
-            return noisy.astype(np.float64) * total.unit
-        whole = noisy.reshape(-1)
-        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
-        for start in range(0, whole.size, PIECE):
-            part = whole[start : start + PIECE].astype(np.float64)
-            part *= total.unit
-            numbers[start : start + PIECE] = part
-        return numbers.reshape(noisy.shape)
+        draws = self._releases.draws
+        if type(draws) is Draws:
+            return draws.noisy(total, self._paid(total), self._stream, numbers=True)
+        noisy = self.multiples(total)  # others may keep what they return
+        return noisy.astype(np.float64) * total.unit if total.exact else noisy
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""
+        return self._releases.draws.gaussian(total, self._paid(total), self._stream)
+
+    def _paid(self, total: BoundedSum) -> float:
+        """The deviation of one release, which is taken from what was counted."""
         if self.event.kind not in ("gaussian", "poisson-gaussian"):
             self._require(Gaussian)
         self._budget.take(1.0)
-        return self._releases.draws.gaussian(total, self.deviation_of(total), self._stream)
+        return self.deviation_of(total)
 
     def keys(
         self,

@@ -234,7 +234,9 @@ class Binary:
         beyond = [np.concatenate([[0.0], np.cumsum(side[::-1])]) for side in (negatives, positives)]
         false, true = (side / max(side[-1], 1e-300) for side in beyond)
         chosen = np.maximum(beyond[0] + beyond[1], 1e-300)
-        precision = np.where(beyond[0] + beyond[1] > 0, beyond[1] / chosen, 1.0)
+        precision = beyond[1] / chosen
+        # Where none is found yet, as at the first one: noise alone says more or less than that.
+        precision = np.where(beyond[1] > 0, precision, precision[np.argmax(beyond[1] > 0)])
         return {
             "roc": (false.tolist(), true.tolist()),
             "precision_recall": (true.tolist(), precision.tolist()),

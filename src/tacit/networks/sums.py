@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.mechanisms.memory import Memory
 from tacit.networks.factors import Factors, Gradients, load_torch
 
 __all__ = ["BITS", "ExactSum", "FastSum"]
@@ -36,12 +37,13 @@ SLOPE_BITS = 30
 LIMIT = 2.0**52  # of the absolute values in a sum of integers in float64
 LONGEST = 2.0**50  # of those of one row: one whose places cancel each other is shortened more
 UNIT = 2.0**-52  # twice the unit roundoff
+PIECE = 1 << 15  # sums that are turned together
 HELD = 256  # places whose integers wait for each other, for one product
 SAFE = 1 - 2.0**-40  # more than all roundings of a few numbers of a row
 
 
 class _Sum:
-    """Sums for every parameter, in one vector that serves for many steps.
+    """Sums for every parameter, in one vector.
 
     Parameters
     ----------
@@ -54,15 +56,22 @@ class _Sum:
     """
 
     def __init__(self, chosen: dict[str, Any], others: tuple[str, ...], dtype: Any) -> None:
+        self._shapes = {name: value.shape for name, value in chosen.items()}
+        self._given, self._dtype, self._memory = others, dtype, Memory()
+
+    def _clear(self) -> None:
         torch = load_torch()
-        self._all = torch.zeros(sum(value.numel() for value in chosen.values()), dtype=dtype)
-        pieces = self._all.split([value.numel() for value in chosen.values()])
-        views = dict(zip(chosen, pieces, strict=True))
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        kind = torch.zeros(0, dtype=self._dtype).numpy().dtype
+        self._found = self._memory.empty(sum(sizes), kind)
+        self._found.fill(0)
+        pieces = torch.from_numpy(self._found).split(sizes)
+        views = dict(zip(self._shapes, pieces, strict=True))
         self._parts = {
-            n: part.view(chosen[n].shape) for n, part in views.items() if n not in others
+            n: part.view(self._shapes[n]) for n, part in views.items() if n not in self._given
         }
-        self._others = [views[name] for name in others]
-        self._whole = torch.zeros(sum(len(part) for part in self._others), dtype=dtype)
+        self._others = [views[name] for name in self._given]
+        self._whole = torch.zeros(sum(len(part) for part in self._others), dtype=self._dtype)
 
     def _add(self, name: str, a: Any, b: Any) -> None:
         """Add Σ b aᵀ over places; a are places of an embedding, or vectors."""
@@ -72,17 +81,15 @@ class _Sum:
         else:
             part.addmm_(b.T.to(part.dtype), a.to(part.dtype))
 
-    def _clear(self) -> None:
-        self._all.zero_()
-        self._whole.zero_()
-
     def _sums(self) -> np.ndarray:
-        """All sums as one vector, in the module's order; it is overwritten by the next ones."""
+        """All sums as one vector, in the module's order; from here on they are the caller's."""
         for part, sums in zip(
             self._others, self._whole.split([len(part) for part in self._others]), strict=True
         ):
             part.copy_(sums)
-        return np.asarray(self._all.numpy())
+        found = self._found
+        del self._found, self._parts, self._others
+        return found
 
 
 class FastSum(_Sum):
@@ -118,7 +125,7 @@ class FastSum(_Sum):
 
     def total(self) -> np.ndarray:
         """The sum (d,), in the module's own type, or in float64."""
-        return self._sums().copy()
+        return self._sums()
 
 
 class ExactSum(_Sum):
@@ -196,7 +203,7 @@ class ExactSum(_Sum):
     def _move(self) -> None:
         """What was added up becomes int64."""
         self._work()
-        now = self._sums().astype(np.int64)
+        now = _whole(self._sums())
         self._moved = now if self._moved is None else np.add(self._moved, now, out=now)
         self._clear()
         self._load = 0.0
@@ -204,8 +211,16 @@ class ExactSum(_Sum):
     def total(self) -> np.ndarray:
         """The sum (d,), in int64."""
         self._work()
-        now = self._sums().astype(np.int64)
+        now = _whole(self._sums())
         return now if self._moved is None else np.add(self._moved, now, out=now)
+
+
+def _whole(sums: np.ndarray) -> np.ndarray:
+    """Integers in float64 as int64, in the same memory."""
+    found = sums.view(np.int64)
+    for start in range(0, len(sums), PIECE):
+        found[start : start + PIECE] = sums[start : start + PIECE].astype(np.int64)
+    return found
 
 
 class _Integers:

@@ -104,11 +104,13 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
         ]
         heads = ("Figure", "Groups", "Difference", f"{sure} interval")
         grids.append(Grid("Differences between groups", heads, rows))
-    parts = {"all rows": evaluation, **evaluation.get("groups", {})}
     names = [clean(name) for name in evaluation.get("classes", ())]
-    for whose, part in parts.items():
-        grids += _confusion(names, part, clean(whose))
-        grids += _calibration(part, sure, clean(whose))
+    grids += _confusion(names, evaluation, "all rows")
+    grids += _calibration(evaluation, sure, "all rows")
+    if len(names) <= MOST_WITH_LIMITS:  # of more, in the JSON output
+        for whose, part in evaluation.get("groups", {}).items():
+            grids += _confusion(names, part, clean(whose))
+            grids += _calibration(part, sure, clean(whose)) if len(names) == 2 else []
     remarks = []
     if "accuracy" in evaluation["figures"]:
         remarks.append(MAJORITY[evaluation.get("beats_majority")])

@@ -58,7 +58,9 @@ class Averages:
         """Take the iterate behind a step."""
         self._last = weights
         parts = self._weights(step)
-        if parts.any():
+        if (parts == 1).all():
+            self._mean = weights  # of nothing else
+        elif parts.any():
             self._mean += parts[:, None, None] * weights
 
     def result(self) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from tacit.engine.engine import GradientSource, LatticeSum
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
+from tacit.mechanisms.memory import Memory
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
@@ -26,6 +27,7 @@ from tacit.trainers.settings import PublicFacts
 if TYPE_CHECKING:
     from tacit.trainers.gradient import GradientTrainer
 
+PIECE = 1 << 15  # weights that are moved together
 SHARED = ("steps", "batch_size", "clipping", "n_components")  # by settings trained together
 
 
@@ -81,12 +83,19 @@ def train_together(
     else:
         weights = _hold(weights, trainers)  # zero need not be in a set
     begin, velocity = weights, np.zeros(1)
-    move = None
+    move, memory = None, Memory()
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
+    # Steps that only divide, multiply and subtract: as modules with millions of parameters have.
+    bare = (
+        move is None
+        and on_gradient is None
+        and not (pulled or momentum.any() or "converged" in names)
+        and len(clips) == 1
+    )
 
     def draw(step: int) -> np.ndarray:
         return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
@@ -103,7 +112,8 @@ def train_together(
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
-            norms = _norms(seen)  # public: the last step's outcome
+            # Public: the last step's outcome. Nobody asks where nothing moves.
+            norms = np.zeros(len(trainers)) if moves is None else _norms(seen)
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = []
@@ -115,6 +125,14 @@ def train_together(
                     paid = token if share == 1 else token.part(share)
                     released.append(trainer.noisy(bounded, paid, step, rows))
                 noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
+            if bare:
+                weights = _project(
+                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), trainers
+                )
+                weights = monotone(weights, facts.monotone)
+                averages.add(step, weights)
+                progress("training", step + 1, steps)
+                continue
             mean = (noisy[0] if len(noisy) == 1 else np.concatenate(noisy, axis=1)) / normaliser
             if on_gradient is not None:
                 on_gradient(mean)
@@ -143,6 +161,18 @@ def train_together(
     found = _hold(averages.result(), trainers)  # a mean of them is in the set, up to rounding
     found = monotone(found, facts.monotone)
     return found if scales is None else found * scales
+
+
+def _stepped(
+    memory: Memory, weights: np.ndarray, noisy: np.ndarray, normaliser: float, rate: np.ndarray
+) -> np.ndarray:
+    """Weights less rate · (noisy / normaliser), with every number in the cache until it is done."""
+    found = memory.empty(weights.size, np.float64).reshape(weights.shape)
+    for start in range(0, weights.shape[1], PIECE):
+        some = slice(start, start + PIECE)
+        moved = noisy[:, some] / normaliser
+        np.subtract(weights[:, some], np.multiply(rate, moved, out=moved), out=found[:, some])
+    return found
 
 
 def rehearsal(

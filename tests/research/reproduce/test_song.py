@@ -139,3 +139,12 @@ def test_lemma_5_1_holds_of_the_losses():
     found = song.lemma("squared", 0.3, 500, seed=0)
     assert found["gap"] < 1e-6 < found["unclipped gap"] and found["bend"] > -1e-9
     assert get_loss("squared").convex
+
+
+def test_the_noise_of_theorem_2_6_is_too_little_where_rows_are_replaced(quick):
+    record = quick("song-privacy")
+    assert [check["holds"] for check in record["checks"]] == [False, True, True]
+    assert not any(check["null"]["holds"] for check in record["checks"])
+    (table,) = record["tables"]
+    spent = {row[0]: row[1] for row in table["rows"]}
+    assert spent["ε = 1, δ = 1e-05"] == pytest.approx(1.63, abs=0.005)

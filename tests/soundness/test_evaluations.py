@@ -1,0 +1,163 @@
+"""Tests of models on tables that differ in one row, with every release the same: see `replays`.
+
+The model is fixed: what is attacked are the tables of counts, for any number of classes, for
+numbers, and for groups.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.soundness import replays
+
+from tacit.audit.recorder import Recorder
+from tacit.mechanisms.random_streams import Key
+from tacit.mechanisms.release import PublicRandomness, Releases
+from tacit.metrics import tables
+from tacit.metrics.class_tables import ClassTables
+from tacit.metrics.evaluate import plan_evaluation
+from tacit.metrics.evaluate import release as released
+from tacit.privacy import Budget
+from tacit.privacy.events import NEIGHBORS
+
+CLASSES = [0, 2, 3, 7, 11, 101]
+ODD = [np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 0.5, 1.0]
+
+
+def drawn(seed):
+    """A plan, and two lists of truth, scores and groups that differ in row 0."""
+    rng = np.random.default_rng([seed, 62])
+    n, many = int(rng.choice([60, 200])), int(CLASSES[seed % len(CLASSES)])
+    neighbors = list(NEIGHBORS)[rng.integers(3)]
+    model = SimpleNamespace()
+    if many:
+        model.classes_ = tuple(range(many))
+        if rng.random() < 0.8:
+            model.predict_proba = None
+    else:
+        model.target_bounds_ = (-10.0, 10.0)
+    named = ["f", "m"] if rng.random() < 0.5 else None
+    how = {"noise_multiplier": float(rng.choice([0.3, 3.0])), "by_values": named}
+    plan = plan_evaluation(model, n, Budget(1.0, 1e-5), neighbors, **how)
+    sides = []
+    truth = rng.integers(0, many, n) if many else rng.normal(size=n) * 5
+    shape = (n,) if many in (0, 2) else (n, many)
+    scores = rng.random(shape)
+    scores = scores / scores.sum(axis=1, keepdims=True) if scores.ndim == 2 else scores
+    groups = rng.choice(np.array(["f", "m", "nobody asked", None], dtype=object), n)
+    for _ in range(2):
+        odd = [rng.integers(-1, max(many, 1)) if many else ODD[rng.integers(8)]]
+        strange = scores.copy()
+        strange[0] = ODD[rng.integers(8)]
+        who = groups.copy()
+        who[0] = ["f", "m", "", None, 7][rng.integers(5)]
+        sides.append((np.concatenate([odd, truth[1:]]), strange, who if named else None))
+    if neighbors != "replace_one":  # the row is there, or is not
+        whole = sides[0]
+        sides[1] = tuple(None if part is None else part[1:] for part in whole)
+    return plan, neighbors, sides, n
+
+
+def run(plan, side, draws, n, patch):
+    """Everything that anybody could see; coins belong to rows."""
+    seen, honest = {}, PublicRandomness.coins
+    with patch.context() as patched, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        patched.setattr(
+            PublicRandomness, "coins", lambda self, what, k: honest(self, what, n)[n - k :]
+        )
+        releases = Releases(Key.from_seed("replay"), plan.spent, draws=draws)
+        try:
+            found = plan.run(*side, releases)
+            releases.close()
+            cutoffs = [found.cutoff(c) for c in (0.5, 0.9, 0.99)]
+            seen["figures"] = repr((found.to_dict(), cutoffs, found.beats_majority))
+        except StopIteration:
+            seen["error"] = "went on where the recorded run had ended"
+    seen["warned"] = [str(each.message) for each in warned]
+    return seen
+
+
+def compared(seed, patch):
+    plan, neighbors, sides, n = drawn(seed)
+    recorder = Recorder()
+    run(plan, sides[0], recorder, n, patch)
+    assert recorder.tape.draws <= plan.draws
+    outcomes = []
+    for side in sides:
+        watching = replays.Watching(recorder.tape, np.arange(0))
+        outcomes.append(replays.Outcome(watching, run(plan, side, watching, n, patch)))
+    asked = SimpleNamespace(neighbors=neighbors)
+    spent = SimpleNamespace(plan=asked, spent=plan.spent, arithmetic="exact")
+    spent.trainer = SimpleNamespace(local=False)
+    case = SimpleNamespace(plan=spent, rows=(range(n), range(len(sides[1][0]))))
+    return replays.judged(case, recorder.tape, outcomes), len(plan.classes)
+
+
+def test_tables_of_any_kind_are_covered_by_their_account(monkeypatch):
+    met = Counter()
+    for seed in range(24):
+        wrong, many = compared(seed, monkeypatch)
+        assert not wrong, (seed, wrong)
+        met[many] += 1
+    assert set(met) == set(CLASSES)
+
+
+@pytest.mark.long
+def test_nor_are_two_thousand_of_them(monkeypatch):
+    for seed in range(10**4, 10**4 + 2000):
+        assert not compared(seed, monkeypatch)[0], seed
+
+
+# Faults that are planted
+
+
+def found_in(seeds, patch):
+    """Whether any pair tells."""
+    for seed in seeds:
+        try:
+            if compared(seed, patch)[0]:
+                return True
+        except ValueError:  # releases of another shape
+            return True
+    return False
+
+
+def test_a_table_more_than_was_counted_is_found(monkeypatch):
+    honest = released
+
+    def uncounted(counts, token):  # as if there were one table
+        joined = np.concatenate(counts)
+        (noisy,) = honest([joined], token)
+        return np.split(noisy, np.cumsum([len(table) for table in counts])[:-1])
+
+    monkeypatch.setattr(sys.modules["tacit.metrics.evaluate"], "release", uncounted)
+    assert found_in(range(100, 130), monkeypatch)
+
+
+def test_a_row_in_two_cells_of_a_loss_is_found(monkeypatch):
+    honest = tables.Tables.count
+
+    def both_knots(self, truth, scores, by, coins):
+        counted = honest(self, truth, scores, by, coins)
+        return [table + np.roll(table, 1) * (len(table) < 60) for table in counted]
+
+    monkeypatch.setattr(tables.Tables, "count", both_knots)
+    assert found_in(range(100, 130), monkeypatch)
+
+
+def test_knots_that_follow_the_largest_loss_are_found(monkeypatch):
+    honest = ClassTables.cells
+
+    def following(self, truth, scores, coins):
+        found = honest(self, truth, scores, coins)
+        shift = int(np.nanmax(np.where(np.isfinite(scores), scores, 0.0)) > 1)
+        return [np.where(cells > 0, cells - shift, cells) for cells in found]
+
+    monkeypatch.setattr(ClassTables, "cells", following)
+    assert found_in(range(100, 160), monkeypatch)
