@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from shlex import quote
 from textwrap import wrap
 
 import numpy as np
@@ -12,6 +13,7 @@ from tacit.diagnostics.advice import Advice
 from tacit.diagnostics.base import NOTICE
 from tacit.diagnostics.inspection import Inspection
 from tacit.diagnostics.private import PrivateInspection
+from tacit.privacy.unit import Unit
 from tacit.report.show import number, percent
 
 Line = tuple[str, str]
@@ -26,11 +28,18 @@ def render_inspection(found: Inspection | PrivateInspection, *, width: int = 96)
             f"{claim.neighbors}."
         ]
         head += [f"NOT FOR RELEASE: {reason}" for reason in claim.reasons]
-        lines = private_findings(found)
+        lines, more = private_findings(found), _flags_of(claim.unit)
     else:
-        head, lines = [NOTICE], findings(found)
+        head, lines, more = [NOTICE], findings(found), ""
     body = [f"  {name:<32}{value}" for name, value in lines]
-    return "\n".join([*head, "", *body, "", *_advice(found.advice, width)])
+    return "\n".join([*head, "", *body, "", *_advice(found.advice, width, more)])
+
+
+def _flags_of(unit: Unit) -> str:
+    """What `tacit fit` is told of people."""
+    if unit.identifier is None:
+        return ""
+    return f" --person {quote(unit.identifier)} --rows-per-person {unit.rows}"
 
 
 def findings(found: Inspection) -> list[Line]:
@@ -110,13 +119,15 @@ def _some(d: int) -> list[int]:
     return [k for k in (1, 5, 10, 40, 100, 400) if k <= d]
 
 
-def _advice(advice: Advice, width: int) -> Sequence[str]:
+def _advice(advice: Advice, width: int, more: str) -> Sequence[str]:
     best = advice.best
+    long = 2 + max(len("source"), *(len(option.risk.source) for option in advice.options))
+    before = 24 + long
     lines = [
         f"Advice for training with epsilon {advice.epsilon:g}, delta {advice.delta:g}: "
-        f"tacit fit {best.flags}",
+        f"tacit fit {best.flags}{more}",
         "",
-        f"  {'recipe':<10}{'bound':>10}  {'source':<26}why",
+        f"  {'recipe':<10}{'bound':>10}  {'source':<{long}}why",
     ]
     for option in advice.options:
         value = (
@@ -125,9 +136,9 @@ def _advice(advice: Advice, width: int) -> Sequence[str]:
             else "–"
         )
         why = option.why + (f"; needs {option.needs}" if option.needs else "")
-        first, *rest = wrap(why, max(20, width - 48)) or [""]
-        lines.append(f"  {option.recipe:<10}{value:>10}  {option.risk.source:<26}{first}")
-        lines += [" " * 48 + more for more in rest]
+        first, *rest = wrap(why, max(20, width - before)) or [""]
+        lines.append(f"  {option.recipe:<10}{value:>10}  {option.risk.source:<{long}}{first}")
+        lines += [" " * before + line for line in rest]
     lines.append(
         "  Bounds are on excess risk, for best weights of norm one; they are no accuracies."
     )
