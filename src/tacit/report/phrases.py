@@ -81,9 +81,9 @@ LIMITS = {
         "whether or not your row was in the table."
     ),
     "It covers this plan and nothing else.": (
-        "Looking at the rows, choosing settings by trying them out on the rows, test scores, "
-        "and other models fitted to the same rows are not covered. The costs of several "
-        "certificates for the same rows add up."
+        "Looking at the rows, choosing settings by trying them out on the rows, scores that "
+        "were computed without noise, and other models fitted to the same rows are not covered. "
+        "The costs of several certificates for the same rows add up."
     ),
     "It rests on AES.": (
         "The noise is drawn with this cipher, so the promise holds against anybody who cannot "
