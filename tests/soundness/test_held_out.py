@@ -16,7 +16,7 @@ from tacit.audit.recorder import Recorder
 from tacit.data.parts import MappedPart
 from tacit.linear_model.held_out import Split
 from tacit.mechanisms.random_streams import Key
-from tacit.mechanisms.release import Releases
+from tacit.mechanisms.release import PublicRandomness, Releases
 from tacit.metrics import tables
 from tacit.model_selection import DPSearch
 from tacit.plan import CalibratedPlan
@@ -27,13 +27,14 @@ from tacit.trainers import DPGD
 
 pytest.importorskip("pandas")
 SHARE = 0.4
+coins = PublicRandomness.coins
 
 
 def compared(seed, patch):
     """Where the odd row was, and what is wrong with the pair."""
     model, frames, targets, n = pair_of(seed)
-    if model.neighbors != "replace_one":  # coins belong to places, and there all of them move up
-        return "skipped", []
+    # Where row 0 goes, all others move up: each keeps its coin (`tacit.privacy.events.Parallel`).
+    patch.setattr(PublicRandomness, "coins", lambda *given: coins(*given[:2], n)[n - given[2] :])
     model.set_params(holdout=SHARE, random_state=seed)
     recorder, probe, outcomes = Recorder(), frames[0], []
     _, plan = fitted(model, (frames[0], targets[0]), recorder, probe, patch)
@@ -48,14 +49,15 @@ def compared(seed, patch):
     tested = bool(held_out(Key.from_seed(seed), n, SHARE)[0])
     parts = plan.spent[0][1].parts
     own = replace(plan, spent=tuple(("part", event) for event in parts[int(tested)]))
-    case = SimpleNamespace(plan=own, rows=(range(n), range(n)))
+    case = SimpleNamespace(plan=own, rows=(range(n), range(len(targets[1]))))
     wrong = replays.judged(case, recorder.tape, outcomes)
     sums = zip(recorder.tape, *(outcome.draws.sums for outcome in outcomes), strict=True)
     for release, one, other in sums:
         evaluated = release.source.startswith("'evaluation'")
         if evaluated != tested and not np.array_equal(one, other):
             wrong.append(f"{release.source} looks at a row of the other part")
-    return "tested" if tested else "trained", wrong
+    where = "tested" if tested else "trained"
+    return f"{where}, {model.neighbors}", wrong
 
 
 def search_of(seed):
@@ -155,10 +157,10 @@ def test_a_row_moves_what_its_own_part_releases_and_by_no_more_than_was_counted(
     for seed in range(40):
         where, wrong = compared(seed, monkeypatch)
         assert not wrong, (seed, wrong)
-        met[where] += 1
-        if met["trained"] >= 4 and met["tested"] >= 4:
+        met[where] += where != "refused"
+        if len(+met) == 4 and min((+met).values()) >= 2:
             break
-    assert met["trained"] and met["tested"]
+    assert len(+met) == 4
 
 
 @pytest.mark.long
