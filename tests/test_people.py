@@ -242,6 +242,34 @@ def test_rows_of_people_in_a_memory_map_are_those_in_memory(visits, tmp_path):
     assert refused.value.depends_on_rows
 
 
+def test_rows_of_people_that_may_not_fit_into_memory_are_refused_for_free(
+    visits, file, tmp_path, monkeypatch
+):
+    X, y, ids = visits
+    path = tmp_path / "X.npy"
+    how = {"epsilon": 4.0, "max_rows_per_group": 3, "trainer": DPGD(steps=2)}
+    unit = Unit("person", 3)
+    book = Ledger(tmp_path / "book.db").create("visits", epsilon=8.0, delta=1e-4, unit=unit)
+    spent = DPLinearClassifier(**how, delta=1e-6, ledger=book)
+    few = np.unique(ids, return_index=True)[1]  # one row of each: how many there are is private
+    for rows in (np.arange(len(y)), few):
+        np.save(path, X[rows])
+        with pytest.raises(InputError, match="3 rows of each of 900 people take up to") as refused:
+            spent.fit(scan(path, memory=50_000), y[rows], groups=ids[rows])
+        assert not refused.value.depends_on_rows and "memory=" in str(refused.value)
+    DPLinearClassifier(**how).fit(scan(path, memory=1e6), y[few], groups=ids[few])
+    with monkeypatch.context() as machine:
+        machine.setattr("tacit.data.memory.machine_memory", lambda: 50_000)
+        with pytest.raises(InputError, match="3 rows of each of 900 people") as refused:
+            spent.fit(X, y, groups=ids)
+        assert "memory=" not in str(refused.value)
+        DPLinearClassifier(**how).fit(sp.csr_array(X), y, groups=ids)  # is there already
+    with pytest.raises(InputError, match="8 bytes a value") as refused:
+        spent.fit(scan(file, target="sick", memory=50_000), groups="patient")
+    assert refused.value.depends_on_rows
+    assert not book.charges()
+
+
 def tacit(*arguments):
     command = [sys.executable, "-m", "tacit.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

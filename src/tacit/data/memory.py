@@ -27,6 +27,12 @@ def memory_for(rows: Rows) -> int:
     return machine_memory() // SHARE
 
 
+def allowed_memory(rows: Rows) -> int:
+    """Bytes that rows may take that are not read again: what is said, or all of the machine's."""
+    asked = getattr(rows.source, "memory", None)
+    return machine_memory() if asked is None else int(asked)
+
+
 def machine_memory() -> int:
     """Bytes that this process may have in all."""
     try:

@@ -33,6 +33,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
+from tacit.data.memory import allowed_memory, machine_memory
 from tacit.data.rows import Rows
 from tacit.engine.checks import StepCheck, Watch
 from tacit.engine.kernels.compact import FUSED, Fused
@@ -248,6 +249,8 @@ class Engine:
         self.targets = checked_targets(targets, rows.n, self._kind)
         self.scale = Scale.of(bound, self.d, shift, float(intercept), exact=exact)
         shown = silent if progress is None else progress
+        if self.people is not None and memory is None:  # a plan has refused what may be too much
+            memory = max(allowed_memory(rows), machine_memory())
         self.store = make_store(
             rows,
             self.scale,
@@ -259,7 +262,7 @@ class Engine:
             memory=memory,
         )
         if self.people is not None:
-            if isinstance(self.store, Streamed):
+            if isinstance(self.store, Streamed):  # they were too many for the plan to know
                 raise of_rows(
                     InputError(
                         "rows of people are summed in memory, and these are too many for it: lower "

@@ -90,6 +90,7 @@ from tacit.data.rows import Rows
 from tacit.engine.quantization import LATTICE_ROWS, SHRINK, TINY, Clipping
 from tacit.engine.schedule import LANES
 from tacit.exceptions import InputError
+from tacit.privacy.unit import Unit
 
 try:
     from tacit.engine.kernels import native
@@ -400,6 +401,37 @@ def lay_out(rows: Rows, targets: Any, arithmetic: str) -> tuple[People | None, R
     rows = rows.taken(people.order)
     gone = people.null if rows.blanked is None else people.null | rows.blanked
     return people, replace(rows, blanked=gone, owners=None), np.asarray(targets)[people.order]
+
+
+def memory_of(people: int, unit: Unit, width: int, cell: int, parts: int) -> int:
+    """Bytes that rows of people take, with inner products, if everybody has as many as count.
+
+    Parameters
+    ----------
+    people : int
+        How many there are, or the public stand-in for it.
+    unit : Unit
+        People, and how many rows of one count.
+    width : int
+        Values that are kept of a row.
+    cell : int
+        Bytes of each.
+    parts : int
+        Parts of the columns that are clipped by themselves.
+
+    Returns
+    -------
+    int
+        By public numbers alone.
+
+    Examples
+    --------
+    >>> from tacit.privacy.unit import Unit
+    >>> memory_of(1000, Unit("person", 5), 32, 2, 1)
+    403200
+    """
+    pairs = unit.rows * (unit.rows - 1) // 2
+    return -(-people // LANES) * LANES * (unit.rows * width * cell + 8 * parts * pairs)
 
 
 def spread_of(m: int, outputs: int, arithmetic: str) -> float:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import dask_owners
+from tacit.data.memory import allowed_memory
 from tacit.data.owners import Owners
 from tacit.data.rows import Rows
 from tacit.data.scans import Scan
@@ -116,6 +117,16 @@ def identifier_of(schema: Any) -> str | None:
 def _in_memory(X: Any) -> Any:
     """A scan of named columns as a table in memory: rows of one person may lie anywhere in it."""
     if isinstance(X, Scan) and X.column_names is not None:
+        allowed = allowed_memory(Rows(X.source, d=X.d))
+        if 8 * X.n * X.d > allowed:  # how many rows people have is theirs to know
+            raise of_rows(
+                InputError(
+                    "rows of people are read from files of named columns into memory, at 8 bytes "
+                    f"a value, and these do not fit into {allowed / 2**30:.3g} GB: learn from "
+                    "fewer columns, allow more with scan(path, memory=...), pass a memory map, or "
+                    "take the rows to Dask"
+                )
+            )
         return X.read(list(X.column_names))
     return X
 

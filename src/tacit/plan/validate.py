@@ -11,11 +11,13 @@ import numpy as np
 
 from tacit.data.cluster import Parcel
 from tacit.data.dask_rows import without_rows
-from tacit.data.memory import require_room
+from tacit.data.memory import allowed_memory, require_room
 from tacit.data.rows import ELSEWHERE, Rows, can_take, shares_memory
 from tacit.engine.arithmetic import Arithmetic
 from tacit.engine.array_api import require_device
-from tacit.engine.people import MOST_ROWS
+from tacit.engine.kernels.compact import padded_width
+from tacit.engine.people import MOST_ROWS, memory_of
+from tacit.engine.streaming import CELL
 from tacit.exceptions import InputError
 from tacit.preprocessing.base import NoiselessStage, PrivateStage, Stage
 from tacit.privacy.events import sensitivity
@@ -268,6 +270,8 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
             f"{asked.target.name} needs all targets in one place, and they are on the workers of a "
             "cluster: say what is public of them (classes=, target_bounds=)"
         )
+    if people:
+        validate_memory(plan, rows)
     if plan.on_arrays(rows):  # before anything is spent
         xp, device = rows.source.namespace
         require_device(xp, device, plan.arithmetic)
@@ -281,6 +285,32 @@ def validate_rows(plan: CalibratedPlan, rows: Rows) -> None:
             require_room(rows, stage.name, plan.columns)
     if asked.stages and asked.stages[0].must_be_first:
         copy.copy(asked.stages[0]).fit(rows.hidden())  # what it cannot take costs nothing
+
+
+def validate_memory(plan: CalibratedPlan, rows: Rows) -> None:
+    """Refuse people whose rows may not fit into memory, if everybody has as many as count.
+
+    How many they have is private, so it does not decide. Sparse rows are in memory already; rows
+    of shapes take no less than is reckoned here.
+    """
+    unit, clips = plan.plan.unit, getattr(plan.trainer, "clips", ())  # of descent
+    if rows.distributed or unit.rows == 1 or not clips:
+        return
+    width = 0 if rows.sparse else padded_width(plan.facts.features + plan.plan.adds_constant)
+    layout = getattr(plan.plan.stages[0], "layout", None) if plan.plan.stages else None
+    if layout is not None:
+        width = min(width, 2 * len(layout.widths) + padded_width(layout.straight + 2))
+    cell = CELL["fast" if plan.arithmetic == Arithmetic.FAST else "exact"]
+    needed = memory_of(plan.facts.size, unit, width, cell, len(clips))
+    allowed = allowed_memory(rows)
+    if needed > allowed:
+        more = ", allow more with scan(path, memory=...)" if hasattr(rows.source, "stamps") else ""
+        raise InputError(
+            f"rows of people are summed in memory: {unit.rows} rows of each of "
+            f"{plan.facts.size} people take up to {needed / 2**30:.3g} GB, and there are "
+            f"{allowed / 2**30:.3g}: lower max_rows_per_group, learn from fewer columns{more}, or "
+            "take the rows to Dask"
+        )
 
 
 def validate_init(plan: CalibratedPlan, init: tuple[np.ndarray, np.ndarray] | None) -> None:
