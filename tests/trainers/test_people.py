@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.guarded import guarded
 
 from tacit.data.owners import Owners, choose_rows
 from tacit.data.rows import as_rows
@@ -16,7 +17,15 @@ from tacit.data.shaped import Layout, ShapedChunk
 from tacit.engine import people as engine_people
 from tacit.engine.engine import Engine
 from tacit.engine.kernels import compact
-from tacit.engine.people import LOOSE, MOST_ROWS, People, PersonClipping, clipping_of, spread_of
+from tacit.engine.people import (
+    LOOSE,
+    MOST_ROWS,
+    NUMBER,
+    People,
+    PersonClipping,
+    clipping_of,
+    spread_of,
+)
 from tacit.engine.quantization import Clipping, Scale
 from tacit.engine.schedule import LANES
 from tacit.exceptions import InputError
@@ -201,16 +210,34 @@ def test_tiles_refuse_what_does_not_suit():
     native = engine_people.native
     if native is None:
         pytest.skip("there are no compiled loops here")
-    who, gram = np.array([0, 3]), np.zeros((1, 16))
-    index, out = np.empty(32, np.int64), np.empty((1, 16))
-    native.tiles(2, 0, 99, who, gram, index, out)
-    assert index[:4].tolist() == [0, 3, 99, 99] and index[16:19].tolist() == [16, 19, 99]
-    for wrong in (np.array([16]), np.array([-1]), np.zeros(0, dtype=np.int64)):
+    classes = np.array([[1, 0, 16], [2, 16, 16]])  # people of one row, and of two
+    places = np.array([0, -1, NUMBER, NUMBER + 15, 1])
+    chosen, gram, counts = np.array([0, 1, 3]), np.arange(16.0)[None], np.zeros(2, np.int64)
+    told = [guarded(each) for each in (classes, places, chosen, gram, counts)]
+
+    def tiles(*other):
+        classes, places, chosen, gram, counts = [*other, *told[len(other) :]]
+        index, found = native.tiles(classes, places, 99, chosen, gram, counts)
+        return np.frombuffer(index, np.int64), np.frombuffer(found)
+
+    index, found = tiles()
+    assert told[-1].tolist() == [1, 1] and index.size == 48 and found.size == 16
+    assert (
+        index[[0, 16, 32]].tolist() == [0, 31, 47] and (np.delete(index, [0, 16, 32]) == 99).all()
+    )
+    assert found[0] == 15.0
+    for wrong in (np.array([5]), np.array([-1])):
         with pytest.raises(ValueError, match="do not suit"):
-            native.tiles(2, 0, 99, wrong, gram, index, out)
-    for many, into in ((3, index), (2, index[:16]), (0, index)):
+            tiles(classes, places, wrong)
+    for place in (NUMBER + 16, 2 * NUMBER, 16):
         with pytest.raises(ValueError, match="do not suit"):
-            native.tiles(many, 0, 99, who, gram, into, out)
+            tiles(classes, np.full(5, place))
+    for row in ([2, 16, 15], [2, 16, 17], [2, -1, 16], [2, 16, -1], [0, 16, 16], [513, 0, 16]):
+        with pytest.raises(ValueError, match="do not suit"):
+            tiles(np.array([[1, 0, 16], row]))
+    for other in (np.zeros(1, np.int64), np.zeros(3, np.int64)):
+        with pytest.raises(ValueError, match="do not suit"):
+            tiles(classes, places, chosen, gram, other)
 
 
 @pytest.mark.skipif(not compact.levels(), reason="no compiled loops")

@@ -688,8 +688,8 @@ def _tile(tiles: Sequence[Tile], start: int, stop: int) -> Tile | None:
     """The people whose rows these are; None if rows are nobody's in particular."""
     for tile in tiles:
         if tile.span.start <= start < tile.span.stop:
-            first, last = ((at - tile.span.start) // (tile.rows * LANES) for at in (start, stop))
-            return replace(tile, gram=[gram[:, first:last] for gram in tile.gram])
+            first, last = ((at - tile.span.start) // tile.rows for at in (start, stop))
+            return replace(tile, gram=tile.gram[:, :, first:last])
     return None
 
 

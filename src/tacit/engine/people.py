@@ -80,7 +80,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,6 +99,7 @@ except ImportError:  # no compiler where this was installed
 LOOSE = 64.0  # clips of a person that one row is limited to
 MOST_ROWS = LATTICE_ROWS // LANES  # of a person: a tile is summed in one block
 ROUNDING = {"exact": 2.0**-52, "fast": 2.0**-22}  # of sums: twice the unit roundoff
+NUMBER = 1 << 40  # more than there are people of a size
 BATCH_PAIRS = 1 << 22  # inner products that are found together
 
 
@@ -126,6 +126,11 @@ class SizeClass:
         return -(-len(self.people) // LANES)
 
     @property
+    def pairs(self) -> int:
+        """Inner products of each of them."""
+        return self.rows * (self.rows - 1) // 2
+
+    @property
     def stop(self) -> int:
         return self.start + self.tiles * LANES * self.rows
 
@@ -145,19 +150,18 @@ class Tile:
         Of a person: m.
     span : slice
         Which rows of a sum they are.
-    gram : list of ndarray of shape (m (m - 1) / 2, tiles, LANES)
+    gram : ndarray of shape (parts, m (m - 1) / 2, people)
         Inner products of rows of one person, i < j in order, part by part.
     """
 
     rows: int
     span: slice
-    gram: list[np.ndarray]
+    gram: np.ndarray
 
     def terms(self, start: int, outputs: int) -> tuple[Any, ...]:
         """What compiled loops are told of people whose rows begin there."""
         first = (start - self.span.start) // self.rows
-        pairs = self.gram[0].reshape(len(self.gram[0]), -1)
-        return self.rows, pairs, first, LOOSE, spread_of(self.rows, outputs, "exact")
+        return self.rows, self.gram[0], first, LOOSE, spread_of(self.rows, outputs, "exact")
 
 
 class People:
@@ -206,29 +210,39 @@ class People:
         self.order = np.concatenate([*order, last]) if order else last
         #: Rows that are there to fill a tile up.
         self.null = np.concatenate([*null, last == 0]) if null else last == 0
-        #: Of every person: which class (-1 for none, without rows), and which number there.
-        self._class_of = np.full(owners.people, -1, dtype=np.int16)
-        self._number = np.zeros(owners.people, dtype=np.int64)
+        #: Of every person: NUMBER times their class, and their number there; -1 without rows.
+        self._places = np.full(owners.people, -1, dtype=np.int64)
         for i, each in enumerate(self.classes):
-            self._class_of[each.people] = i
-            self._number[each.people] = np.arange(len(each.people))
-        self._grams: list[list[np.ndarray]] = []
+            self._places[each.people] = i * NUMBER + np.arange(len(each.people))
+        #: Of every class: rows of a person, where they begin, and how many people with empty ones.
+        table = [(each.rows, each.start, each.tiles * LANES) for each in self.classes]
+        self._table = np.array(table, dtype=np.int64).reshape(-1, 3)
+        self._gram = np.empty((0, 0))  # inner products of every part, of class after class
+        self._inner: list[np.ndarray] = []  # and of every class, (parts, pairs, people)
 
     def measure(self, store: Any) -> None:
         """Find the inner products of all people's rows, as a store keeps them."""
-        for each in self.classes:
+        people = self._table[:, 2].tolist()
+        products = sum(each.pairs * many for each, many in zip(self.classes, people, strict=True))
+        self._gram = np.empty((len(store.parts), products))
+        self._inner = self._cut(self._gram, people)
+        for each, gram in zip(self.classes, self._inner, strict=True):
             who = np.arange(each.tiles * LANES)
             places = each.places(who)
             pairs = [(i, j) for i in range(each.rows) for j in range(i + 1, each.rows)]
-            grams = [np.empty((len(pairs), who.size)) for _ in store.parts]
             few = max(LANES, BATCH_PAIRS // max(1, store.parts[-1].stop))
             for k, (i, j) in enumerate(pairs):
                 for start in range(0, who.size, few):
                     some = slice(start, start + few)
-                    found = store.inner(places[i, some], places[j, some])
-                    for gram, values in zip(grams, found, strict=True):
-                        gram[k, some] = values
-            self._grams.append(grams)
+                    gram[:, k, some] = store.inner(places[i, some], places[j, some])
+
+    def _cut(self, gram: np.ndarray, people: list[int]) -> list[np.ndarray]:
+        """Inner products (parts, pairs, people) of every class, of so many people each."""
+        found, stop = [], 0
+        for each, many in zip(self.classes, people, strict=True):
+            start, stop = stop, stop + each.pairs * many
+            found.append(gram[:, start:stop].reshape(len(gram), each.pairs, many))
+        return found
 
     @cached_property
     def first_rows(self) -> np.ndarray:
@@ -241,53 +255,53 @@ class People:
     def whole(self, block_rows: int | None) -> tuple[list[range], list[Tile]]:
         """All rows, as groups of blocks of whole tiles, and what is known of each size."""
         groups, tiles = [], []
-        for each, grams in zip(self.classes, self._grams, strict=True):
+        for each, gram in zip(self.classes, self._inner, strict=True):
             groups += list(_groups(each.rows, each.start, each.stop, block_rows))
-            shaped = [gram.reshape(len(gram), each.tiles, LANES) for gram in grams]
-            tiles.append(Tile(each.rows, slice(each.start, each.stop), shaped))
+            tiles.append(Tile(each.rows, slice(each.start, each.stop), gram))
         return groups, tiles
 
     def batch(
         self, chosen: np.ndarray, block_rows: int | None
     ) -> tuple[Any, list[range], list[Tile]]:
         """Rows of some people, in order of the sum; groups; and what is known of each size."""
-        which = self._class_of[chosen]
-        who = self._number[chosen[np.argsort(which, kind="stable")]]
-        # Whoever has no row comes first.
-        ends = np.cumsum(np.bincount(which + 1, minlength=len(self.classes) + 1)).tolist()
-        tiled = [-(-(high - low) // LANES) for low, high in pairwise(ends)]
-        sizes = [many * LANES * each.rows for many, each in zip(tiled, self.classes, strict=True)]
-        index = np.empty(sum(sizes), dtype=np.int64)
+        index, gram, counts = self._tiled(chosen)
         groups, tiles, stop = [], [], 0
-        for each, grams, many, size, (low, high) in zip(
-            self.classes, self._grams, tiled, sizes, pairwise(ends), strict=True
-        ):
-            if not size:
-                continue
-            span = slice(stop, stop + size)
-            shaped = [
-                self._some(each, who[low:high], gram, index[span]).reshape(-1, many, LANES)
-                for gram in grams
-            ]
-            groups += list(_groups(each.rows, span.start, span.stop, block_rows))
-            tiles.append(Tile(each.rows, span, shaped))
-            stop = span.stop
+        lanes = [-(-many // LANES) * LANES for many in counts]
+        for each, many, some in zip(self.classes, lanes, self._cut(gram, lanes), strict=True):
+            if many:
+                start, stop = stop, stop + each.rows * many
+                groups += list(_groups(each.rows, start, stop, block_rows))
+                tiles.append(Tile(each.rows, slice(start, stop), some))
         return index, groups, tiles
 
-    def _some(
-        self, each: SizeClass, who: np.ndarray, gram: np.ndarray, index: np.ndarray
-    ) -> np.ndarray:
-        """Inner products of some people of a class; where their rows lie goes into ``index``."""
-        last, spare = len(self.order) - 1, -len(who) % LANES
+    def _tiled(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """Where the rows of some people lie, and their inner products; how many are of a class."""
+        last = len(self.order) - 1  # a row that counts nothing
         if native is not None:
-            found = np.empty((len(gram), len(who) + spare))
-            native.tiles(each.rows, each.start, last, who, gram, index, found)
-            return found
-        who = np.append(who, np.repeat(who[:1], spare))
-        places = each.places(who)
-        places[:, who.size - spare :] = last  # one that counts nothing
-        index[:] = places.reshape(each.rows, -1, LANES).transpose(1, 0, 2).reshape(-1)
-        return np.take(gram, who, axis=1)
+            counts = np.empty(len(self.classes), dtype=np.int64)
+            how = self._table, self._places, last, chosen, self._by_person, counts
+            place, products = native.tiles(*how)
+            gram = np.frombuffer(products, np.float64).reshape(len(self._gram), -1)
+            return np.frombuffer(place, np.int64), gram, counts.tolist()
+        places, many = self._places[chosen], []
+        index, found = [np.empty(0, dtype=np.int64)], [np.empty((len(self._gram), 0))]
+        for i, (each, gram) in enumerate(zip(self.classes, self._inner, strict=True)):
+            who = places[places // NUMBER == i] % NUMBER
+            filled = np.append(who, np.repeat(who[:1], -len(who) % LANES))
+            rows = each.places(filled)
+            rows[:, len(who) :] = last
+            index.append(
+                rows.reshape(each.rows, len(filled) // LANES, LANES).transpose(1, 0, 2).reshape(-1)
+            )
+            found.append(gram[:, :, filled].reshape(len(gram), each.pairs * len(filled)))
+            many.append(len(who))
+        return np.concatenate(index), np.concatenate(found, axis=1), many
+
+    @cached_property
+    def _by_person(self) -> np.ndarray:
+        """Inner products where those of a person lie together, for whoever draws batches."""
+        each = [gram.transpose(0, 2, 1).reshape(len(gram), -1) for gram in self._inner]
+        return np.concatenate([self._gram[:, :0], *each], axis=1)
 
 
 def _groups(m: int, start: int, stop: int, block_rows: int | None) -> Iterator[range]:
@@ -325,7 +339,7 @@ class PersonClipping:
             1 / |x| of every row; 0 for one that counts nothing.
         m : int
             Rows of a person.
-        gram : ndarray of shape (m (m - 1) / 2, tiles, LANES)
+        gram : ndarray of shape (m (m - 1) / 2, people)
             Inner products.
         """
         how = self.clipping
@@ -364,7 +378,7 @@ class PersonClipping:
                 products = inner[..., i, :] * inner[..., j, :]
                 if not how.separate:
                     products = np.add.reduce(products, axis=1, keepdims=True)
-                along = along + gram[k] * products
+                along = along + gram[k].reshape(-1, LANES) * products
                 k += 1
             square = square + 2 * along
         spread = spread_of(m, outputs, how.arithmetic)

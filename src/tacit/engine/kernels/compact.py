@@ -269,8 +269,7 @@ def _alike(
     cube = right.reshape(settings, outputs, n)
     for setting in cube:
         loss.portable().residual(setting.T, targets, out=setting.T)
-    tiles = pairs.reshape(len(pairs), -1, LANES) if many > 1 else pairs
-    PersonClipping(clipping).apply(cube, store.inverse_norms[0], many, tiles)
+    PersonClipping(clipping).apply(cube, store.inverse_norms[0], many, pairs)
     return bool((onto == np.einsum("ki,ij->kj", right, rows)).all())
 
 

@@ -133,9 +133,15 @@ INLINE void fetch(const Job *job, int64_t i, int64_t count)
         return;
     int64_t row = number_at(job, i), outputs = job->terms.loss == SOFTMAX ? 1 : job->terms.outputs;
     for (int64_t lane = 0; lane < count; lane++) {
-        const int16_t *at = job->rows + number_at(job, i + lane) * job->stride;
+        int64_t number = number_at(job, i + lane);
+        const int16_t *at = job->rows + number * job->stride;
         for (int64_t j = 0; j < job->stride; j += 32)
             __builtin_prefetch(at + j);
+        if (job->terms.many > 1 && job->index) { /* nobody's neighbours in the table */
+            __builtin_prefetch(job->peaks + number);
+            __builtin_prefetch(job->terms.inverse + number);
+            __builtin_prefetch((const double *)job->terms.targets + number * outputs);
+        }
     }
     __builtin_prefetch(job->terms.inverse + row);
     __builtin_prefetch((const double *)job->terms.targets + row * outputs);
@@ -890,49 +896,135 @@ static PyObject *py_levels(PyObject *module, PyObject *args)
 }
 
 PyDoc_STRVAR(tiles_doc,
-             "tiles(many, start, last, who, gram, index, out)\n--\n\n"
-             "Where the rows of some people lie, by their numbers among those of `many` rows whose\n"
-             "tiles begin at `start`, in tiles of their own (index); and their inner products (pairs,\n"
-             "people). The last tile is filled up with the row `last`.");
+             "tiles(classes, places, last, chosen, gram, counts)\n--\n\n"
+             "Where the rows of some people lie, in tiles of their own, and their inner products: two\n"
+             "byte arrays, of an index and of numbers (parts, those of class after class), each (pairs,\n"
+             "people); and in `counts` how many people of each class. Classes are (many, start, people):\n"
+             "the rows of each of them, and where their tiles begin; `gram` has them (parts, those of\n"
+             "class after class), each (people, pairs); a place is 2**40 times a class and a number\n"
+             "there, or -1. The last tile of a class is filled up with the row `last`.");
+
+enum { KINDS = 512, NUMBER = 40 }; /* classes, and rows of a person; bits of a number in a class */
+
+/* Of a class: its people, and where those who were chosen go. */
+typedef struct {
+    int64_t many, start, people, pairs, gram; /* of which the last is where inner products begin */
+    int64_t count, next;
+} Class;
+
+/* The first row of a person. */
+INLINE int64_t first_of(const Class *c, int64_t who)
+{
+    int64_t lane = who & (LANES - 1);
+    return c->start + (who - lane) * c->many + lane;
+}
 
 static PyObject *py_tiles(PyObject *module, PyObject *args)
 {
-    Py_ssize_t many, start, last;
-    PyObject *numbers, *pairs, *places, *found;
+    Py_ssize_t last;
+    PyObject *kinds, *where, *some, *pairs, *many, *result = NULL;
     Buffers held = {.count = 0};
-    Py_buffer *who, *gram, *index, *out;
-    if (!PyArg_ParseTuple(args, "nnnOOOO", &many, &start, &last, &numbers, &pairs, &places, &found))
+    Py_buffer *table, *places, *chosen, *gram, *counts;
+    if (!PyArg_ParseTuple(args, "OOnOOO", &kinds, &where, &last, &some, &pairs, &many))
         return NULL;
-    if (!(who = array(&held, numbers, "who", 'q', 1, 0)) ||
+    if (!(table = array(&held, kinds, "classes", 'q', 2, 0)) ||
+        !(places = array(&held, where, "places", 'q', 1, 0)) ||
+        !(chosen = array(&held, some, "chosen", 'q', 1, 0)) ||
         !(gram = array(&held, pairs, "gram", 'd', 2, 0)) ||
-        !(index = array(&held, places, "index", 'q', 1, 1)) ||
-        !(out = array(&held, found, "out", 'd', 2, 1)))
+        !(counts = array(&held, many, "counts", 'q', 1, 1)))
         return failed(&held);
-    const int64_t *chosen = who->buf, count = who->shape[0], lanes = padded(count);
-    const int64_t people = gram->shape[1], products = gram->shape[0];
-    int fits = count > 0 && many > 0 && many <= 512 && start >= 0 && start < INT64_C(1) << 47 &&
-               last >= 0 &&
-               products == many * (many - 1) / 2 && out->shape[0] == products &&
-               out->shape[1] == lanes && index->shape[0] == lanes * many;
+    const int64_t *given = table->buf, *place = places->buf, *people = chosen->buf;
+    const int64_t number = table->shape[0], count = chosen->shape[0], known = places->shape[0];
+    const int64_t parts = gram->shape[0], width = gram->shape[1];
+    const double *inner = gram->buf;
+    Class classes[KINDS];
+    int64_t begins = 0, rows = 0, products = 0;
+    int fits = number <= KINDS && table->shape[1] == 3 && counts->shape[0] == number && last >= 0 &&
+               parts < 1 << 8 && count < INT64_C(1) << 31;
+    for (int64_t k = 0; fits && k < number; k++, given += 3) {
+        Class *c = classes + k;
+        *c = (Class){.many = given[0], .start = given[1], .people = given[2], .gram = begins};
+        fits = c->many > 0 && c->many <= KINDS && c->start >= 0 && c->start < INT64_C(1) << 47 &&
+               c->people >= 0 && c->people < INT64_C(1) << 32;
+        c->pairs = fits ? c->many * (c->many - 1) / 2 : 0;
+        begins += c->pairs * c->people;
+        fits &= begins <= width;
+    }
+    int64_t *at = malloc(sizeof(*at) * (size_t)(2 * count + 1)), *sorted = at + count;
+    if (!at) {
+        PyErr_NoMemory();
+        return failed(&held);
+    }
+    fits = fits && begins == width;
     for (int64_t i = 0; fits && i < count; i++)
-        fits = chosen[i] >= 0 && chosen[i] < people;
-    if (!fits)
-        return refused(&held, "people, their inner products and tiles do not suit each other");
-    int64_t *to = index->buf;
-    for (int64_t i = 0; i < lanes; i++) {
-        int64_t person = chosen[i < count ? i : 0], lane = i % LANES;
-        int64_t first = start + (person - person % LANES) * many + person % LANES;
-        for (int64_t j = 0; j < many; j++)
-            to[(i - lane) * many + j * LANES + lane] = i < count ? first + j * LANES : last;
+        fits = people[i] >= 0 && people[i] < known;
+    for (int64_t i = 0; fits && i < count; i++)
+        at[i] = place[people[i]];
+    for (int64_t i = 0; fits && i < count; i++) {
+        if (at[i] < 0)
+            continue;
+        int64_t k = at[i] >> NUMBER, who = at[i] & ((INT64_C(1) << NUMBER) - 1);
+        fits = k < number && who < classes[k].people;
+        if (!fits)
+            break;
+        classes[k].count++;
     }
-    for (int64_t pair = 0; pair < products; pair++) {
-        const double *from = (const double *)gram->buf + pair * people;
-        double *line = (double *)out->buf + pair * lanes;
-        for (int64_t i = 0; i < lanes; i++)
-            line[i] = from[chosen[i < count ? i : 0]];
+    if (!fits) {
+        free(at);
+        return refused(&held, "people, their places and inner products do not suit each other");
     }
+    for (int64_t k = 0, next = 0; k < number; k++) {
+        Class *c = classes + k;
+        ((int64_t *)counts->buf)[k] = c->count;
+        c->next = next;
+        next += c->count;
+        rows += c->many * padded(c->count);
+        products += c->pairs * padded(c->count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (at[i] < 0)
+            continue;
+        Class *c = classes + (at[i] >> NUMBER);
+        int64_t who = at[i] & ((INT64_C(1) << NUMBER) - 1);
+        const double *from = inner + c->gram + who * c->pairs;
+        sorted[c->next++] = who;
+        __builtin_prefetch(from); /* met soon */
+        __builtin_prefetch(from + c->pairs);
+    }
+    PyObject *index = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)sizeof(int64_t) * rows);
+    PyObject *found = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)sizeof(double) * parts * products);
+    if (index && found) {
+        int64_t *to = (int64_t *)(void *)PyByteArray_AsString(index);
+        double *line = (double *)(void *)PyByteArray_AsString(found);
+        for (const Class *c = classes; c < classes + number; c++) {
+            const int64_t *who = sorted + c->next - c->count, lanes = padded(c->count);
+            for (int64_t i = 0; i < lanes; i += LANES, to += c->many * LANES) {
+                for (int64_t lane = 0; lane < LANES; lane++)
+                    to[lane] = first_of(c, who[i + lane < c->count ? i + lane : i]);
+                for (int64_t j = 1; j < c->many; j++)
+                    for (int64_t lane = 0; lane < LANES; lane++)
+                        to[j * LANES + lane] = to[lane] + j * LANES;
+            }
+            for (int64_t lane = c->count % LANES; lane % LANES; lane++)
+                for (int64_t j = 1; j <= c->many; j++)
+                    to[lane - j * LANES] = last;
+            for (int64_t part = 0; part < parts; part++)
+                for (int64_t i = 0; i < lanes; i++) {
+                    double *onto = line + part * products + i;
+                    const double *from = inner + part * width + c->gram;
+                    from += who[i < c->count ? i : 0] * c->pairs;
+                    for (int64_t pair = 0; pair < c->pairs; pair++, onto += lanes)
+                        *onto = from[pair];
+                }
+            line += c->pairs * lanes;
+        }
+        result = PyTuple_Pack(2, index, found);
+    }
+    Py_XDECREF(index);
+    Py_XDECREF(found);
+    free(at);
     release(&held);
-    Py_RETURN_NONE;
+    return result;
 }
 
 static PyMethodDef functions[] = {{"scores", py_scores, METH_VARARGS, scores_doc},
