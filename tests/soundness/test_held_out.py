@@ -118,7 +118,7 @@ def seen_of(model, table, draws, probe, patch):
 
     patch.setattr(CalibratedPlan, "releases", releases)
     model.fit(*table)
-    said = {**model.certificate_.to_dict(), "created": None}
+    said = {**model.certificate_.to_dict(), "created": None, "digest": None}
     found = model.best_params_, model.best_score_, model.predict(probe).tobytes()
     return {"all": repr((said, found, model.evaluation_.to_dict()))}, plans[0]
 

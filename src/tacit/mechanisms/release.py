@@ -99,15 +99,8 @@ class Draws:
 
     def gaussian(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
         """Sum and noise, in units of the lattice where there is one: a new array."""
-        return self.noisy(total, deviation, stream, numbers=False)
-
-    def noisy(
-        self, total: BoundedSum, deviation: float, stream: Stream, *, numbers: bool
-    ) -> np.ndarray:
-        """The same, as numbers if asked."""
         values = total.values.reshape(-1)
-        whole = total.exact and not numbers
-        noisy = self._memory.empty(values.size, np.int64 if whole else np.float64)
+        noisy = self._memory.empty(values.size, np.int64 if total.exact else np.float64)
         sigma = sigma_for(deviation / total.unit) if total.exact else 0.0
         single = total.values.dtype == np.float32
         for start in range(0, values.size, TOGETHER):  # sum and noise while they are in the cache
@@ -118,11 +111,7 @@ class Draws:
             else:
                 drawn = stream.single_normal(part.size) if single else stream.normal(part.size)
                 drawn *= deviation
-            if total.exact and numbers:
-                drawn += part
-                np.multiply(drawn, total.unit, out=noisy[start : start + TOGETHER])
-            else:
-                np.add(part, drawn, out=noisy[start : start + TOGETHER])
+            np.add(part, drawn, out=noisy[start : start + TOGETHER])
         return noisy.reshape(total.values.shape)
 
     def hidden(self, total: BoundedSum, deviation: float, stream: Stream) -> np.ndarray:
@@ -391,22 +380,24 @@ class Token:
 
     def gaussian(self, total: BoundedSum) -> np.ndarray:
         """Sum and Gaussian noise, as numbers; multiples of the unit if it is exact."""
-        draws = self._releases.draws
-        if type(draws) is Draws:
-            return draws.noisy(total, self._paid(total), self._stream, numbers=True)
-        noisy = self.multiples(total)  # others may keep what they return
-        return noisy.astype(np.float64) * total.unit if total.exact else noisy
+        noisy = self.multiples(total)
+        if not total.exact:
+            return noisy
+        if type(self._releases.draws) is not Draws:  # others may keep what they return
+            return noisy.astype(np.float64) * total.unit
+        whole = noisy.reshape(-1)
+        numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
+        for start in range(0, whole.size, TOGETHER):
+            part = whole[start : start + TOGETHER].astype(np.float64)
+            np.multiply(part, total.unit, out=numbers[start : start + TOGETHER])
+        return numbers.reshape(noisy.shape)
 
     def multiples(self, total: BoundedSum) -> np.ndarray:
         """The same, in units of the lattice."""
-        return self._releases.draws.gaussian(total, self._paid(total), self._stream)
-
-    def _paid(self, total: BoundedSum) -> float:
-        """The deviation of one release, which is taken from what was counted."""
         if self.event.kind not in ("gaussian", "poisson-gaussian"):
             self._require(Gaussian)
         self._budget.take(1.0)
-        return self.deviation_of(total)
+        return self._releases.draws.gaussian(total, self.deviation_of(total), self._stream)
 
     def keys(
         self,

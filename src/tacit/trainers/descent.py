@@ -92,6 +92,7 @@ def train_together(
     # Steps that only divide, multiply and subtract: as modules with millions of parameters have.
     bare = (
         move is None
+        and moves is None
         and on_gradient is None
         and not (pulled or momentum.any() or "converged" in names)
         and len(clips) == 1
@@ -112,8 +113,7 @@ def train_together(
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
-            # Public: the last step's outcome. Nobody asks where nothing moves.
-            norms = np.zeros(len(trainers)) if moves is None else _norms(seen)
+            norms = _norms(seen)  # public: the last step's outcome
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = []
