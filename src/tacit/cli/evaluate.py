@@ -82,12 +82,14 @@ def evaluate(
 
 def say_evaluation(found: Evaluation) -> None:
     """Figures with their intervals, and those of groups beside them."""
-    from tacit.report.tested import label_of
+    from tacit.report.tested import label_of, second_class
 
     sure = f"{found.confidence:.0%}"
     say(f"Tested through noise; each interval holds with {sure} confidence, by itself.")
     for name, figure in found.figures.items():
         say(f"  {label_of(name):<29}{figure}")
+    if len(found.classes) == 2:
+        say(f"  {second_class(found.classes)}")
     for group, figures in found.by_group.items():
         first = next(name for name in ("accuracy", "rmse") if name in figures)
         say(f"  {label_of(first) + ', ' + group:<29}{figures[first]}")

@@ -112,6 +112,8 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
             grids += _confusion(names, part, clean(whose))
             grids += _calibration(part, sure, clean(whose)) if len(names) == 2 else []
     remarks = []
+    if len(names) == 2:
+        remarks.append(second_class(names))
     if "accuracy" in evaluation["figures"]:
         remarks.append(MAJORITY[evaluation.get("beats_majority")])
     if len(names) > MOST_SHOWN and evaluation.get("confusion"):
@@ -147,6 +149,17 @@ def _calibration(part: Mapping[str, Any], sure: str, whose: str) -> list[Grid]:
         caption = f"Calibration: predicted and observed share of {clean(name)}, of {whose}"
         found += [Grid(caption, heads, rows)] if rows else []
     return found
+
+
+def second_class(names: Sequence[str]) -> str:
+    """Of two classes, whose precision, recall and areas are shown.
+
+    Examples
+    --------
+    >>> second_class(["no", "yes"])
+    'The second class, of which precision, recall, F1 and areas are, is yes.'
+    """
+    return f"The second class, of which precision, recall, F1 and areas are, is {names[1]}."
 
 
 def label_of(name: str) -> str:

@@ -25,6 +25,7 @@ FIGURES = "evaluation.json"
 FILES = (FIGURES, outputs.CERTIFICATE, outputs.REPORT)
 ROOM = 1 << 18  # bytes of figures and pictures of everybody, or of one group
 PAIR = 256  # bytes of what is said of a pair of classes
+LETTERS = "svg { font-family: system-ui, sans-serif; }"  # as on the page they stand in
 MODEL = "this model"
 EVEN = ([0.0, 1.0], [0.0, 1.0])
 
@@ -181,7 +182,8 @@ def _over(parts: Sequence[Mapping[str, Any]], field: str = "value") -> tuple[lis
 def _drawn(title: str, curves: Mapping[str, Any], across: str) -> list[str]:
     """One picture, as a file of its own; colours come again, and then lines are dashed."""
     again = list(curves)[COLOURS:]
-    return [standing_alone(draw_curves(title, curves, across=across, dashed=again))]
+    drawn = draw_curves(title, curves, across=across, dashed=again)
+    return [standing_alone(drawn, LETTERS)]
 
 
 def facts_of(found: Evaluation, out: PathLike | None) -> dict[str, Any]:
