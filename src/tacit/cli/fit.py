@@ -108,7 +108,8 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
         return
     claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
     units = "people" if "train_people" in facts else "rows"
-    say(f"Fitted to {facts[f'train_{units}']:,} {units} with {claim}.")
+    whom = f", at most {facts['unit']['rows']} rows each," if "unit" in facts else ""
+    say(f"Fitted to {facts[f'train_{units}']:,} {units}{whom} with {claim}.")
     if "chosen" in facts:
         words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
         say(f"  {'chosen by private trials':<33}{words}")

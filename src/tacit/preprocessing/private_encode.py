@@ -499,8 +499,8 @@ def _table(rows: Any) -> Any:
 
 def _lines(key: str, names: Sequence[str], value: str) -> str:
     """What to pass, for some columns."""
-    some = ", ".join(f"{name!r}: {value}" for name in names[:3])
-    return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
+    some = ", ".join(f"{name!r}: {value}" for name in names[:3]) or f"column: {value}"
+    return f"{key}={{{some}{', ...' if len(names) > 3 else ''}}}"
 
 
 def _bounded(column: NumberColumn) -> NumberColumn:

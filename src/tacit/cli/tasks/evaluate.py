@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.predict import open_model
 from tacit.cli.tasks.tables import read
 from tacit.data.schema import did_you_mean
+from tacit.data.tables import Table
 from tacit.diagnostics.picture import COLOURS, draw_curves, standing_alone
 from tacit.exceptions import InputError, SchemaError
 from tacit.features import load_features
@@ -26,6 +28,10 @@ FILES = (FIGURES, outputs.CERTIFICATE, outputs.REPORT)
 ROOM = 1 << 18  # bytes of figures and pictures of everybody, or of one group
 PAIR = 256  # bytes of what is said of a pair of classes
 LETTERS = "svg { font-family: system-ui, sans-serif; }"  # as on the page they stand in
+ROWS_ONLY = (
+    "The model protects people with all of their rows, and this test single rows: give "
+    "--person {} --rows-per-person {}"
+)
 MODEL = "this model"
 EVEN = ([0.0, 1.0], [0.0, 1.0])
 
@@ -57,8 +63,12 @@ def evaluate(
             rows: Any = load_features(table, part="test", labels=target)
             truth = targets_of(rows.labels, table, number=not hasattr(estimator, "classes_"))
         else:
+            if (person is None) != (options.get("max_rows_per_group") is None):
+                raise InputError("--person and --rows-per-person go together")
             rows, truth, said = _of_table(table, decimal, target, groups_of(by), person)
+            _require_apart(estimator, target, person)
             options |= said
+            _warn_of_rows(estimator, rows, person)
         if output is not None:
             many = len(getattr(estimator, "classes_", ()))
             room = room_of(many, len(options.get("by_values", ())))
@@ -97,6 +107,23 @@ def _of_table(
         said |= {"groups": rows.column(person), "identifier": person}
     gone = [target] if person is None else [target, person]
     return rows.drop(gone), rows.column(target), said
+
+
+def _require_apart(model: Any, *columns: str | None) -> None:
+    """Refuse a target or an identifier that the model learned from."""
+    for column in columns:
+        if column in list(getattr(model, "feature_names_in_", ())):
+            raise SchemaError(
+                f"the model learned from the column {column!r:.80}: it is neither what the model "
+                "predicts nor an identifier"
+            )
+
+
+def _warn_of_rows(model: Any, rows: Table, person: str | None) -> None:
+    """Say that people are tested on by rows, where the model protects them with all of theirs."""
+    unit = model.certificate_.unit
+    if person is None and unit.identifier in rows.column_names:
+        logging.getLogger("tacit").warning(ROWS_ONLY.format(unit.identifier, unit.rows))
 
 
 def groups_of(by: str | None) -> dict[str, list[str]]:
