@@ -232,6 +232,12 @@ def test_what_follows_from_the_counts_for_free(two):
     assert better.shape == chance.shape and (np.diff(better[np.argsort(chance)]) >= 0).all()
     with pytest.raises(InputError, match="recall="):
         found.threshold()
+    for cost in (5, (-1, 2), (0, 0), (1, math.inf), ("a", 1)):
+        with pytest.raises(InputError, match="two costs"):
+            found.threshold(cost=cost)
+    for probability in (model.predict_proba(X), [1.5], [math.nan]):
+        with pytest.raises(InputError, match="predict_proba"):
+            found.recalibrated(probability)
 
 
 @pytest.mark.parametrize(

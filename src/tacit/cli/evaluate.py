@@ -82,7 +82,7 @@ def evaluate(
 
 def say_evaluation(found: Evaluation) -> None:
     """Figures with their intervals, and those of groups beside them."""
-    from tacit.report.tested import MAJORITY, label_of, second_class
+    from tacit.report.tested import MAJORITY, capped, label_of, second_class
 
     sure = f"{found.confidence:.0%}"
     say(f"Tested through noise; each interval holds with {sure} confidence, by itself.")
@@ -96,5 +96,7 @@ def say_evaluation(found: Evaluation) -> None:
     for first in ("accuracy", "rmse"):
         for pair, gap in found.gaps.get(first, {}).items():
             say(f"  {label_of(first) + ', ' + pair:<28} {gap}")
+    if found.cap is not None:
+        say(f"  {capped(found.cap)}")
     if "accuracy" in found:
         say(f"  {MAJORITY[found.beats_majority]}")

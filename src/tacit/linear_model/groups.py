@@ -27,7 +27,7 @@ from tacit.privacy.unit import Unit
 
 NOT_COUNTED = (
     "The schema says whose rows are whose, by {name!r}, and every row is counted as if it were a "
-    "person: pass max_rows_per_group= to protect people with all of their rows"
+    "person: pass max_rows_per_group= (--rows-per-person) to protect people with all of their rows"
 )
 
 

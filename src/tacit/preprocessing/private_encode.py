@@ -463,10 +463,10 @@ class PrivateEncode(PrivateStage):
             not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
         )
         parts = [f"kinds of {kinds}"] * bool(kinds)
-        behind = f", {known} of them behind public ones" if known else ""
-        parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
+        within = f", {known} of the bounds within public ones" if known else ""
+        parts += [f"bounds of {numbers}"] * bool(numbers)
         parts += [f"categories of {categories}"] * bool(categories)
-        return f"finds {' and '.join(parts)} columns" if parts else ""
+        return f"finds {' and '.join(parts)} columns{within}" if parts else ""
 
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())

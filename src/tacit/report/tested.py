@@ -119,8 +119,7 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
     if len(names) > MOST_SHOWN and evaluation.get("confusion"):
         remarks.append("Shares of pairs of true and predicted classes are in the JSON output.")
     if evaluation.get("error_cap") is not None:
-        cap = float(evaluation["error_cap"])
-        remarks.append(f"Errors of more than {cap:.4g} count as that much.")
+        remarks.append(capped(float(evaluation["error_cap"])))
     drawn = [b64encode(str(svg).encode()).decode() for svg in evaluation.get("pictures", ())]
     return Tested(sure, grids, remarks, drawn)
 
@@ -149,6 +148,17 @@ def _calibration(part: Mapping[str, Any], sure: str, whose: str) -> list[Grid]:
         caption = f"Calibration: predicted and observed share of {clean(name)}, of {whose}"
         found += [Grid(caption, heads, rows)] if rows else []
     return found
+
+
+def capped(cap: float) -> str:
+    """Beyond which size errors count as much.
+
+    Examples
+    --------
+    >>> capped(12.5)
+    'Errors of more than 12.5 count as that much.'
+    """
+    return f"Errors of more than {cap:.4g} count as that much."
 
 
 def second_class(names: Sequence[str]) -> str:
