@@ -103,11 +103,25 @@ def test_who_is_tested_by_rows_is_said_where_the_model_protects_people(folder, c
     table = [folder / "stays.csv", "--target", "sick", *BUDGET]
     done = invoke("fit", *table, *who, "--steps", 2, "--quiet", "--out", folder / "stays")
     assert "people, at most 3 rows each, with epsilon 2" in done.stdout, done.output
+    assert "person, by 'patient', at most 3 rows each" in invoke("verify", folder / "stays").stdout
     for more, warned in ((who, False), ([], True)):
         caplog.clear()
         done = invoke("evaluate", folder / "stays", *table, *more)
         assert done.exit_code == 0, done.output
         assert ("give --person patient --rows-per-person 3" in caplog.text) is warned
+
+
+def test_groups_that_nobody_can_be_in_are_refused_or_remarked_upon(folder, caplog):
+    words = ["evaluate", folder / "model", folder / "other.csv", "--target", "sick", *BUDGET]
+    none = invoke(*words, "--by", "sex=F,M")
+    assert none.exit_code == 2 and "'F' is no known category of 'sex'" in none.output
+    assert invoke(*words, "--by", "sex=f,mm").exit_code == 0
+    assert "'mm' is no known category of 'sex' (did you mean 'm'?)" in caplog.text
+    (folder / "s.yaml").write_text("target: sick\ncolumns: {age: [0, 100], sex: [f, m]}\n")
+    how = ["--schema", folder / "s.yaml", *BUDGET, "--holdout", 0.3, "--out", folder / "none"]
+    none = invoke("fit", folder / "train.csv", *how, "--by", "sex=female,male")
+    assert none.exit_code == 2 and "is no known category of 'sex'" in none.output
+    assert not (folder / "none").exists()
 
 
 def test_groups_need_a_test_that_can_be_made(folder):

@@ -13,7 +13,7 @@ from tacit.cli.tasks.arrays import is_features, refuse, targets_of
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.predict import open_model
 from tacit.cli.tasks.tables import read
-from tacit.data.schema import did_you_mean
+from tacit.data.schema import Schema, did_you_mean
 from tacit.data.tables import Table
 from tacit.diagnostics.picture import COLOURS, draw_curves, standing_alone
 from tacit.exceptions import InputError, SchemaError
@@ -69,6 +69,7 @@ def evaluate(
             _require_apart(estimator, target, person)
             options |= said
             _warn_of_rows(estimator, rows, person)
+            require_known(_schema_of(estimator), groups_of(by))
         if output is not None:
             many = len(getattr(estimator, "classes_", ()))
             room = room_of(many, len(options.get("by_values", ())))
@@ -124,6 +125,34 @@ def _warn_of_rows(model: Any, rows: Table, person: str | None) -> None:
     unit = model.certificate_.unit
     if person is None and unit.identifier in rows.column_names:
         logging.getLogger("tacit").warning(ROWS_ONLY.format(unit.identifier, unit.rows))
+
+
+def _schema_of(model: Any) -> Schema | None:
+    """What a model knows of the columns of a table, declared or found."""
+    first = next(iter(getattr(model, "stages_", ())), None)
+    known = getattr(first, "schema_", getattr(first, "schema", None))
+    return known if isinstance(known, Schema) else None
+
+
+def require_known(schema: Schema | None, groups: Mapping[str, list[str]]) -> None:
+    """Refuse groups none of which is a category that is known, and say which others are not.
+
+    A name that is misspelt has nobody in it, and costs as much as any other.
+    """
+    for column, values in groups.items():
+        declared = None if schema is None else schema.columns.get(column)
+        listed = getattr(declared, "categories", None)
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            continue
+        known = list(map(str, listed))
+        lost = [value for value in values if value not in known]
+        if not lost:
+            continue
+        near = did_you_mean(lost[0], known)
+        text = f"{lost[0]!r:.80} is no known category of {column!r:.80}{near}"
+        if len(lost) == len(values):
+            raise InputError(f"{text}, nor is any other of the groups")
+        logging.getLogger("tacit").warning(f"{text}: it may be that nobody is in this group")
 
 
 def groups_of(by: str | None) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import arrays, outputs, tables
-from tacit.cli.tasks.evaluate import groups_of, room_of
+from tacit.cli.tasks.evaluate import groups_of, require_known, room_of
 from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.plan import Estimator, TableFacts, encoder, public_facts
@@ -139,6 +139,7 @@ def fit(
             if labels is not None or key is not None:
                 raise InputError("labels and key are for features (.npz); this is a table")
             problem = _of_table(table, settings, schema, memory=memory, baseline=baseline, **files)
+        require_known(problem.facts.schema, options.get("holdout_by") or {})
         listed, words = settings.candidates(problem.public)
         rows, classes = problem.rows, problem.labels
         output.set_aside(_room(problem, listed, tested=_tested(problem, options)))
