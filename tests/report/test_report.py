@@ -23,6 +23,7 @@ from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Failure, Gaussian, Pa
 from tacit.privacy.unit import Unit
 from tacit.report import html, plain_text, render_html, render_text, show
 from tacit.report.phrases import HOW_IT_PAYS, RELATIONS
+from tacit.report.tested import read_evaluation
 from tacit.report.view import read
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -401,7 +402,7 @@ def test_parts_failures_and_the_unit_are_shown() -> None:
     assert small_print["Unit of privacy"] == person.sentence
     assert [item.noise for item in read(issued).spent] == ["none", "65"]
     assert "Unit of privacy" not in page(certificate()).text
-    assert "part 1, 65 once; part 2, 90 once." in page(issued).text
+    assert "part 1, 65 (once); part 2, 90 (once)." in page(issued).text
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
@@ -624,3 +625,16 @@ def test_plain_text_is_plain_even_where_colour_is_forced(monkeypatch: pytest.Mon
         assert width / 2 < max(map(len, shown.splitlines())) <= width
         for words in ("PrivateCenter", "DPGD", "84.6%", "2.72"):
             assert words in shown
+
+
+def test_the_share_of_every_class_is_not_called_that_of_the_second() -> None:
+    share = {"prevalence": {"value": 0.3, "low": 0.2, "high": 0.4}}
+    three = {"a": share, "b": share, "c": share}
+    found = read_evaluation(
+        {"confidence": 0.95, "figures": {}, "by_class": three, "classes": "abc"}
+    )
+    assert found.grids[1].rows[0][0] == "Share of the class"
+    assert not any("second class" in remark for remark in found.remarks)
+    two = read_evaluation({"confidence": 0.95, "figures": share, "classes": ["no", "yes"]})
+    assert two.grids[0].rows[0][0] == "Share of the second class"
+    assert two.remarks[0].endswith("is yes.")

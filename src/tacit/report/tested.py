@@ -29,6 +29,7 @@ FIGURES = {
     "median_error": "Median size of errors",
     "error_90": "Nine in ten errors up to",
 }
+OF_A_CLASS = "Share of the class"
 MOST_SHOWN, MOST_WITH_LIMITS = 20, 4  # classes in a table of all pairs
 MAJORITY = {
     True: "It is right more often than always saying the most common class would be.",
@@ -95,7 +96,7 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
     ]
     for heading, key in (("By group", "by_group"), ("By class", "by_class")):
         if evaluation.get(key):
-            grids.append(_across(heading, evaluation[key]))
+            grids.append(_across(heading, evaluation[key], key))
     if evaluation.get("gaps"):
         rows = [
             [label_of(name), clean(pair), *_shown(gap)]
@@ -183,7 +184,7 @@ def label_of(name: str) -> str:
     return FIGURES.get(name, clean(name))
 
 
-def _across(heading: str, groups: Mapping[str, Mapping[str, Any]]) -> Grid:
+def _across(heading: str, groups: Mapping[str, Mapping[str, Any]], key: str) -> Grid:
     """Figures down, groups across."""
     names = list(dict.fromkeys(name for figures in groups.values() for name in figures))
     rows = []
@@ -191,7 +192,8 @@ def _across(heading: str, groups: Mapping[str, Mapping[str, Any]]) -> Grid:
         cells = [
             _shown(figures[name]) if name in figures else ("–", "") for figures in groups.values()
         ]
-        rows.append([label_of(name), *(f"{value} ({limits})" for value, limits in cells)])
+        label = OF_A_CLASS if key == "by_class" and name == "prevalence" else label_of(name)
+        rows.append([label, *(f"{value} ({limits})" for value, limits in cells)])
     return Grid(heading, ("Figure", *map(clean, groups)), rows)
 
 

@@ -310,7 +310,7 @@ def _parts(event: Event) -> list[str]:
         return []
     return [
         ", ".join(
-            f"{number(each.noise_multiplier)} {_often(each)}"
+            f"{number(each.noise_multiplier)} ({_often(each)})"
             for each in part
             if not isinstance(each, Failure)
         )
