@@ -210,6 +210,11 @@ def test_identifiers_are_never_learned_from(visits):
     apart = DPLinearClassifier(4.0, **how)
     apart.fit(pandas.drop(columns="patient"), y, groups=pandas["patient"])
     assert (apart.coef_ == model.coef_).all()
+    polars = pytest.importorskip("polars").DataFrame(frame)
+    with pytest.raises(InputError, match="are not learned from"):
+        DPLinearClassifier(4.0, **how).fit(polars, y, groups=polars["patient"])
+    apart.fit(polars.drop("patient"), y, groups=polars["patient"])
+    assert apart.certificate_.unit == Unit("person", 3, "patient")
     with pytest.raises(InputError, match="no column of X"):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups="somebody")
 

@@ -82,7 +82,8 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
             "groups= or by an identifier in the schema"
         )
     if not isinstance(groups, str):
-        name = None if hasattr(groups, "rechunk") else getattr(groups, "name", None)
+        keyed = is_dask(groups) and hasattr(groups, "rechunk")  # an array, by the name of its graph
+        name = None if keyed else getattr(groups, "name", None)
         _require_apart(X, name)
         _require_same_order(X, groups)
         label = name if isinstance(name, str) and name.isprintable() and name else named

@@ -15,6 +15,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
@@ -669,6 +670,11 @@ def _named(X: Any, values: Any, what: str) -> Any:
     """Values, or those of a column of X if its name is given."""
     if not isinstance(values, str):
         return values
+    if isinstance(X, np.ndarray | list | tuple) or is_array(X) or sp.issparse(X):
+        raise InputError(
+            f"{what}={values!r:.80} names a column, and X has no named columns: pass a value for "
+            "each row"
+        )
     table = X if isinstance(X, Table) else as_table(X)
     if values not in table.column_names:
         raise InputError(f"{what}={values!r:.80} is no column of X")
