@@ -457,6 +457,8 @@ def test_groups_and_people_may_be_columns_of_the_table():
     assert found.certificate.plan["people"] == 1000 and set(found.groups) == {"f", "m"}
     with pytest.raises(InputError, match="'who' is no column"):
         evaluate(model, table, y, groups="who", max_rows_per_group=2, **BUDGET)
+    with pytest.raises(InputError, match="identifiers are no groups"):
+        evaluate(model, table, y, **{**how, "by": "patient", "by_values": ["1"]}, **BUDGET)
     bare = LogisticRegression().fit(X, y)
     with pytest.raises(InputError, match="no named columns"):
         evaluate(bare, X, y, by="sex", by_values=["f", "m"], **BUDGET)

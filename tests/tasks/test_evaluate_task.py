@@ -74,6 +74,10 @@ def test_another_table_is_tested_with_a_certificate_of_its_own(folder):
         (["--target", "age"], "the model learned from the column 'age'"),
         (["--target", "sick", "--person", "sex"], "--person and --rows-per-person go together"),
         (["--target", "sick", "--person", "sex", "--rows-per-person", 2], "learned from"),
+        (
+            ["--target", "sick", "--person", "sex", "--rows-per-person", 2, "--by", "sex=f"],
+            "identifiers are written nowhere",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(folder, words, said):
@@ -122,6 +126,15 @@ def test_groups_that_nobody_can_be_in_are_refused_or_remarked_upon(folder, caplo
     none = invoke("fit", folder / "train.csv", *how, "--by", "sex=female,male")
     assert none.exit_code == 2 and "is no known category of 'sex'" in none.output
     assert not (folder / "none").exists()
+
+
+def test_a_delta_that_is_too_large_is_said_on_the_command_line(folder):
+    budget = ["--epsilon", 1, "--delta", 0.1]
+    words = [folder / "other.csv", "--target", "sick", *budget]
+    done = invoke("evaluate", folder / "model", *words)
+    assert done.exit_code == 0 and "Warning: delta = 0.1 is larger than one" in done.stderr
+    done = invoke("fit", *words, "--steps", 2, "--quiet", "--out", folder / "loose")
+    assert done.exit_code == 0 and "Warning: delta = 0.1 is larger than one" in done.stderr
 
 
 def test_groups_need_a_test_that_can_be_made(folder):

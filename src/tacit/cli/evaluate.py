@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.console import Json, argument, dump, flag, given, say, warn
 from tacit.cli.ledger import account, left
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def evaluate(
     if target_bounds is not None:
         how["bounds"] = limits_of(target_bounds)
     found = test(model, table, target=target, force=force, **how)
+    warn(found.certificate.warnings if found.certificate else ())
     if as_json:
         dump(facts_of(found, out))
         return

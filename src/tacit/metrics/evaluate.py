@@ -511,6 +511,8 @@ def evaluate(
         name = groups if isinstance(groups, str) else getattr(groups, "name", None)
         if identifier is None and isinstance(name, str) and name.isprintable() and name:
             identifier = name
+        if isinstance(by, str) and by == identifier:
+            raise InputError(f"by={by!r:.80} says whose a row is, and identifiers are no groups")
         unit = Unit("person", max_rows_per_group, identifier)
         owners = Owners.of(_named(X, groups, "groups"), unit, n)
     size = resolve_size(n if owners is None else owners.people, neighbors, public_size)

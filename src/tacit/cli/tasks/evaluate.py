@@ -101,6 +101,8 @@ def _of_table(
         if column not in rows.column_names:
             near = did_you_mean(column, rows.column_names)
             raise SchemaError(f"the table lacks the column {column!r:.80}{near}")
+    if person in groups:
+        raise InputError(f"{person!r:.80} says whose a row is, and identifiers are written nowhere")
     said: dict[str, Any] = {}
     for column, values in groups.items():
         said |= {"by": rows.texts(column), "by_values": values}
