@@ -153,6 +153,8 @@ def test_what_is_missing_of_people_is_asked_for(visits, caplog):
             DPLinearClassifier(max_rows_per_group=wrong).fit(X, y, groups=ids)
     with pytest.raises(InputError, match="one value for each row"):
         DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups=ids[1:])
+    with pytest.raises(InputError, match="an identifier for each row"):
+        DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups=0)
     with pytest.raises(InputError, match="no named columns"):
         DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups="patient")
     with pytest.raises(InputError, match="without noise"):
@@ -167,6 +169,19 @@ def test_what_is_missing_of_people_is_asked_for(visits, caplog):
     assert "every row is counted as if it were a person" in caplog.text
     with pytest.raises(InputError, match="public number"):
         DPLinearClassifier(max_rows_per_group=3, public_size=7).fit(X, y, groups=ids)
+
+
+def test_identifiers_in_another_order_than_the_rows_are_refused(visits):
+    X, y, ids = visits
+    pandas = pytest.importorskip("pandas")
+    frame, whose = pandas.DataFrame(X), pandas.Series(ids)
+    how = {"max_rows_per_group": 3, "trainer": DPGD(steps=2), "random_state": 0}
+    moved = whose.sample(frac=1.0, random_state=0)
+    with pytest.raises(InputError, match="another index than X"):
+        DPLinearClassifier(4.0, **how).fit(frame, y, groups=moved)
+    shuffled = frame.loc[moved.index]
+    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved)
+    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved.to_numpy())
 
 
 class Series(list):
@@ -195,6 +210,11 @@ def test_identifiers_are_never_learned_from(visits):
     apart = DPLinearClassifier(4.0, **how)
     apart.fit(pandas.drop(columns="patient"), y, groups=pandas["patient"])
     assert (apart.coef_ == model.coef_).all()
+    polars = pytest.importorskip("polars").DataFrame(frame)
+    with pytest.raises(InputError, match="are not learned from"):
+        DPLinearClassifier(4.0, **how).fit(polars, y, groups=polars["patient"])
+    apart.fit(polars.drop("patient"), y, groups=polars["patient"])
+    assert apart.certificate_.unit == Unit("person", 3, "patient")
     with pytest.raises(InputError, match="no column of X"):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups="somebody")
 
