@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -142,7 +141,7 @@ def test_a_search_tries_settings_on_people(visits):
     assert search.certificate_.unit == Unit("person", 3)
 
 
-def test_what_is_missing_of_people_is_asked_for(visits, caplog):
+def test_what_is_missing_of_people_is_asked_for(visits):
     X, y, ids = visits
     with pytest.raises(MissingBound, match="max_rows_per_group"):
         DPLinearClassifier().fit(X, y, groups=ids)
@@ -164,9 +163,8 @@ def test_what_is_missing_of_people_is_asked_for(visits, caplog):
         )
     schema = {"columns": {f"x{i}": [-3, 3] for i in range(4)}, "identifier": "patient"}
     frame = {f"x{i}": X[:, i] for i in range(4)} | {"patient": ids}
-    with caplog.at_level(logging.WARNING, "tacit"):
-        DPLinearClassifier(schema=schema, trainer=DPGD(steps=2), random_state=0).fit(frame, y)
-    assert "every row is counted as if it were a person" in caplog.text
+    with pytest.raises(MissingBound, match=r"identifier 'patient' says .* max_rows_per_group"):
+        DPLinearClassifier(schema=schema).fit(frame, y)
     with pytest.raises(InputError, match="public number"):
         DPLinearClassifier(max_rows_per_group=3, public_size=7).fit(X, y, groups=ids)
 

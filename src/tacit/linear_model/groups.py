@@ -5,7 +5,6 @@ Identifiers are taken out of what is learned from, and leave this module as numb
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sized
 from dataclasses import replace
 from numbers import Integral
@@ -24,11 +23,6 @@ from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.linear_model.inputs import has_columns
 from tacit.privacy.unit import Unit
-
-NOT_COUNTED = (
-    "The schema says whose rows are whose, by {name!r}, and every row is counted as if it were a "
-    "person: pass max_rows_per_group= (--rows-per-person) to protect people with all of their rows"
-)
 
 
 class Groups(NamedTuple):
@@ -64,14 +58,13 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     """
     named = identifier_of(schema)
     if most is None:
-        if groups is not None:
-            raise MissingBound(
-                "groups= says whose rows are whose. How many of one person count is public and",
-                "max_rows_per_group=5, or as many as is right",
-            )
-        if named is not None:
-            logging.getLogger("tacit").warning(NOT_COUNTED.format(name=named))
-        return X, Groups()
+        if groups is None and named is None:
+            return X, Groups()
+        who = "groups=" if groups is not None else f"The schema's identifier {named!r}"
+        raise MissingBound(
+            f"{who} says whose rows are whose. How many of one person count is public and",
+            "max_rows_per_group=5 (--rows-per-person 5), or as many as is right",
+        )
     if isinstance(most, bool) or not (isinstance(most, Integral) and int(most) >= 1):
         raise InputError(f"max_rows_per_group={most!r:.80} must be an integer of at least 1")
     if groups is None:
