@@ -15,15 +15,18 @@ import numpy as np
 import pytest
 from tests.soundness import replays
 
+from tacit import DPLinearClassifier
 from tacit.audit.recorder import Recorder
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness, Releases
 from tacit.metrics import tables
 from tacit.metrics.class_tables import ClassTables
-from tacit.metrics.evaluate import plan_evaluation
+from tacit.metrics.bins import probability_edges
+from tacit.metrics.evaluate import plan_evaluation, scores_of
 from tacit.metrics.evaluate import release as released
 from tacit.privacy import Budget
 from tacit.privacy.events import NEIGHBORS
+from tacit.trainers import DPGD
 
 CLASSES = [0, 2, 3, 7, 11, 101]
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 0.5, 1.0]
@@ -161,3 +164,53 @@ def test_knots_that_follow_the_largest_loss_are_found(monkeypatch):
 
     monkeypatch.setattr(ClassTables, "cells", following)
     assert found_in(range(100, 160), monkeypatch)
+
+
+def linear_model(coef, intercept):
+    """A fitted classifier with these coefficients."""
+    classes = max(2, len(coef))
+    trainer = DPGD(steps=1, learning_rate=1.0)
+    model = DPLinearClassifier(
+        1.0, 1e-5, stages=[], loss="softmax" if classes > 2 else "logistic", trainer=trainer
+    )
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, coef.shape[1]))
+    model.set_params(stages="auto", random_state=0).fit(X, np.arange(50) % classes)
+    model.coef_, model.intercept_, model.stages_ = coef, intercept, ()
+    return model
+
+
+@pytest.mark.parametrize("kind", ["edge", "tie"])
+def test_a_row_less_moves_no_other_one_into_another_cell(kind):
+    """Rows that are all alike, at the edge of a bin or between two classes, to the last bit."""
+    rng = np.random.default_rng(5)
+    worst = 0.0
+    for d in (50, 100, 300):
+        row = rng.normal(size=d)
+        if kind == "tie":
+            model = linear_model(np.tile(rng.normal(size=d), (5, 1)), np.zeros(5))
+        else:
+            model = linear_model(rng.normal(size=(1, d)), np.zeros(1))
+            edge = probability_edges(plan_of(model).tables(None, 1.0).bins)[1]
+            middle = np.log(edge / (1 - edge)) - float(row @ model.coef_[0])
+            near = middle + np.arange(-40, 40) * np.spacing(abs(middle))
+            model.intercept_ = near[np.argmax([spread_of(model, row, edge, b) for b in near])][None]
+        tables = plan_of(model).tables(None, 1.0)
+        before = None
+        for n in range(20, 50):
+            scores, zeros = scores_of(model, np.tile(row, (n, 1))), np.zeros(n, dtype=np.int64)
+            counts = tables.count(zeros, scores, zeros, np.full(n, 0.5))
+            if before is not None:
+                worst = max(worst, *(np.abs(a - b).sum() for a, b in zip(counts, before)))
+            before = counts
+    assert worst == 1
+
+
+def plan_of(model):
+    return plan_evaluation(model, 40, Budget(1.0, 1e-5), "add_or_remove_one")
+
+
+def spread_of(model, row, edge, intercept):
+    """Whether equal rows are on both sides of an edge."""
+    model.intercept_ = np.array([intercept])
+    return len(np.unique(scores_of(model, np.tile(row, (43, 1))) > edge))

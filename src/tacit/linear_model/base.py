@@ -28,6 +28,7 @@ from tacit.linear_model.groups import take_groups
 from tacit.linear_model.held_out import HELD_OUT_BY, Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
+from tacit.mechanisms.additive import row_products
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.metrics.evaluation import Evaluation
@@ -569,5 +570,5 @@ class DPLinearModel(Composed, BaseEstimator):
 
 def _products(rows: Rows, coef: np.ndarray) -> np.ndarray:
     """Rows times coefficients, (n, K)."""
-    parts = [np.asarray(chunk @ coef.T) for _, chunk in rows.chunks()]
+    parts = [row_products(chunk, coef) for _, chunk in rows.chunks()]
     return np.concatenate(parts) if parts else np.empty((0, len(coef)))

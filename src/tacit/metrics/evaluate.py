@@ -518,7 +518,7 @@ def evaluate(
         releasable=not key.seeded,
         reasons=sentences.reasons(key.seeded),
         unit=unit,
-        assumptions=assumptions_of(plan, neighbors, unit),
+        assumptions=assumptions_of(plan, neighbors, unit, ours=hasattr(model, "certificate_")),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=require_precision(budget.epsilon, budget.delta, plan.draws),
         plan=plan.describe(unit) | ({"ledger": entry.to_dict()} if entry else {}),
@@ -530,7 +530,9 @@ def evaluate(
     return replace(found, certificate=certificate)
 
 
-def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW) -> tuple[str, ...]:
+def assumptions_of(
+    plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW, *, ours: bool = True
+) -> tuple[str, ...]:
     """What the guarantee takes for granted.
 
     Parameters
@@ -541,6 +543,8 @@ def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW)
         The relation.
     unit : Unit
         What was counted: rows, or people.
+    ours : bool
+        Whether the model is one of Tacit's, which look at every row by itself.
 
     Returns
     -------
@@ -549,6 +553,7 @@ def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW)
     """
     known = sentences.rows_known(plan.size, neighbors, unit)
     texts = [known, sentences.SETTINGS, sentences.EXACT]
+    texts.append(sentences.SCORED if ours else sentences.NOT_OURS)
     if unit != ROW:
         texts.append("of every person one row was tested on, drawn at random")
     texts.append("the model was made without these rows, or its certificate is counted besides")
