@@ -21,6 +21,7 @@ from tacit.data.rows import as_rows, followed
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError
+from tacit.linear_model.groups import take_groups
 from tacit.losses import get_loss
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness
@@ -307,3 +308,27 @@ def test_a_partition_that_has_changed_is_refused_before_its_rows_are_dealt_out(c
     with pytest.raises(ClusterError, match="had to be read again"):
         choose_rows(owned, PublicRandomness(Key.from_seed(1)).hashed("rows of people"))
     assert Cluster.current()
+
+
+def shuffled_anew(place, rows):
+    """Rows of a query without an order: another one whenever it is asked."""
+    table = np.column_stack([X, IDS.astype(float), Y])[place : place + rows]
+    names = [*"abcde", "who", "y"]
+    return pd.DataFrame(np.random.default_rng().permutation(table), columns=names)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_rows_and_identifiers_are_of_one_reading(client, named):
+    lots = [dask.delayed(shuffled_anew)(place, 300) for place in range(0, N, 300)]
+    frame = dd.from_delayed(lots, meta=shuffled_anew(0, 1))
+    frame = frame.assign(a=frame.who)  # a feature that tells who it is
+    wanted = frame[["a", "b", "who"]] if named else frame[["a", "b"]]
+    seen, owned = take_groups(wanted, "who" if named else frame.who, None, 3)
+    rows = owned.own(as_rows(seen))
+    told = np.concatenate(rows.collected(first_column))
+    met = {(code, who) for code, who in zip(rows.owners.codes.tolist(), told, strict=True)}
+    assert len(met) == rows.owners.people == len(set(told))
+
+
+def first_column(rows):
+    return rows.collect()[:, 0]

@@ -80,6 +80,15 @@ class Cluster:
         with _lost_is_an_error(), _no_word_of_sizes():
             return list(self.client.compute([task(function, piece, *others) for piece in pieces]))
 
+    def held(self, *collections: Any) -> list[Any]:
+        """The same collections, read together and kept by the workers while any of them lives.
+
+        What is taken of one and of another is then of one reading: a source may give the same rows
+        in another order when it is asked again, as a query without an order does.
+        """
+        with _lost_is_an_error(), _no_word_of_sizes():
+            return list(self.client.persist(list(collections)))
+
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """``function`` of the first of all arguments, of the second, and so on; as futures."""
         count = len(arguments[0])
