@@ -677,7 +677,8 @@ def numbers(values: Any) -> np.ndarray:
     """
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
+        with np.errstate(over="ignore"):  # infinite where float64 cannot hold it: nobody is told
+            return array.astype(np.float64)
     return np.array([_number(value) for value in array.tolist()], dtype=np.float64)
 
 
