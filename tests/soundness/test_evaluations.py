@@ -20,8 +20,8 @@ from tacit.audit.recorder import Recorder
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness, Releases
 from tacit.metrics import tables
-from tacit.metrics.class_tables import ClassTables
 from tacit.metrics.bins import probability_edges
+from tacit.metrics.class_tables import ClassTables
 from tacit.metrics.evaluate import plan_evaluation, scores_of
 from tacit.metrics.evaluate import release as released
 from tacit.privacy import Budget
@@ -170,12 +170,9 @@ def linear_model(coef, intercept):
     """A fitted classifier with these coefficients."""
     classes = max(2, len(coef))
     trainer = DPGD(steps=1, learning_rate=1.0)
-    model = DPLinearClassifier(
-        1.0, 1e-5, stages=[], loss="softmax" if classes > 2 else "logistic", trainer=trainer
-    )
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(50, coef.shape[1]))
-    model.set_params(stages="auto", random_state=0).fit(X, np.arange(50) % classes)
+    loss = "softmax" if classes > 2 else "logistic"
+    model = DPLinearClassifier(1.0, 1e-5, loss=loss, trainer=trainer, random_state=0)
+    model.fit(np.eye(50, coef.shape[1]), np.arange(50) % classes)
     model.coef_, model.intercept_, model.stages_ = coef, intercept, ()
     return model
 
@@ -201,7 +198,8 @@ def test_a_row_less_moves_no_other_one_into_another_cell(kind):
             scores, zeros = scores_of(model, np.tile(row, (n, 1))), np.zeros(n, dtype=np.int64)
             counts = tables.count(zeros, scores, zeros, np.full(n, 0.5))
             if before is not None:
-                worst = max(worst, *(np.abs(a - b).sum() for a, b in zip(counts, before)))
+                pairs = zip(counts, before, strict=True)
+                worst = max(worst, *(np.abs(a - b).sum() for a, b in pairs))
             before = counts
     assert worst == 1
 
