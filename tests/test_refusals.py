@@ -305,6 +305,22 @@ def test_no_refusal_of_targets_quotes_them(bad, refused):
     assert refused(FITTED["regressor"].score, X, target)
 
 
+def test_a_label_that_is_a_fraction_is_refused_as_one_that_depends_on_rows():
+    labels = np.where(np.arange(N) == 7, 0.5, Y)
+    for classes in (None, [0.0, 1.0]):
+        with pytest.raises(InputError, match="Unknown label type") as caught:
+            classifier(classes=classes).fit(X, labels)
+        assert caught.value.depends_on_rows
+
+
+@pytest.mark.parametrize("count", [N // 2, N // 2 + 1])
+def test_no_warning_tells_how_many_of_the_classes_there_are_among_the_labels(count):
+    names = [f"c{i:02}" for i in range(N)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier(classes=names).fit(X, [names[i % count] for i in range(N)])
+
+
 @pytest.mark.parametrize("labels", [np.array([WORD, "b"] * 20), [WHOLE, WHOLE + 1] * 20])
 def test_labels_that_are_not_among_the_classes_are_not_named(labels, refused):
     for classes in ([0, 1], ["no", "yes"], [0.5, 1.5]):
