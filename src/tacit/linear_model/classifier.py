@@ -17,7 +17,7 @@ from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of
 from tacit.data.rows import Rows
 from tacit.data.scans import Scan
-from tacit.exceptions import InputError, of_rows
+from tacit.exceptions import InputError, of_rows, raise_alone
 from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
@@ -374,7 +374,7 @@ def _require_labels(seen: Any) -> None:
         try:
             check_classification_targets(seen)
         except ValueError as error:  # of the kind of all labels: a single one decides it
-            raise of_rows(InputError(str(error))) from None
+            raise_alone(of_rows(InputError(str(error))))
 
 
 def _each(y: Any) -> Any:

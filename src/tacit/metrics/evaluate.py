@@ -7,7 +7,9 @@ Gaussian noise on every count. All figures, intervals and curves are read from i
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -18,7 +20,14 @@ import numpy as np
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.owners import Owners
-from tacit.exceptions import InputError, MissingBound, ReleaseError
+from tacit.exceptions import (
+    InputError,
+    MissingBound,
+    ReleaseError,
+    TacitError,
+    of_rows,
+    raise_alone,
+)
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision
@@ -580,7 +589,26 @@ def scores_of(model: Any, X: Any) -> np.ndarray:
     -------
     ndarray of shape (n,) or (n, classes)
         Of two classes that of the second.
+
+    Raises
+    ------
+    InputError
+        If a model that is not Tacit's fails. What it says of rows, or warns of, may quote them.
     """
+    if hasattr(model, "certificate_"):
+        return _asked(model, X)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return _asked(model, X)
+    except TacitError:
+        raise
+    except Exception as error:
+        kinds = type(model).__name__, type(error).__name__
+    raise_alone(of_rows(InputError("{} cannot say anything of these rows: {}".format(*kinds))))
+
+
+def _asked(model: Any, X: Any) -> np.ndarray:
     if not hasattr(model, "classes_"):
         return np.asarray(model.predict(X), dtype=np.float64)
     if hasattr(model, "predict_proba"):
@@ -642,11 +670,15 @@ def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
 
 def _column(values: Any, n: int, what: str) -> np.ndarray:
     """One value for every row; those that are missing stay so, and count nowhere."""
-    array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
+    array = None
+    with suppress(ValueError, TypeError):  # not one for every row
+        array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
+    if array is not None and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.shape != (n,):
-        raise InputError(f"{what} must have a value for each of the {n} rows, in one column")
+    if array is None or array.shape != (n,):
+        raise of_rows(
+            InputError(f"{what} must have a value for each of the {n} rows, in one column")
+        )
     return array
 
 
