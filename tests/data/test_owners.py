@@ -32,6 +32,8 @@ def hashed(seed=0):
         ["7", "3", "7", "9", "3"],
         np.array([7, 3, 7, 9, 3], dtype=np.uint8),
         np.array([7, "3", 7.0, 9, 3], dtype=object),
+        [7, "3", 7.0, 9, 3],
+        (7, "3", 7.0, 9.0, 3),
         np.array(["7", "3", "7", "9", "3"]).astype("S"),
     ],
 )
@@ -47,7 +49,16 @@ def test_people_with_similar_identifiers_are_not_confused():
 
 
 @pytest.mark.parametrize(
-    "ids", [[1.0, np.nan], ["a", ""], [None, "a"], [2.0**60, 1.0], np.array([2.0**60, "a"], object)]
+    "ids",
+    [
+        [1.0, np.nan],
+        ["a", ""],
+        [None, "a"],
+        [np.nan, "a"],
+        [2.0**60, 1.0],
+        [2.0**60, "a"],
+        np.array([2.0**60, "a"], object),
+    ],
 )
 def test_identifiers_that_are_missing_or_cannot_be_told_apart_are_refused(ids):
     with pytest.raises(InputError) as refused:

@@ -72,7 +72,14 @@ class Owners:
         Owners
             Without the identifiers.
         """
-        given = column_of(identifiers, len(identifiers) if n is None else n, "groups")
+        n = len(identifiers) if n is None else n
+        given = column_of(identifiers, n, "groups")
+        listed = isinstance(identifiers, list | tuple)
+        if listed and given.dtype.kind in "US" and np.ndim(identifiers[0]) == 0:
+            # NumPy has made words of all of them: of 7.0 another one than of 7, of NaN one at all.
+            each = np.empty(n, dtype=object)
+            each[:] = identifiers
+            given = column_of(each, n, "groups")
         return cls.of_parts([numbered(given)], unit)
 
     @classmethod
