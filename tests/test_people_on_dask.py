@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import time
 import warnings
 from dataclasses import replace
 
@@ -328,6 +329,25 @@ def test_rows_and_identifiers_are_of_one_reading(client, named):
     told = np.concatenate(rows.collected(first_column))
     met = {(code, who) for code, who in zip(rows.owners.codes.tolist(), told, strict=True)}
     assert len(met) == rows.owners.people == len(set(told))
+
+
+def noted(place, rows, folder):
+    """Rows of a source that writes down how often it is asked."""
+    (folder / f"{place}-{time.time_ns()}").touch()
+    return shuffled_anew(place, rows)
+
+
+def test_rows_and_targets_are_of_one_reading(client, tmp_path):
+    lots = [dask.delayed(noted)(place, 300, tmp_path) for place in range(0, N, 300)]
+    frame = dd.from_delayed(lots, meta=shuffled_anew(0, 1), verify_meta=False)
+    for groups in (None, frame.who):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        model = DPLinearClassifier(1.0, 1e-6, classes=[0.0, 1.0], trainer=DPGD(steps=1))
+        if groups is not None:
+            model.set_params(max_rows_per_group=3)
+        model.fit(frame[["a", "b"]], frame.y, groups=groups)
+        assert len(list(tmp_path.iterdir())) == len(lots)
 
 
 def first_column(rows):

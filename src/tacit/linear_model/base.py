@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.checks import as_floats, column_of
-from tacit.data.cluster import is_dask
+from tacit.data.cluster import is_dask, read_together
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
@@ -417,6 +417,7 @@ class DPLinearModel(Composed, BaseEstimator):
     ) -> tuple[Rows, Any, Schema | None]:
         """Rows with their owners, targets, and what is known of the columns of a table."""
         told = self.schema if reset else None
+        X, y, groups = read_together(X, y, groups)
         seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
         table, schema = self._declared(seen, owned.people) if reset else (seen, None)
         rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
