@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from tests.soundness import replays
 
-from tacit import DPLinearClassifier
+from tacit import DPLinearClassifier, save
 from tacit.audit.recorder import Recorder
+from tacit.cli.tasks.evaluate import evaluate as evaluate_table
+from tacit.data.tables import Table
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness, Releases
-from tacit.metrics import tables
+from tacit.metrics import evaluate, tables
 from tacit.metrics.bins import probability_edges
 from tacit.metrics.class_tables import ClassTables
 from tacit.metrics.evaluate import plan_evaluation, scores_of
@@ -164,6 +166,35 @@ def test_knots_that_follow_the_largest_loss_are_found(monkeypatch):
 
     monkeypatch.setattr(ClassTables, "cells", following)
     assert found_in(range(100, 160), monkeypatch)
+
+
+@pytest.mark.parametrize("way", ["list", "file"])
+@pytest.mark.parametrize("odd", ["x", 2.5, True, None])
+def test_a_label_of_another_kind_leaves_others_what_they_are(way, odd, tmp_path, monkeypatch):
+    """A list, or a column of a file, is of one kind only if all of its values are."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    labels = [float(value) for value in X[:, 0] > 0]
+    rows = Table.from_columns(dict(zip("ab", X.T.tolist(), strict=True)))
+    model = DPLinearClassifier(5.0, 1e-5, schema={"a": [-3, 3], "b": [-3, 3]}, random_state=0)
+    save(model.fit(rows, np.array(labels, dtype=int)), tmp_path / "model.safetensors")
+    seen, honest = [], tables.Tables.count
+
+    def watched(self, *given):
+        seen.append(np.concatenate(honest(self, *given)))
+        return honest(self, *given)
+
+    monkeypatch.setattr(tables.Tables, "count", watched)
+    how = {"epsilon": 1.0, "delta": 1e-5, "random_state": 0}
+    for last in (labels[-1], odd):
+        targets = [*labels[:-1], last]
+        if way == "list":
+            evaluate(model, rows, targets, by=targets, by_values=["1.0"], **how)
+            continue
+        table = tmp_path / "table.csv"
+        lines = [f"{a},{b},{y}" for (a, b), y in zip(X, targets, strict=True)]
+        table.write_text("\n".join(["a,b,y", *lines]))
+        evaluate_table(tmp_path / "model.safetensors", table, target="y", **how)
+    assert np.abs(seen[0] - seen[1]).sum() <= 4  # one cell less and one more, in two tables
 
 
 def linear_model(coef, intercept):

@@ -75,8 +75,8 @@ class Owners:
         n = len(identifiers) if n is None else n
         given = column_of(identifiers, n, "groups")
         listed = isinstance(identifiers, list | tuple)
-        if listed and given.dtype.kind in "US" and np.ndim(identifiers[0]) == 0:
-            # NumPy has made words of all of them: of 7.0 another one than of 7, of NaN one at all.
+        if listed and given.dtype.kind not in "iu" and np.ndim(identifiers[0]) == 0:
+            # NumPy has made one kind of all: words, if there is one, of 7.0 another than of 7.
             each = np.empty(n, dtype=object)
             each[:] = identifiers
             given = column_of(each, n, "groups")

@@ -92,7 +92,7 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
         return X, Groups(dask_owners(groups, unit))
     unit = Unit("person", int(most), groups)
     if isinstance(X, Scan) and X.column_names is not None:
-        identifiers = X.read([groups]).column(groups)
+        identifiers = X.read([groups]).identifiers(groups)
         gone = [groups] if groups in X.column_names else []
         return _in_memory(X.drop(gone) if gone else X), Groups(Owners.of(identifiers, unit))
     if not has_columns(X):
@@ -106,7 +106,7 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     if is_dask(X):
         (X,) = Cluster.current().held(X)
         return X.drop(columns=groups), Groups(dask_owners(X[groups], unit))
-    return table.drop(groups), Groups(Owners.of(table.column(groups), unit))
+    return table.drop(groups), Groups(Owners.of(table.identifiers(groups), unit))
 
 
 def identifier_of(schema: Any) -> str | None:

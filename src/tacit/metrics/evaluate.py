@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -670,8 +669,11 @@ def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
 
 def _column(values: Any, n: int, what: str) -> np.ndarray:
     """One value for every row; those that are missing stay so, and count nowhere."""
-    array = None
-    with suppress(ValueError, TypeError):  # not one for every row
+    if isinstance(values, list | tuple):  # each by itself: NumPy would make one kind of all
+        values = np.fromiter(map(_alone, values), dtype=object, count=len(values))
+        several = any(isinstance(value, list | tuple) for value in values)
+        array = None if several else values
+    else:
         array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
     if array is not None and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -680,6 +682,11 @@ def _column(values: Any, n: int, what: str) -> np.ndarray:
             InputError(f"{what} must have a value for each of the {n} rows, in one column")
         )
     return array
+
+
+def _alone(value: Any) -> Any:
+    """What a row of one column holds."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 def _place_of(value: Any, places: dict[Any, int]) -> int:
