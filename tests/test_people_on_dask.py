@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import time
 import warnings
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from tacit.data.rows import as_rows, followed
 from tacit.engine.dask import ClusterEngine
 from tacit.engine.engine import LOSS_UNIT, Engine
 from tacit.exceptions import ClusterError, InputError
+from tacit.linear_model.groups import take_groups
 from tacit.losses import get_loss
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness
@@ -307,3 +309,46 @@ def test_a_partition_that_has_changed_is_refused_before_its_rows_are_dealt_out(c
     with pytest.raises(ClusterError, match="had to be read again"):
         choose_rows(owned, PublicRandomness(Key.from_seed(1)).hashed("rows of people"))
     assert Cluster.current()
+
+
+def shuffled_anew(place, rows):
+    """Rows of a query without an order: another one whenever it is asked."""
+    table = np.column_stack([X, IDS.astype(float), Y])[place : place + rows]
+    names = [*"abcde", "who", "y"]
+    return pd.DataFrame(np.random.default_rng().permutation(table), columns=names)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_rows_and_identifiers_are_of_one_reading(client, named):
+    lots = [dask.delayed(shuffled_anew)(place, 300) for place in range(0, N, 300)]
+    frame = dd.from_delayed(lots, meta=shuffled_anew(0, 1))
+    frame = frame.assign(a=frame.who)  # a feature that tells who it is
+    wanted = frame[["a", "b", "who"]] if named else frame[["a", "b"]]
+    seen, owned = take_groups(wanted, "who" if named else frame.who, None, 3)
+    rows = owned.own(as_rows(seen))
+    told = np.concatenate(rows.collected(first_column))
+    met = {(code, who) for code, who in zip(rows.owners.codes.tolist(), told, strict=True)}
+    assert len(met) == rows.owners.people == len(set(told))
+
+
+def noted(place, rows, folder):
+    """Rows of a source that writes down how often it is asked."""
+    (folder / f"{place}-{time.time_ns()}").touch()
+    return shuffled_anew(place, rows)
+
+
+def test_rows_and_targets_are_of_one_reading(client, tmp_path):
+    lots = [dask.delayed(noted)(place, 300, tmp_path) for place in range(0, N, 300)]
+    frame = dd.from_delayed(lots, meta=shuffled_anew(0, 1), verify_meta=False)
+    for groups in (None, frame.who):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        model = DPLinearClassifier(1.0, 1e-6, classes=[0.0, 1.0], trainer=DPGD(steps=1))
+        if groups is not None:
+            model.set_params(max_rows_per_group=3)
+        model.fit(frame[["a", "b"]], frame.y, groups=groups)
+        assert len(list(tmp_path.iterdir())) == len(lots)
+
+
+def first_column(rows):
+    return rows.collect()[:, 0]

@@ -15,8 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from tests.features import nets
 from typer.testing import CliRunner
 
@@ -27,6 +28,7 @@ from tacit.data.rows import as_rows
 from tacit.exceptions import FOR_CURATORS, InputError, TacitError, of_rows, raise_alone
 from tacit.features.onnx_files import open_onnx
 from tacit.mechanisms import statistics
+from tacit.metrics import evaluate
 from tacit.preprocessing import ClipNorm, Encode, FillGaps, Normalize, PrivateCenter, PublicFeatures
 from tacit.research.median import DPGeometricMedian
 from tacit.trainers import DPGD
@@ -303,6 +305,48 @@ def test_no_refusal_of_targets_quotes_them(bad, refused):
     assert refused(regressor().fit, X, target)
     assert refused(FITTED["regressor"].partial_fit, X, target)
     assert refused(FITTED["regressor"].score, X, target)
+
+
+@pytest.mark.parametrize(
+    "model, bad",
+    [
+        (LogisticRegression(), [with_cell(WORD), with_cell(np.nan, float), with_cell(Odd())]),
+        (LinearRegression(), [with_cell(WORD), with_cell(1e308, float)]),
+        (make_pipeline(OneHotEncoder(), LogisticRegression()), [[[WORD, 0, 0]] * N]),
+        (make_pipeline(OneHotEncoder(handle_unknown="warn"), LinearRegression()), [[[7] * D] * N]),
+    ],
+)
+def test_a_test_of_a_model_that_is_not_ours_says_nothing_of_rows(model, bad, refused):
+    model = model.fit(X, Y)
+    how = {"epsilon": 1.0, "delta": 1e-5}
+    how |= {} if hasattr(model, "classes_") else {"bounds": (-1.0, 1.0)}
+
+    def silently(rows, targets):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            evaluate(model, rows, targets, **how)
+
+    for rows in bad:
+        error = refused(silently, rows, Y)
+        assert error is None or error.depends_on_rows
+    for targets in ([[1], [1, 2]] * (N // 2), Y[:-1]):
+        assert refused(silently, X, targets).depends_on_rows
+
+
+def test_a_label_that_is_a_fraction_is_refused_as_one_that_depends_on_rows():
+    labels = np.where(np.arange(N) == 7, 0.5, Y)
+    for classes in (None, [0.0, 1.0]):
+        with pytest.raises(InputError, match="Unknown label type") as caught:
+            classifier(classes=classes).fit(X, labels)
+        assert caught.value.depends_on_rows
+
+
+@pytest.mark.parametrize("count", [N // 2, N // 2 + 1])
+def test_no_warning_tells_how_many_of_the_classes_there_are_among_the_labels(count):
+    names = [f"c{i:02}" for i in range(N)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier(classes=names).fit(X, [names[i % count] for i in range(N)])
 
 
 @pytest.mark.parametrize("labels", [np.array([WORD, "b"] * 20), [WHOLE, WHOLE + 1] * 20])

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tacit.data import read_table
 from tacit.data.owners import Owners, choose_rows
 from tacit.data.rows import as_rows
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, ReleaseError
+from tacit.linear_model.groups import take_groups
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import BoundedSum, PublicRandomness, Releases
 from tacit.privacy.events import Gaussian
@@ -32,6 +34,8 @@ def hashed(seed=0):
         ["7", "3", "7", "9", "3"],
         np.array([7, 3, 7, 9, 3], dtype=np.uint8),
         np.array([7, "3", 7.0, 9, 3], dtype=object),
+        [7, "3", 7.0, 9, 3],
+        (7, "3", 7.0, 9.0, 3),
         np.array(["7", "3", "7", "9", "3"]).astype("S"),
     ],
 )
@@ -41,13 +45,34 @@ def test_people_are_numbered_as_they_appear_whatever_the_type_of_their_identifie
     assert (owners.marks == Owners.of([7, 3, 7, 9, 3], TWO).marks).all()
 
 
+@pytest.mark.parametrize("more", ["A1", "2.5", "2020-01-01"])
+def test_what_a_file_holds_besides_leaves_people_who_they_are(tmp_path, more):
+    found = []
+    for last in ("5", more):
+        path = tmp_path / "table.csv"
+        path.write_text("\n".join(["a,who", "1,7", "2,7.0", "3,07", "4,8.0", f"5,{last}"]))
+        owners = take_groups(read_table(path), "who", None, 2)[1].owners
+        found.append((owners.codes[:4].tolist(), owners.marks[:2].tolist()))
+    assert found[0] == found[1]
+    assert found[0][0] == [0, 0, 0, 1]
+
+
 def test_people_with_similar_identifiers_are_not_confused():
     close = [2**60, 2**60 + 1, "01", "1", "a", "A"]
     assert Owners.of(np.array(close, dtype=object), TWO).people == len(close)
 
 
 @pytest.mark.parametrize(
-    "ids", [[1.0, np.nan], ["a", ""], [None, "a"], [2.0**60, 1.0], np.array([2.0**60, "a"], object)]
+    "ids",
+    [
+        [1.0, np.nan],
+        ["a", ""],
+        [None, "a"],
+        [np.nan, "a"],
+        [2.0**60, 1.0],
+        [2.0**60, "a"],
+        np.array([2.0**60, "a"], object),
+    ],
 )
 def test_identifiers_that_are_missing_or_cannot_be_told_apart_are_refused(ids):
     with pytest.raises(InputError) as refused:

@@ -124,6 +124,16 @@ def test_rows_are_read_through_loops_as_through_each_stage(way, gap):
 
 
 @compiled_only
+@pytest.mark.parametrize("d", [0, 3])
+def test_more_steps_than_fit_into_a_pass_and_rows_without_columns_are_read_as_well(d):
+    rows = as_rows(np.ones((5, 3)))
+    for radius in np.linspace(1.0, 0.1, 20):
+        rows = rows.through(ClipNorm(float(radius)), d=3, bound=None)
+    np.testing.assert_allclose(np.linalg.norm(rows.read(0, 5), axis=1), 0.1)
+    assert additive.normalize(np.ones((5, d)), 1.0).shape == (5, d)
+
+
+@compiled_only
 @pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 16, 17, 24, 25, 33, 100, 256])
 def test_second_moments_are_exact(d):
     for n in (0, 1, 63, 64, 200):

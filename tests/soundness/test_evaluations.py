@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 from tests.soundness import replays
 
+from tacit import DPLinearClassifier, save
 from tacit.audit.recorder import Recorder
+from tacit.cli.tasks.evaluate import evaluate as evaluate_table
+from tacit.data.tables import Table
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import PublicRandomness, Releases
-from tacit.metrics import tables
+from tacit.metrics import evaluate, tables
+from tacit.metrics.bins import probability_edges
 from tacit.metrics.class_tables import ClassTables
-from tacit.metrics.evaluate import plan_evaluation
+from tacit.metrics.evaluate import plan_evaluation, scores_of
 from tacit.metrics.evaluate import release as released
 from tacit.privacy import Budget
 from tacit.privacy.events import NEIGHBORS
+from tacit.trainers import DPGD
 
 CLASSES = [0, 2, 3, 7, 11, 101]
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 0.5, 1.0]
@@ -161,3 +166,80 @@ def test_knots_that_follow_the_largest_loss_are_found(monkeypatch):
 
     monkeypatch.setattr(ClassTables, "cells", following)
     assert found_in(range(100, 160), monkeypatch)
+
+
+@pytest.mark.parametrize("way", ["list", "file"])
+@pytest.mark.parametrize("odd", ["x", 2.5, True, None])
+def test_a_label_of_another_kind_leaves_others_what_they_are(way, odd, tmp_path, monkeypatch):
+    """A list, or a column of a file, is of one kind only if all of its values are."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    labels = [float(value) for value in X[:, 0] > 0]
+    rows = Table.from_columns(dict(zip("ab", X.T.tolist(), strict=True)))
+    model = DPLinearClassifier(5.0, 1e-5, schema={"a": [-3, 3], "b": [-3, 3]}, random_state=0)
+    save(model.fit(rows, np.array(labels, dtype=int)), tmp_path / "model.safetensors")
+    seen, honest = [], tables.Tables.count
+
+    def watched(self, *given):
+        seen.append(np.concatenate(honest(self, *given)))
+        return honest(self, *given)
+
+    monkeypatch.setattr(tables.Tables, "count", watched)
+    how = {"epsilon": 1.0, "delta": 1e-5, "random_state": 0}
+    for last in (labels[-1], odd):
+        targets = [*labels[:-1], last]
+        if way == "list":
+            evaluate(model, rows, targets, by=targets, by_values=["1.0"], **how)
+            continue
+        table = tmp_path / "table.csv"
+        lines = [f"{a},{b},{y}" for (a, b), y in zip(X, targets, strict=True)]
+        table.write_text("\n".join(["a,b,y", *lines]))
+        evaluate_table(tmp_path / "model.safetensors", table, target="y", **how)
+    assert np.abs(seen[0] - seen[1]).sum() <= 4  # one cell less and one more, in two tables
+
+
+def linear_model(coef, intercept):
+    """A fitted classifier with these coefficients."""
+    classes = max(2, len(coef))
+    trainer = DPGD(steps=1, learning_rate=1.0)
+    loss = "softmax" if classes > 2 else "logistic"
+    model = DPLinearClassifier(1.0, 1e-5, loss=loss, trainer=trainer, random_state=0)
+    model.fit(np.eye(50, coef.shape[1]), np.arange(50) % classes)
+    model.coef_, model.intercept_, model.stages_ = coef, intercept, ()
+    return model
+
+
+@pytest.mark.parametrize("kind", ["edge", "tie"])
+def test_a_row_less_moves_no_other_one_into_another_cell(kind):
+    """Rows that are all alike, at the edge of a bin or between two classes, to the last bit."""
+    rng = np.random.default_rng(5)
+    worst = 0.0
+    for d in (50, 100, 300):
+        row = rng.normal(size=d)
+        if kind == "tie":
+            model = linear_model(np.tile(rng.normal(size=d), (5, 1)), np.zeros(5))
+        else:
+            model = linear_model(rng.normal(size=(1, d)), np.zeros(1))
+            edge = probability_edges(plan_of(model).tables(None, 1.0).bins)[1]
+            middle = np.log(edge / (1 - edge)) - float(row @ model.coef_[0])
+            near = middle + np.arange(-40, 40) * np.spacing(abs(middle))
+            model.intercept_ = near[np.argmax([spread_of(model, row, edge, b) for b in near])][None]
+        tables = plan_of(model).tables(None, 1.0)
+        before = None
+        for n in range(20, 50):
+            scores, zeros = scores_of(model, np.tile(row, (n, 1))), np.zeros(n, dtype=np.int64)
+            counts = tables.count(zeros, scores, zeros, np.full(n, 0.5))
+            if before is not None:
+                pairs = zip(counts, before, strict=True)
+                worst = max(worst, *(np.abs(a - b).sum() for a, b in pairs))
+            before = counts
+    assert worst == 1
+
+
+def plan_of(model):
+    return plan_evaluation(model, 40, Budget(1.0, 1e-5), "add_or_remove_one")
+
+
+def spread_of(model, row, edge, intercept):
+    """Whether equal rows are on both sides of an edge."""
+    model.intercept_ = np.array([intercept])
+    return len(np.unique(scores_of(model, np.tile(row, (43, 1))) > edge))

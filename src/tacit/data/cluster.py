@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -79,6 +80,16 @@ class Cluster:
         task = dask.delayed(careful, pure=False)
         with _lost_is_an_error(), _no_word_of_sizes():
             return list(self.client.compute([task(function, piece, *others) for piece in pieces]))
+
+    def held(self, *collections: Any) -> list[Any]:
+        """The same collections, read together and kept by the workers while any of them lives.
+
+        What is taken of one and of another is then of one reading: a source may give the same rows
+        in another order when it is asked again, as a query without an order does.
+        """
+        with _lost_is_an_error(), _no_word_of_sizes(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Computing mixed collections")  # arrays and frames
+            return list(self.client.persist(list(collections)))
 
     def each(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
         """``function`` of the first of all arguments, of the second, and so on; as futures."""
@@ -171,6 +182,19 @@ def _lost_is_an_error() -> Iterator[None]:
             "in files or in the graph are read again when a worker is lost; rows that were "
             "scattered are not. What was reserved in a ledger counts as spent"
         ) from error
+
+
+def read_together(*given: Any) -> list[Any]:
+    """Whatever was given; several collections of Dask are read at once (`Cluster.held`).
+
+    A row's target, or its owner, would be another row's if they were of two readings that differ
+    in their order: somebody would then count twice.
+    """
+    found, there = list(given), [i for i, each in enumerate(given) if is_dask(each)]
+    if len(there) > 1:
+        for i, held in zip(there, Cluster.current().held(*(given[i] for i in there)), strict=True):
+            found[i] = held
+    return found
 
 
 def _no_word_of_sizes() -> Any:

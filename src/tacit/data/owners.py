@@ -73,7 +73,14 @@ class Owners:
             Without the identifiers.
         """
         what = "groups" if unit.identifier is None else f"groups, by {unit.identifier!r},"
-        given = column_of(identifiers, len(identifiers) if n is None else n, what)
+        n = len(identifiers) if n is None else n
+        given = column_of(identifiers, n, what)
+        listed = isinstance(identifiers, list | tuple)
+        if listed and given.dtype.kind not in "iu" and np.ndim(identifiers[0]) == 0:
+            # NumPy has made one kind of all: words, if there is one, of 7.0 another than of 7.
+            each = np.empty(n, dtype=object)
+            each[:] = identifiers
+            given = column_of(each, n, what)
         return cls.of_parts([numbered(given)], unit)
 
     @classmethod

@@ -145,6 +145,12 @@ def canonical(word: str) -> str:
     return key if isinstance(key, str) else str(plain(key))
 
 
+def _named(word: str) -> str:
+    """Who it is: a number that floats hold exactly, or the word itself."""
+    number = as_number(word)
+    return word if number is None or not abs(number) < 2**53 else str(plain(number))
+
+
 def _match_numbers(values: np.ndarray, categories: Sequence[str | float]) -> np.ndarray:
     pairs = sorted((k, i) for i, k in enumerate(map(match_key, categories)) if isinstance(k, float))
     codes = np.full(len(values), UNSEEN, dtype=np.int64)
@@ -343,6 +349,28 @@ class Table:
         view = column.view()
         view.flags.writeable = False
         return view
+
+    def identifiers(self, name: str) -> np.ndarray:
+        """A column by which people are told apart, every cell by itself.
+
+        Whether a column of a text file holds numbers or words depends on all of its cells. A
+        person has the same name in either: "7" for 7, "07" and "7.0".
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Numbers, or words with None where one is missing.
+        """
+        column = self._get(name)
+        if not isinstance(column, Text):
+            return self.column(name)
+        words = [*map(_named, column.words), None]
+        return np.array(words, dtype=object).take(column.codes)
 
     def arrays(self) -> list[np.ndarray]:
         """The arrays behind the columns: numbers, or codes of text.

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.checks import as_floats, column_of
-from tacit.data.cluster import is_dask
+from tacit.data.cluster import is_dask, read_together
 from tacit.data.rows import Rows, each
 from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
@@ -28,6 +28,7 @@ from tacit.linear_model.groups import take_groups
 from tacit.linear_model.held_out import HELD_OUT_BY, Split, require_share
 from tacit.linear_model.inputs import cells_of, has_columns, rows_of, table_types
 from tacit.losses import Loss
+from tacit.mechanisms.additive import row_products
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Releases
 from tacit.metrics.evaluation import Evaluation
@@ -416,6 +417,7 @@ class DPLinearModel(Composed, BaseEstimator):
     ) -> tuple[Rows, Any, Schema | None]:
         """Rows with their owners, targets, and what is known of the columns of a table."""
         told = self.schema if reset else None
+        X, y, groups = read_together(X, y, groups)
         seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
         table, schema = self._declared(seen, owned.people) if reset else (seen, None)
         rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
@@ -569,5 +571,5 @@ class DPLinearModel(Composed, BaseEstimator):
 
 def _products(rows: Rows, coef: np.ndarray) -> np.ndarray:
     """Rows times coefficients, (n, K)."""
-    parts = [np.asarray(chunk @ coef.T) for _, chunk in rows.chunks()]
+    parts = [row_products(chunk, coef) for _, chunk in rows.chunks()]
     return np.concatenate(parts) if parts else np.empty((0, len(coef)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from tacit.data.dask_rows import Parts
 from tacit.data.labels import distinct, labels_of, positions_of
 from tacit.data.rows import Rows
 from tacit.data.scans import Scan
-from tacit.exceptions import InputError, of_rows
+from tacit.exceptions import InputError, of_rows, raise_alone
 from tacit.ledger import Ledger
 from tacit.linear_model import warm_start as starting
 from tacit.linear_model.base import DPLinearModel, Problem
@@ -228,7 +229,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
             if isinstance(labels, Parts):
                 seen = distinct(labels) if given is None else np.asarray(given)
             if getattr(seen, "dtype", np.dtype(object)).kind not in "iub":  # of those, any will do
-                check_classification_targets(seen)
+                _require_labels(seen)
             alike = True
         if not alike:
             raise of_rows(InputError(kinds))
@@ -364,6 +365,16 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):
         scores = self._linear(rows)
         found = self._probabilities(scores) if self._has_probabilities() else squeezed(scores)
         return found[:, -1] if len(self.classes_) == 2 else found
+
+
+def _require_labels(seen: Any) -> None:
+    """Refuse what are no labels, as scikit-learn does, and be silent about how many there are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_classification_targets(seen)
+        except ValueError as error:  # of the kind of all labels: a single one decides it
+            raise_alone(of_rows(InputError(str(error))))
 
 
 def _each(y: Any) -> Any:

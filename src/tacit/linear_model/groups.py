@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.data.cluster import is_dask
+from tacit.data.cluster import Cluster, is_dask
 from tacit.data.dask_rows import dask_owners
 from tacit.data.memory import allowed_memory
 from tacit.data.owners import Owners
@@ -85,10 +85,11 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
             return _in_memory(X), Groups(Owners.of(groups, unit))
         if not is_dask(X):
             raise InputError("groups= are on a cluster, and X is not: pass groups.compute()")
+        X, groups = Cluster.current().held(X, groups)
         return X, Groups(dask_owners(groups, unit))
     unit = Unit("person", int(most), groups)
     if isinstance(X, Scan) and X.column_names is not None:
-        identifiers = X.read([groups]).column(groups)
+        identifiers = X.read([groups]).identifiers(groups)
         gone = [groups] if groups in X.column_names else []
         return _in_memory(X.drop(gone) if gone else X), Groups(Owners.of(identifiers, unit))
     if not has_columns(X):
@@ -100,8 +101,9 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     if groups not in list(table.columns if is_dask(X) else table.column_names):
         raise InputError(f"groups={groups!r:.80} is no column of X")
     if is_dask(X):
+        (X,) = Cluster.current().held(X)
         return X.drop(columns=groups), Groups(dask_owners(X[groups], unit))
-    return table.drop(groups), Groups(Owners.of(table.column(groups), unit))
+    return table.drop(groups), Groups(Owners.of(table.identifiers(groups), unit))
 
 
 def identifier_of(schema: Any) -> str | None:

@@ -28,6 +28,8 @@ except ImportError:  # no compiler where this was installed
 
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
 SIDE_BY_SIDE = 16  # rows that are added as one
+NEAR = 1 << 16  # numbers that stay in the cache while one vector after the other is met
+MOST_STEPS = 8  # in one pass of compiled loops
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -86,6 +88,8 @@ def through(chunk: Chunk, steps: Sequence[Step]) -> np.ndarray | None:
     """Rows through several steps in one pass; None without loops, or if rows need a closer look."""
     if not isinstance(chunk, np.ndarray) or chunk.ndim != 2 or chunk.dtype != np.float64:
         return None
+    if not chunk.shape[1] or len(steps) > MOST_STEPS:
+        return None
     if (compiled := loops()) is None:
         return None
     chunk = np.ascontiguousarray(chunk)
@@ -98,6 +102,27 @@ def row_norms(chunk: Chunk) -> np.ndarray:
     _, norms, exponents = _tamed(chunk)
     with np.errstate(over="ignore"):
         return np.ldexp(norms, exponents)
+
+
+def row_products(chunk: Chunk, vectors: np.ndarray) -> np.ndarray:
+    """Every row times every vector, (n, K): the same for a row, whatever stands beside it.
+
+    A BLAS product depends in its last bits on the shape of the call, so one row more would disturb
+    the others, and a count of what rows are said to be would move by more than one. Sums along
+    contiguous memory run in an order that depends on the width only.
+    """
+    if sp.issparse(chunk):
+        return np.asarray(chunk @ vectors.T)  # row by row, in the order of what is stored
+    rows, found = np.asarray(chunk), np.empty((chunk.shape[0], len(vectors)))
+    many = max(1, NEAR // max(1, rows.shape[1]))
+    with np.errstate(all="ignore"):  # as of a BLAS: no row is told of
+        for start in range(0, len(rows), many):
+            part, some = rows[start : start + many], slice(start, start + many)
+            room = np.empty(part.shape)
+            for k, vector in enumerate(vectors):
+                np.multiply(part, vector, out=room)
+                np.add.reduce(room, axis=1, out=found[some, k])
+    return found
 
 
 def scale_rows(chunk: Chunk, factors: np.ndarray, by: float = 1.0) -> Chunk:

@@ -157,7 +157,8 @@ def dither(values: np.ndarray, knots: np.ndarray, coins: np.ndarray) -> np.ndarr
     """
     inside = np.clip(np.nan_to_num(values, nan=knots[0]), knots[0], knots[-1])
     left = np.clip(np.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
-    share = (inside - knots[left]) / (knots[left + 1] - knots[left])
+    with np.errstate(invalid="ignore"):  # of knots that are too close to be two
+        share = (inside - knots[left]) / (knots[left + 1] - knots[left])
     return left + (coins < share)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -21,7 +22,14 @@ from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.owners import Owners
 from tacit.data.tables import Table, as_table
-from tacit.exceptions import InputError, MissingBound, ReleaseError
+from tacit.exceptions import (
+    InputError,
+    MissingBound,
+    ReleaseError,
+    TacitError,
+    of_rows,
+    raise_alone,
+)
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
 from tacit.mechanisms.lattice import require_precision
@@ -500,7 +508,7 @@ def evaluate(
         raise MissingBound(
             "figures of groups", "by=, the group of every row, and by_values=, their public names"
         )
-    names = None if by is None else _column(_named(X, by, "by"), n, "by")
+    names = None if by is None else _column(_named(X, by, "by", Table.texts), n, "by")
     owners, unit = None, ROW
     if groups is not None or max_rows_per_group is not None:
         if groups is None or max_rows_per_group is None:
@@ -514,7 +522,7 @@ def evaluate(
         if isinstance(by, str) and by == identifier:
             raise InputError(f"by={by!r:.80} says whose a row is, and identifiers are no groups")
         unit = Unit("person", max_rows_per_group, identifier)
-        owners = Owners.of(_named(X, groups, "groups"), unit, n)
+        owners = Owners.of(_named(X, groups, "groups", Table.identifiers), unit, n)
     size = resolve_size(n if owners is None else owners.people, neighbors, public_size)
     plan = plan_evaluation(
         model,
@@ -551,7 +559,7 @@ def evaluate(
         releasable=not key.seeded,
         reasons=sentences.reasons(key.seeded),
         unit=unit,
-        assumptions=assumptions_of(plan, neighbors, unit),
+        assumptions=assumptions_of(plan, neighbors, unit, ours=hasattr(model, "certificate_")),
         warnings=sentences.cautions(budget.delta, size),
         numerical_delta=require_precision(budget.epsilon, budget.delta, plan.draws),
         plan=plan.describe(unit) | ({"ledger": entry.to_dict()} if entry else {}),
@@ -563,7 +571,9 @@ def evaluate(
     return replace(found, certificate=certificate)
 
 
-def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW) -> tuple[str, ...]:
+def assumptions_of(
+    plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW, *, ours: bool = True
+) -> tuple[str, ...]:
     """What the guarantee takes for granted.
 
     Parameters
@@ -574,6 +584,8 @@ def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW)
         The relation.
     unit : Unit
         What was counted: rows, or people.
+    ours : bool
+        Whether the model is one of Tacit's, which look at every row by itself.
 
     Returns
     -------
@@ -582,6 +594,7 @@ def assumptions_of(plan: EvaluationPlan, neighbors: Neighbors, unit: Unit = ROW)
     """
     known = sentences.rows_known(plan.size, neighbors, unit)
     texts = [known, sentences.SETTINGS, sentences.EXACT]
+    texts.append(sentences.SCORED if ours else sentences.NOT_OURS)
     if unit != ROW:
         texts.append("of every person one row was tested on, drawn at random")
     texts.append("the model was made without these rows, or its certificate is counted besides")
@@ -608,7 +621,26 @@ def scores_of(model: Any, X: Any) -> np.ndarray:
     -------
     ndarray of shape (n,) or (n, classes)
         Of two classes that of the second.
+
+    Raises
+    ------
+    InputError
+        If a model that is not Tacit's fails. What it says of rows, or warns of, may quote them.
     """
+    if hasattr(model, "certificate_"):
+        return _asked(model, X)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return _asked(model, X)
+    except TacitError:
+        raise
+    except Exception as error:
+        kinds = type(model).__name__, type(error).__name__
+    raise_alone(of_rows(InputError("{} cannot say anything of these rows: {}".format(*kinds))))
+
+
+def _asked(model: Any, X: Any) -> np.ndarray:
     if not hasattr(model, "classes_"):
         return np.asarray(model.predict(X), dtype=np.float64)
     if hasattr(model, "predict_proba"):
@@ -668,8 +700,8 @@ def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
     return np.fromiter((_place_of(value, texts) for value in listed), np.int64, len(listed))
 
 
-def _named(X: Any, values: Any, what: str) -> Any:
-    """Values, or those of a column of X if its name is given."""
+def _named(X: Any, values: Any, what: str, read: Callable[[Table, str], np.ndarray]) -> Any:
+    """Values, or those of a column of X if its name is given: every cell of it by itself."""
     if not isinstance(values, str):
         return values
     if isinstance(X, np.ndarray | list | tuple) or is_array(X) or sp.issparse(X):
@@ -680,17 +712,29 @@ def _named(X: Any, values: Any, what: str) -> Any:
     table = X if isinstance(X, Table) else as_table(X)
     if values not in table.column_names:
         raise InputError(f"{what}={values!r:.80} is no column of X")
-    return table.column(values)
+    return read(table, values)
 
 
 def _column(values: Any, n: int, what: str) -> np.ndarray:
     """One value for every row; those that are missing stay so, and count nowhere."""
-    array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
+    if isinstance(values, list | tuple):  # each by itself: NumPy would make one kind of all
+        values = np.fromiter(map(_alone, values), dtype=object, count=len(values))
+        several = any(isinstance(value, list | tuple) for value in values)
+        array = None if several else values
+    else:
+        array = to_numpy(readable(values, what)) if is_array(values) else np.asarray(values)
+    if array is not None and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.shape != (n,):
-        raise InputError(f"{what} must have a value for each of the {n} rows, in one column")
+    if array is None or array.shape != (n,):
+        raise of_rows(
+            InputError(f"{what} must have a value for each of the {n} rows, in one column")
+        )
     return array
+
+
+def _alone(value: Any) -> Any:
+    """What a row of one column holds."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 def _place_of(value: Any, places: dict[Any, int]) -> int:
@@ -720,7 +764,8 @@ def numbers(values: Any) -> np.ndarray:
     """
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
+        with np.errstate(over="ignore"):  # infinite where float64 cannot hold it: nobody is told
+            return array.astype(np.float64)
     return np.array([_number(value) for value in array.tolist()], dtype=np.float64)
 
 

@@ -20,8 +20,9 @@ FEWEST_GAPS = 12  # between knots of targets: what squares are known up to
 class NumberTables(Tables):
     """Tables of a regressor: residuals, and targets, between bounds.
 
-    A value is counted at one of the two knots beside it, by a public coin, such that it is there on
-    the average: means are then those of the values, and squares too large by what lies between.
+    A value is counted at one of the two knots beside it, by a coin of its unit's, such that it is
+    there on the average: means are then those of the values, and squares too large by what lies
+    between.
 
     Parameters
     ----------

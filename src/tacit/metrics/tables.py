@@ -88,7 +88,7 @@ class Tables(ABC):
         scores : ndarray of shape (n,) or (n, classes)
             Of the model.
         coins : ndarray of shape (n,)
-            From 0 to 1, public.
+            From 0 to 1, drawn without looking at anything: one of each unit.
 
         Returns
         -------

@@ -89,7 +89,7 @@ def assumptions_of(plan: CalibratedPlan) -> list[str]:
         texts.append(sentences.released_before(paid))
     texts += plan.trainer.assumptions()
     if plan.holdout is not None:
-        texts.append(sentences.held_out(plan.holdout, plan.plan.unit))
+        texts += [sentences.held_out(plan.holdout, plan.plan.unit), sentences.SCORED]
     if plan.moves is not None:
         texts.append(sentences.UNSEEN_STAGES)
     if plan.test is not None:

@@ -42,6 +42,8 @@ TRUSTED = (
     "elementary functions give a row the same value wherever it stands, and the linear algebra "
     "library adds products in float64"
 )
+SCORED = "the functions in a model's scores give a row the same value wherever it stands"
+NOT_OURS = "the model says the same of a row, whatever rows are passed with it"
 IDEAL = "ideal arithmetic assumed: sums and noise are in floating point"
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.cli.tasks import outputs
 from tacit.cli.tasks.arrays import is_features, refuse, targets_of
 from tacit.cli.tasks.outputs import PathLike
@@ -65,7 +67,10 @@ def evaluate(
         else:
             if (person is None) != (options.get("max_rows_per_group") is None):
                 raise InputError("--person and --rows-per-person go together")
-            rows, truth, said = _of_table(table, decimal, target, groups_of(by), person)
+            known = getattr(estimator, "classes_", ())
+            rows, truth, said = _of_table(
+                table, decimal, target, known, groups=groups_of(by), person=person
+            )
             _require_apart(estimator, target, person)
             options |= said
             _warn_of_rows(estimator, rows, person)
@@ -90,6 +95,8 @@ def _of_table(
     table: PathLike,
     decimal: str | None,
     target: str | None,
+    classes: Sequence[Any],
+    *,
     groups: Mapping[str, list[str]],
     person: str | None,
 ) -> tuple[Any, Any, dict[str, Any]]:
@@ -107,9 +114,18 @@ def _of_table(
     for column, values in groups.items():
         said |= {"by": rows.texts(column), "by_values": values}
     if person is not None:
-        said |= {"groups": rows.column(person), "identifier": person}
+        said |= {"groups": rows.identifiers(person), "identifier": person}
     gone = [target] if person is None else [target, person]
-    return rows.drop(gone), rows.column(target), said
+    return rows.drop(gone), _truth(rows, target, classes), said
+
+
+def _truth(rows: Table, target: str, classes: Sequence[Any]) -> np.ndarray:
+    """Labels or numbers, every cell by itself: what the column is kept as depends on all cells."""
+    if not len(classes):
+        return rows.values(target)
+    names = [label.item() if isinstance(label, np.generic) else label for label in classes]
+    found = np.array([*names, None], dtype=object)
+    return found.take(np.maximum(rows.match(target, names), -1))  # the last one is none of them
 
 
 def _require_apart(model: Any, *columns: str | None) -> None:

@@ -110,7 +110,7 @@ def identifiers_of(table: Table | Scan, schema: Schema) -> np.ndarray:
     names = table.column_names or ()
     if name not in names:
         raise SchemaError(f"the table lacks the identifier {name!r}{did_you_mean(name, names)}")
-    return (table.read([name]) if isinstance(table, Scan) else table).column(name)
+    return (table.read([name]) if isinstance(table, Scan) else table).identifiers(name)
 
 
 def features_of(table: Any, schema: Schema) -> Any:
