@@ -267,6 +267,23 @@ def test_every_place_comes_back_from_the_numbers_it_takes(way):
     assert {(1 << 13, 7, 1), (1 << 13, 12, 2), (1 << 14, 48, 16), (1 << 14, 49, 2)} <= found
 
 
+@pytest.mark.skipif(compact.native is None, reason="needs the compiled loops")
+@pytest.mark.parametrize("one", [1 << 11, 1 << 13, 1 << 14])
+def test_the_largest_products_are_added_up_exactly(one):
+    """Every row meets one weight with all it has, and has the largest two parts there are."""
+    n, largest = 2048, 32767 << 13
+    rows, peaks, ends = np.zeros((n, 16), np.int16), np.full(n, one, np.uint16), np.array([0, 4])
+    cells = np.full((n // 16, 1, 16), 3 * one, dtype=np.uint16)
+    signs = np.array([1, -1, 1, 1, -1])
+    z = np.repeat(largest * signs[:, None].astype(float), n, axis=1)
+    for level in compact.levels().values():
+        onto = np.zeros((5, 64), dtype=np.int64)
+        compact.native.sums(level, (rows, cells, ends, one, None), None, 0, n, peaks, z, onto)
+        right = np.zeros((5, 64), dtype=np.int64)
+        right[:, 16 + 3] = n * one * largest * signs
+        np.testing.assert_array_equal(onto, right)
+
+
 def test_one_shape_alone_is_expanded_where_one_has_no_room_in_16_bits(way):
     given = problem(Layout((12,)), "logistic", 1)
     right = sums(given[0].toarray(), given)
