@@ -31,7 +31,11 @@ static uint64_t tried(const Loops *loops, int64_t n, int64_t stride, int64_t lin
     int64_t reach = stride + (shapes ? (ends[shapes] + SPARE + 15) & ~(int64_t)15 : 0);
     int16_t *rows = calloc((size_t)(n * stride), 2), *weights = calloc((size_t)(lines * reach), 2);
     uint16_t *peaks = calloc((size_t)n, 2);
-    uint32_t *cells = calloc((size_t)(tiles * shapes * LANES + 1), 4);
+    Job job = {.rows = rows, .n = n, .stride = stride, .count = n, .peaks = peaks, .weights = weights,
+               .lines = lines, .reach = reach, .shapes = shapes, .one = 4096, .bits = 12, .offsets = ends};
+    for (int64_t j = 0; j < shapes; j++)
+        job.planes += planes_of(&job, j);
+    uint16_t *cells = calloc((size_t)(tiles * job.planes * LANES + 1), 2);
     int32_t *scores = calloc((size_t)(lines * n), 4), base[64] = {0};
     double *inverse = calloc((size_t)n, 8), *targets = calloc((size_t)(n * lines), 8), unit[64];
     double ceiling = 0x1p39, multiplier = 0x1p24;
@@ -48,22 +52,27 @@ static uint64_t tried(const Loops *loops, int64_t n, int64_t stride, int64_t lin
         for (int64_t k = 0; k < lines; k++)
             targets[i * lines + k] = number(1 << 20) > 0 ? 1.0 : -1.0;
     }
-    for (int64_t i = 0; i < tiles * shapes * LANES; i++) {
-        int64_t width = ends[i / LANES % shapes + 1] - ends[i / LANES % shapes];
-        uint32_t place = (uint32_t)((number(1 << 20) & 0xffff) % (width - 1));
-        cells[i] = place < width - 2 ? place | (uint32_t)(number(1 << 20) & 4095) << 16 : place;
-    }
+    for (int64_t t = 0, p = 0; t < tiles; t++)
+        for (int64_t j = 0; j < shapes; p += planes_of(&job, j++))
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                int64_t width = ends[j + 1] - ends[j] - 1, planes = planes_of(&job, j);
+                int64_t place = (number(1 << 28) & INT32_MAX) % (width * 4096 + 1), each = (width + planes - 1) / planes;
+                for (int64_t q = 0; q < planes && width <= WIDE; q++) {
+                    int64_t most = each * 4096, left = place - q * most;
+                    cells[(p + q) * LANES + lane] = (uint16_t)(left < 0 ? 0 : left < most ? left : most);
+                }
+                if (width > WIDE) {
+                    cells[p * LANES + lane] = (uint16_t)(place >> 12);
+                    cells[(p + 1) * LANES + lane] = (uint16_t)(place & 4095);
+                }
+            }
     for (int64_t k = 0; k < lines; k++) {
         unit[k] = 0x1p-20;
         base[k] = (int32_t)number(1 << 30);
     }
-    Job job = {.rows = rows, .n = n, .stride = stride, .count = n, .peaks = peaks, .weights = weights,
-               .lines = lines, .reach = reach, .onto = onto};
+    job.onto = onto;
     if (shapes) {
         job.cells = cells;
-        job.shapes = shapes;
-        job.one = 4096;
-        job.offsets = ends;
         job.base = base;
     }
     job.terms = (Terms){.loss = loss, .separate = lines == 1, .settings = 1, .outputs = lines,

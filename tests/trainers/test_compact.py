@@ -384,16 +384,18 @@ for level in LEVELS.values():
             for given in (guarded(values), [guarded(c) for c in values.T]):
                 how = (guarded(np.zeros(d - 3)), 1000.0, 7, rows, guarded(np.zeros(n)), peaks)
                 assert native.rounded(level, given, *how)
-    for n, shapes, lines in ((1, 1, 1), (17, 3, 2), (33, 20, 5), (170, 37, 11), (700, 2, 1)):
+    kinds = ((1, 1, 1, 64), (17, 3, 2, 1 << 14), (33, 20, 5, 4096), (170, 37, 11, 8192))
+    for n, shapes, lines, one in (*kinds, (170, 9, 1, 1 << 14), (700, 2, 1, 4096)):
         ends = guarded(np.concatenate([[0], np.cumsum(rng.integers(1, 70, shapes))]))
         reach = 16 + -(-(int(ends[-1]) + 33) // 16) * 16
         rows = guarded(rng.integers(-999, 999, (n, 16)).astype(np.int16))
         peaks, inverse = guarded(np.full(n, 4096, np.uint16)), guarded(np.full(n, 2.0**-12))
         weights = guarded(rng.integers(-9, 9, (lines, reach)).astype(np.int16))
-        cells = rng.integers(0, 2**32, (-(-n // 16), shapes, 16), dtype=np.uint32)
-        wrong = guarded(cells & 0x0FFFFFFF)  # indices that no shape has, and some that it has
-        for cells in (wrong, guarded(cells & 0x0FFF0007)):
-            held = (rows, cells, ends, 4096, guarded(np.zeros(lines, np.int32)))
+        own, hold = np.diff(ends) - 1, 0xFFFF // one
+        planes = int(np.where(own > 48, 2, np.maximum(-(-own // hold), 1)).sum())
+        cells = guarded(rng.integers(0, 2**16, (-(-n // 16), planes, 16), dtype=np.uint16))
+        for cells in (cells, guarded(cells & 7)):  # places that no shape has, and some
+            held = (rows, cells, ends, one, guarded(np.zeros(lines, np.int32)))
             for index, start in ((None, 0), (None, n // 2), (guarded(np.arange(n)[::-1]), 0)):
                 out = guarded(np.zeros((lines, n - start), np.int32))
                 onto, z = guarded(np.zeros((lines, reach), int)), np.ones((lines, n - start))
@@ -442,7 +444,7 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
     ):
         with pytest.raises((error, BufferError)):
             native.scores(*given)
-    cells, ends = np.zeros((2, 3, 16), np.uint32), np.array([0, 2, 5, 9])
+    cells, ends = np.zeros((2, 3, 16), np.uint16), np.array([0, 2, 5, 9])
     wide, base = np.zeros((2, d + 48), np.int16), np.zeros(2, np.int32)
     native.scores(0, (rows, cells, ends, 64, base), None, 0, n, wide, out)
     for shaped, used in (
@@ -452,6 +454,9 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
         ((rows, cells, ends + 1, 64, base), wide),
         ((rows, cells, ends, 0, base), wide),
         ((rows, cells, ends, 1 << 15, base), wide),
+        ((rows, cells, np.array([0, 2, 5, 10]), 1 << 14, base), wide),  # two planes
+        ((rows, cells, ends, 48, base), wide),
+        ((rows, cells, ends[:0], 64, base), wide),
         ((rows, cells, ends, 64, base[:1]), wide),
         ((rows, cells, ends, 64, None), wide),
         ((rows, cells, ends, 64, base), weights),

@@ -11,6 +11,9 @@ from tacit.data.rows import Rows, as_rows
 from tacit.data.shaped import GAP, ONE, Layout, ShapedChunk
 from tacit.engine.engine import Engine
 from tacit.engine.kernels import compact
+from tacit.engine.quantization import Scale
+from tacit.engine.shaped import rounded
+from tacit.engine.storage import Rounding
 from tacit.exceptions import InputError
 from tacit.losses import get_loss
 from tacit.mechanisms.additive import lattice_sum
@@ -20,6 +23,7 @@ LAYOUTS = {
     "mixed": Layout((12, 3, 1, 40, 2, 17, 12), straight=3),
     "wide": Layout((2, 700, 33)),
     "many": Layout((12,) * 37, straight=20),
+    "edges": Layout((14, 15, 16, 30, 31, 32, 33, 45, 46, 47, 48, 49, 50, 4, 3, 6, 7, 8)),
 }
 WAYS = [*compact.levels().values(), None]
 
@@ -215,10 +219,69 @@ def test_rows_that_a_stage_shapes_are_sparse_to_those_who_do_not_know():
 def test_sums_are_the_same_where_memory_ends():
     """Shapes take a few bytes a cell: rows are kept where their expansion would not be."""
     given = problem(LAYOUTS["many"], "logistic", 1)
-    needed = 150 * (37 * 4 + 32 * 2)
+    needed = 150 * (37 * 2 + 32 * 2)
     np.testing.assert_array_equal(
         sums(given[0], given, memory=needed), sums(given[0], given, memory=needed - 1)
     )
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 48, 1031, 2100])
+def test_sums_end_where_the_rows_do(way, monkeypatch, n):
+    """Vectors take 16 to 64 rows at once; what lies behind the last one counts nothing."""
+    monkeypatch.setattr("tacit.engine.engine.SHARED", 1)  # however few: two threads
+    for layout in (LAYOUTS["edges"], LAYOUTS["mixed"]):
+        for outputs in (1, 5):
+            given = problem(layout, "softmax" if outputs > 1 else "logistic", outputs, n)
+            for batch in (None, np.arange(1, n, 3)):
+                right = sums(given[0].tocsr(), given, batch=batch)
+                for level in compact.levels().values():
+                    way(level)
+                    found = sums(given[0], given, batch=batch, threads=2)
+                    np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.skipif(compact.native is None, reason="needs the compiled loops")
+def test_every_place_comes_back_from_the_numbers_it_takes(way):
+    way(0)
+    found = set()
+    for shapes, one in ((3, 1 << 14), (10, 1 << 13), (20, 1 << 12), (200, 1 << 11)):
+        for width in (1, 2, 3, 4, 7, 8, 12, 15, 16, 31, 32, 48, 49, 65_534):
+            layout = Layout((width,) + (2,) * (shapes - 1))
+            index = np.r_[GAP, np.arange(width)[:60], max(width - 2, 0), width - 1]
+            fraction = np.where(index < width - 1, np.arange(index.size) * 5001 % (ONE + 1), 0)
+            chunk = ShapedChunk.of(
+                layout,
+                np.column_stack([index, np.zeros((index.size, shapes - 1), int)]),
+                np.column_stack([fraction / ONE, np.zeros((index.size, shapes - 1))]),
+            )
+            rows = as_rows(chunk, bound=shapes**0.5)
+            store = Engine(rows, np.zeros((index.size, 1)), get_loss("logistic")).store
+            assert store.one == one and store.cells.ctypes.data % 64 == 0
+            found.add((one, width, store.cells.shape[1] - shapes + 1))
+            right = rounded(
+                chunk, Rounding(Scale.of(shapes**0.5, layout.d, None, 0.0), True, 0.0, None)
+            )
+            assert abs(store._expanded(np.arange(index.size)) - right.sparse()).nnz == 0
+    # Twelve knots, and more, take one number from seventeen shapes on.
+    assert {(1 << 12, 12, 1), (1 << 12, 15, 1), (1 << 12, 16, 2), (1 << 11, 31, 1)} <= found
+    assert {(1 << 13, 7, 1), (1 << 13, 12, 2), (1 << 14, 48, 16), (1 << 14, 49, 2)} <= found
+
+
+@pytest.mark.skipif(compact.native is None, reason="needs the compiled loops")
+@pytest.mark.parametrize("one", [1 << 11, 1 << 13, 1 << 14])
+def test_the_largest_products_are_added_up_exactly(one):
+    """Every row meets one weight with all it has, and has the largest two parts there are."""
+    n, largest = 2048, 32767 << 13
+    rows, peaks, ends = np.zeros((n, 16), np.int16), np.full(n, one, np.uint16), np.array([0, 4])
+    cells = np.full((n // 16, 1, 16), 3 * one, dtype=np.uint16)
+    signs = np.array([1, -1, 1, 1, -1])
+    z = np.repeat(largest * signs[:, None].astype(float), n, axis=1)
+    for level in compact.levels().values():
+        onto = np.zeros((5, 64), dtype=np.int64)
+        compact.native.sums(level, (rows, cells, ends, one, None), None, 0, n, peaks, z, onto)
+        right = np.zeros((5, 64), dtype=np.int64)
+        right[:, 16 + 3] = n * one * largest * signs
+        np.testing.assert_array_equal(onto, right)
 
 
 def test_one_shape_alone_is_expanded_where_one_has_no_room_in_16_bits(way):

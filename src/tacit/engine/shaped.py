@@ -4,6 +4,12 @@ A fraction f becomes b = rint(f u), where u is one in units of the rows (a power
 rest a = u - b. For f a multiple of 2**-15 that is what both would be in a dense expansion, since u
 is even: a tie is rounded to the even side in both. So the integers are those of the expansion.
 
+**A place** is a cell as loops keep it: index + 1 times u, plus b; nothing is lost. What a row has
+beyond the e-th weight, c_e = min(max(place - e u, 0), u), is between 0 and u, and a row meets a
+weight with c_(e-1) - c_e, counted from 1: with u - b at its index and with b behind. Products with
+c_e are below those with the largest number of the row, u or more, so that their 32-bit sums are
+cut where those of straight columns would be.
+
 **A shift** m is subtracted from products, not from rows: the row that counts is x - m, in integers.
 Its norm is exact, by |x|^2 - 2 x m + |m|^2 below 2**53. By public facts (`fits`) and by shortening
 what is straight in a row, |x - m| is at most `Scale.longest`, so its score x w - m w is below 2**31
@@ -23,6 +29,8 @@ import scipy.sparse as sp
 from tacit.data.shaped import GAP, ONE, Layout, ShapedChunk, expanded
 from tacit.engine.storage import Rounding
 
+WIDE = 48  # weights of a shape that vectors sum
+
 
 def fits(layout: Layout | None, rounding: Rounding) -> bool:
     """Whether rows of this layout are kept as shapes, by public facts alone."""
@@ -31,6 +39,18 @@ def fits(layout: Layout | None, rounding: Rounding) -> bool:
     scale = rounding.scale
     one = math.sqrt(len(layout.widths)) / scale.unit
     return 2 <= scale.bound <= ONE / 2 and one <= _room(rounding)
+
+
+def planes(layout: Layout, rounding: Rounding) -> np.ndarray:
+    """How many numbers of 16 bits the place of a cell takes, for every shape.
+
+    A place is `one` apart from weight to weight, from `one` for the first; that of a gap is 0. Of
+    up to `WIDE` weights, numbers have as much of it as they hold, one after the other; of more,
+    one is the weight's and one is the fraction. Decided by public facts alone.
+    """
+    hold = math.floor(0xFFFF * rounding.scale.unit)  # weights, in steps of one
+    widths = np.array(layout.widths)
+    return np.where(widths > WIDE, 2, -(-widths // hold))
 
 
 def _room(rounding: Rounding) -> float:

@@ -25,7 +25,7 @@ from tacit.engine.ingest import ingest, kind_of, rows_in
 from tacit.engine.kernels.compact import padded_width
 from tacit.engine.quantization import FLOAT, Scale, Weights
 from tacit.engine.schedule import Block, groups_of
-from tacit.engine.shaped import fits, rounded
+from tacit.engine.shaped import fits, planes, rounded
 from tacit.engine.storage import (
     DenseStore,
     Parts,
@@ -69,8 +69,8 @@ def make_store(
     """A store of rows: in memory if they fit, otherwise one that reads them again and again."""
     exact = arithmetic == "exact"
     rounding = Rounding(scale, exact, intercept, shift)
-    if rows.layout is not None and fits(rows.layout, rounding):  # two numbers for every shape
-        width = 2 * len(rows.layout.widths) + padded_width(rows.layout.straight + 2)
+    if rows.layout is not None and fits(rows.layout, rounding):
+        width = int(planes(rows.layout, rounding).sum()) + padded_width(rows.layout.straight + 2)
     else:
         width = padded_width(parts[-1].stop) if exact else parts[-1].stop
     if held(rows, width, arithmetic, memory):

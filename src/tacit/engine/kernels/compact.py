@@ -12,6 +12,7 @@ at the same index: the inverse of its norm, its largest magnitude, its target.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -66,6 +67,14 @@ def padded_width(d: int) -> int:
     return -(-d // COLUMNS) * COLUMNS
 
 
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros of 16 bits, which begin where a line of memory does."""
+    size = math.prod(shape)
+    memory = np.zeros(size + LINE // 2, dtype=dtype)
+    start = -memory.ctypes.data % LINE // 2
+    return memory[start : start + size].reshape(shape)
+
+
 class CompactStore(DenseStore):
     """int16 rows, beside zeros up to whole vectors."""
 
@@ -74,9 +83,7 @@ class CompactStore(DenseStore):
     def allocate(self, n: int, d: int, dtype: Any) -> np.ndarray:
         self.level, self.n = level() or 0, n
         width = padded_width(d)
-        memory = np.zeros(n * width + LINE // 2, dtype=dtype)
-        start = -memory.ctypes.data % LINE // 2  # rows begin where lines of memory do
-        self.vectors = memory[start : start + n * width].reshape(n, width)
+        self.vectors = aligned((n, width), dtype)
         self.reach = width
         self.peaks = np.zeros(n, dtype=np.uint16)
         return self.vectors[:, :d]

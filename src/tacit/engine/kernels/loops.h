@@ -21,6 +21,12 @@
 #define LOW(a, b) _mm512_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm512_unpackhi_epi16(a, b)
 #define SIZE(a) _mm512_abs_epi16(a)
+#define LEAST(a, b) _mm512_min_epu16(a, b)
+#define LESS(a, b) _mm512_subs_epu16(a, b)
+#define CELLS(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
+#define TILES(at, p) _mm512_inserti64x4(_mm512_castsi256_si512(CELLS((at)[0] + (p))), CELLS((at)[1] + (p)), 1)
+#define ONTO(sum, a, b) sum = dpwssd(sum, a, b)
+#define TURNED(a) _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), a)
 #define UPPER(a, b) _mm512_max_epu16(a, b)
 #define PAIR(p) _mm512_set1_epi32(pair_at(p))
 #define FOLD(s) _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1))
@@ -35,7 +41,7 @@
 #define VL 4
 #define FEW 2
 #define MANY 4
-#define BINS 6
+#define BINS 4
 #define VEC __m256i
 #define SUM __m256i
 #define NONE() _mm256_setzero_si256()
@@ -45,6 +51,11 @@
 #define LOW(a, b) _mm256_unpacklo_epi16(a, b)
 #define HIGH(a, b) _mm256_unpackhi_epi16(a, b)
 #define SIZE(a) _mm256_abs_epi16(a)
+#define LEAST(a, b) _mm256_min_epu16(a, b)
+#define LESS(a, b) _mm256_subs_epu16(a, b)
+#define TILES(at, p) LOAD((at)[0] + (p))
+#define ONTO(sum, a, b) sum = maddwd(sum, a, b)
+#define TURNED(a) _mm256_permute4x64_epi64(a, 0xd8)
 #define UPPER(a, b) _mm256_max_epu16(a, b)
 #define PAIR(p) _mm256_set1_epi32(pair_at(p))
 #define FOLD(s) (s)
@@ -564,28 +575,32 @@ static void N(conclude)(const Job *job, Scratch *work)
 /* --- Shapes ----------------------------------------------------------------------------------- */
 
 /* Both weights of every cell of a shape, added to the scores of a line. */
-static void N(look_up)(const Job *job, const uint32_t *const *cells, int64_t j, const int16_t *w,
-                       uint32_t *raw, int64_t count)
+static void N(look_up)(const Job *job, const Scratch *work, int64_t j, int64_t k, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
-        const int16_t *two = w + place_of(job, j, cell);
-        int32_t upper = (int32_t)(cell >> 16), lower = (int32_t)job->one - upper;
-        raw[i] += (uint32_t)(lower * two[0]) + (uint32_t)(upper * two[1]);
+    const int16_t *w = job->weights + k * job->reach + job->stride + job->offsets[j];
+    int64_t p = work->planes[j], planes = work->planes[j + 1] - p;
+    uint32_t *raw = (uint32_t *)work->raw + k * work->length, places[LANES];
+    for (int64_t i = 0; i < count; i += LANES) {
+        places_of(job, j, planes, work->cells[i / LANES] + p * LANES, places);
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            uint32_t upper;
+            const int16_t *two = w + weight_at(job, j, places[lane], &upper);
+            raw[i + lane] += ((uint32_t)job->one - upper) * (uint32_t)two[0] + upper * (uint32_t)two[1];
+        }
     }
 }
 
 #if LEVEL
-/* Pairs of neighbouring weights, out of a table of up to TABLE, for a vector of cells. */
-INLINE VEC N(pairs_of)(const int32_t *table, VEC cell, int64_t width)
+/* Pairs of neighbouring weights, out of a table of up to TABLE, for a vector of places. */
+INLINE VEC N(pairs_of)(const int32_t *table, VEC at, int64_t width)
 {
 #if LEVEL == 2
     if (width > 16)
-        return _mm512_permutex2var_epi32(LOAD(table), cell, LOAD(table + 16));
-    return _mm512_permutexvar_epi32(cell, LOAD(table));
+        return _mm512_permutex2var_epi32(LOAD(table), at, LOAD(table + 16));
+    return _mm512_permutexvar_epi32(at, LOAD(table));
 #else
-#define EIGHT(at) ((__m256)_mm256_permutevar8x32_epi32(LOAD(at), cell))
-#define WHERE(bit) ((__m256)_mm256_slli_epi32(cell, 31 - bit))
+#define EIGHT(from) ((__m256)_mm256_permutevar8x32_epi32(LOAD(from), at))
+#define WHERE(bit) ((__m256)_mm256_slli_epi32(at, 31 - bit))
     __m256 found = EIGHT(table);
     if (width > 8)
         found = _mm256_blendv_ps(found, EIGHT(table + 8), WHERE(3));
@@ -599,33 +614,59 @@ INLINE VEC N(pairs_of)(const int32_t *table, VEC cell, int64_t width)
 #endif
 }
 
-/* The same for the cells of LANES rows and some lines, of shapes whose pairs of weights fit a table:
-   a cell becomes its two numbers side by side. */
-INLINE void N(permute)(const Job *job, const Scratch *work, int64_t i, int64_t k, int lines)
+/* The same for the cells of SIDE * COLS rows in a shape, and some lines: a cell becomes its two numbers
+   side by side, and its weight's place twice. */
+INLINE void N(permute)(const Job *job, const Scratch *work, const uint16_t *const *cells, int64_t j,
+                       const int32_t *table, int lines, int64_t width, SUM (*sums)[FEW])
 {
-    enum { VECTORS = 2 * LANES / COLS };
-    const VW one = (uint32_t)job->one - (VW){0};
-    const int32_t *tables = work->tables + k * job->shapes * TABLE;
-    const uint32_t *cells = work->cells[i / LANES];
-    int32_t *raw = work->raw + k * work->length + i;
-    SUM sums[VECTORS][FEW];
-    UNROLL for (int v = 0; v < VECTORS; v++)
-        UNROLL for (int l = 0; l < lines; l++)
-            sums[v][l] = LOAD(raw + l * work->length + v * COLS / 2);
-    for (int64_t j = 0; j < job->shapes; j++, tables += TABLE) {
-        int64_t width = job->offsets[j + 1] - job->offsets[j];
-        if (width > TABLE)
-            continue;
-        UNROLL for (int v = 0; v < VECTORS; v++) {
-            VEC cell = LOAD(cells + j * LANES + v * COLS / 2);
-            VEC both = (VEC)(((VW)cell & 0xffff0000) | (one - ((VW)cell >> 16)));
-            UNROLL for (int l = 0; l < lines; l++)
-                sums[v][l] = MADD(sums[v][l], both, N(pairs_of)(tables + l * job->shapes * TABLE, cell, width));
+    const VS one = (uint16_t)job->one - (VS){0};
+    UNROLL for (int t = 0; t < SIDE; t++, cells += COLS / LANES) {
+        int64_t p = work->planes[j] * LANES;
+        VS place = (VS)TURNED(TILES(cells, p)), at = place >> job->bits;
+        while ((p += LANES) < work->planes[j + 1] * LANES) {
+            VS more = (VS)TURNED(TILES(cells, p));
+            at += more >> job->bits;
+            place |= more; /* of which one at most has a fraction */
         }
-    }
-    UNROLL for (int v = 0; v < VECTORS; v++)
+        VS upper = place & (one - 1);
+        VEC lower = (VEC)(one - upper);
+        VEC both[2] = {LOW(lower, (VEC)upper), HIGH(lower, (VEC)upper)};
+        VEC where[2] = {LOW((VEC)at, (VEC)at), HIGH((VEC)at, (VEC)at)};
         UNROLL for (int l = 0; l < lines; l++)
-            memcpy(raw + l * work->length + v * COLS / 2, &sums[v][l], sizeof sums[v][l]);
+            UNROLL for (int v = 0; v < 2; v++) {
+                VEC pairs = N(pairs_of)(table + l * job->shapes * TABLE, where[v], width);
+                ONTO(sums[2 * t + v][l], both[v], pairs);
+            }
+    }
+}
+
+/* Of all shapes whose pairs of weights fit a table; `some` halves of vectors of rows are there. */
+INLINE void N(tables)(const Job *job, const Scratch *work, int64_t i, int64_t k, int lines, int some)
+{
+    const int32_t *table = work->tables + k * job->shapes * TABLE;
+    const uint16_t *const *cells = work->cells + i / LANES;
+    SUM sums[2 * SIDE][FEW];
+    UNROLL for (int v = 0; v < 2 * SIDE; v++)
+        UNROLL for (int l = 0; l < lines; l++)
+            sums[v][l] = NONE();
+    for (int64_t j = 0; j < job->shapes; j++, table += TABLE) {
+        int64_t width = job->offsets[j + 1] - job->offsets[j];
+        UNROLL for (int t = 0; t < SIDE * COLS / LANES; t++)
+            __builtin_prefetch(cells[t] + (work->planes[j] + SOON * job->planes) * LANES);
+        if (width <= 8)
+            N(permute)(job, work, cells, j, table, lines, 8, sums);
+        else if (width <= 16)
+            N(permute)(job, work, cells, j, table, lines, 16, sums);
+        else if (width <= TABLE)
+            N(permute)(job, work, cells, j, table, lines, TABLE, sums);
+    }
+    UNROLL for (int l = 0; l < lines; l++)
+        for (int v = 0; v < some; v++) {
+            VW *to = (VW *)(void *)(work->raw + (k + l) * work->length + i + v * COLS / 2), sum;
+            memcpy(&sum, to, sizeof sum);
+            sum += (VW)sums[v][l];
+            memcpy(to, &sum, sizeof sum);
+        }
 }
 #endif
 
@@ -636,12 +677,13 @@ static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
         for (int64_t i = 0; i < count; i++)
             work->raw[k * length + i] = (int32_t)((uint32_t)work->raw[k * length + i] + (uint32_t)job->base[k]);
 #if LEVEL
-    for (int64_t i = 0; i < count; i += LANES) {
-        int64_t k = 0;
+    for (int64_t i = 0; i < count; i += SIDE * COLS) {
+        int64_t k = 0, left = (count - i) / (COLS / 2);
+        int some = left < 2 * SIDE ? (int)left : 2 * SIDE;
         for (; k + FEW <= lines; k += FEW)
-            N(permute)(job, work, i, k, FEW);
+            N(tables)(job, work, i, k, FEW, some);
         for (; k < lines; k++)
-            N(permute)(job, work, i, k, 1);
+            N(tables)(job, work, i, k, 1, some);
     }
 #endif
     for (int64_t j = 0; j < job->shapes; j++)
@@ -650,61 +692,36 @@ static void N(shape_scores)(const Job *job, Scratch *work, int64_t count)
             if (job->offsets[j + 1] - job->offsets[j] <= TABLE)
                 continue;
 #endif
-            const int16_t *w = job->weights + k * job->reach + job->stride + job->offsets[j];
-            N(look_up)(job, work->cells, j, w, (uint32_t *)work->raw + k * length, count);
+            N(look_up)(job, work, j, k, count);
         }
 }
 
 #if LEVEL
-/* Of `bins` neighbouring weights of a shape: rows that meet them, times the parts of some lines of
-   multipliers; COLS rows at once, and so many times as 32-bit sums allow. With masks, numbers of a
-   row are put where its index says. Without, it has a place, `one` apart from weight to weight and
-   at most one behind the last, and counts for one less its distance, modulo 2**16. */
-INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, int64_t first, int bins,
+/* Of `bins` neighbouring weights of a shape: what COLS rows have beyond each of them, at most `one`,
+   times the parts of some lines of multipliers, so many times as 32-bit sums allow. A row meets a
+   weight with what it has beyond the one before, less what it has beyond that weight. */
+INLINE void N(spread)(const Job *job, const uint16_t *const *cells, int64_t p, int64_t first, int bins,
                       const int16_t *z, int64_t length, int lines, int64_t steps, int64_t count,
                       uint64_t *onto)
 {
-    const VS one = (uint16_t)job->one - (VS){0}, from = (uint16_t)(first - 1) - (VS){0};
+    const VEC one = (VEC)((uint16_t)job->one - (VS){0}), from = (VEC)((uint16_t)(first * job->one) - (VS){0});
     for (int64_t i = 0; i < count;) {
         int64_t stop = i + COLS * steps < count ? i + COLS * steps : count;
         SUM sums[BINS][2];
         UNROLL16 for (int b = 0; b < bins * lines; b++)
             sums[b][0] = sums[b][1] = NONE();
         for (; i < stop; i += COLS) {
-            const uint32_t *const *at = cells + i / LANES;
-            VEC low = LOAD(at[0] + j * LANES);
-#if LEVEL == 2 /* of rows that there are not, no index is one of the shape's */
-            VEC high = i + LANES < count ? LOAD(at[1] + j * LANES) : _mm512_set1_epi32(0xffff);
-            VEC index = _mm512_permutex2var_epi16(low, LOAD(EVEN), high);
-            VEC upper = _mm512_permutex2var_epi16(low, LOAD(ODD), high);
-            VEC lower = (VEC)(one - (VS)upper);
-            __asm__("" : "+v"(lower)); /* once, and not under every mask */
-            __mmask32 is, was = _mm512_cmpeq_epi16_mask(index, (VEC)from);
-#else
-            const VEC half = _mm256_set1_epi32(0xffff), last = _mm256_set1_epi16((short)(bins + 1));
-            VEC high = LOAD(at[0] + j * LANES + LANES / 2);
-            VEC index = _mm256_packus_epi32(_mm256_and_si256(low, half), _mm256_and_si256(high, half));
-            VEC upper = _mm256_packus_epi32(_mm256_srli_epi32(low, 16), _mm256_srli_epi32(high, 16));
-            index = _mm256_min_epu16((VEC)((VS)index - from), last);
-            VS place = (VS)_mm256_permute4x64_epi64((VEC)((VS)index * one + (VS)upper), 0xd8);
-#endif
-            VEC h[4], s[4];
+            VEC place = LESS(TILES(cells + i / LANES, p), from), h[4], s[4];
             UNROLL for (int l = 0; l < lines; l++) {
-                h[l] = LOAD(z + 2 * l * length + i);
-                s[l] = LOAD(z + (2 * l + 1) * length + i);
+                h[l] = SOME(z + 2 * l * length + i, i + COLS > count);
+                s[l] = SOME(z + (2 * l + 1) * length + i, i + COLS > count);
             }
             UNROLL16 for (int b = 0; b < bins; b++) {
-#if LEVEL == 2
-                is = _mm512_cmpeq_epi16_mask(index, _mm512_set1_epi16((short)(first + b)));
-                VEC x = _mm512_mask_mov_epi16(_mm512_maskz_mov_epi16(is, lower), was, upper);
-                was = is;
-#else
-                place -= one;
-                VEC x = _mm256_subs_epu16((VEC)one, SIZE((VEC)place));
-#endif
+                VEC x = LEAST(place, one);
+                place = LESS(place, one);
                 UNROLL for (int l = 0; l < lines; l++) {
-                    sums[l * bins + b][0] = MADD(sums[l * bins + b][0], x, h[l]);
-                    sums[l * bins + b][1] = MADD(sums[l * bins + b][1], x, s[l]);
+                    ONTO(sums[l * bins + b][0], x, h[l]);
+                    ONTO(sums[l * bins + b][1], x, s[l]);
                 }
             }
         }
@@ -715,8 +732,11 @@ INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, i
             VX both = h * (1 << LIMB) + s;
             sums[b][0] = (SUM)both;
         }
-        UNROLL16 for (int b = 0; b < bins * lines; b++)
-            onto[b / bins * job->reach + b % bins] += (uint64_t)TOTAL(sums[b][0]);
+        UNROLL16 for (int b = 0; b < bins * lines; b++) {
+            uint64_t total = (uint64_t)TOTAL(sums[b][0]), *two = onto + b / bins * job->reach + b % bins;
+            two[1] += total;
+            two[0] -= total;
+        }
     }
 }
 #endif
@@ -725,58 +745,69 @@ INLINE void N(spread)(const Job *job, const uint32_t *const *cells, int64_t j, i
 static void N(shape_sums)(const Job *job, Scratch *work, int64_t count)
 {
     int64_t length = work->length, lines = job->lines;
-    const uint32_t *const *cells = work->cells;
+    const uint16_t *const *cells = work->cells;
+    uint32_t places[LANES];
 #if LEVEL
     int64_t most = 1;
     for (int64_t i = 0; i < count; i++)
         most = most < work->most[i] ? work->most[i] : most;
     int64_t steps = INT32_MAX / most / 2; /* of COLS rows, two of which meet in a sum */
     steps = steps < 1 ? 1 : steps;
-    /* Places and distances are right modulo 2**16 for so many weights at once. */
-    int64_t room = LEVEL == 2 ? BINS : (1 << 16) / job->one - 2;
 #endif
     for (int64_t j = 0; j < job->shapes; j++) {
-        int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0;
+        int64_t width = job->offsets[j + 1] - job->offsets[j], k = 0, p = work->planes[j];
+        int64_t planes = work->planes[j + 1] - p;
         uint64_t *sums = job->onto + job->stride + job->offsets[j];
 #if LEVEL
-#define SPREAD(bins, some) N(spread)(job, cells, j, first, bins, z, length, some, steps, count, onto)
-        for (int some = 1; width <= 49 && k < lines; k += some) {
+        int64_t each = (width - 1 + planes - 1) / planes; /* weights of a plane */
+#define SPREAD(bins, some) N(spread)(job, cells, q * LANES, first, bins, z, length, some, steps, count, onto)
+        for (int some = 1; width - 1 <= WIDE && k < lines; k += some) {
             const int16_t *z = work->parts + 2 * k * length;
-            int bins;
+            uint64_t *onto = sums + k * job->reach;
             some = LEVEL == 2 && lines - k >= 4 ? 4 : 1;
-            for (int64_t first = 0; first < width - 1; first += bins) {
-                uint64_t *onto = sums + k * job->reach + first;
-                int64_t left = width - 1 - first < room ? width - 1 - first : room;
-                bins = some == 4 ? 3 : left > 6 && LEVEL == 2 ? 12 : left > 2 && room >= 6 ? 6 : 2;
-                switch (bins) {
+            for (int64_t q = p, left = width - 1; q < p + planes; q++)
+                for (int64_t first = 0, bins; first < each && left > 0; first += bins, left -= bins, onto += bins) {
+                    int64_t here = each - first < left ? each - first : left;
 #if LEVEL == 2
-                case 12: SPREAD(12, 1); break;
-                case 3: SPREAD(3, 4); break;
+                    bins = some == 4 || here <= 3 ? 3 : here <= 6 ? 6 : 12;
+                    if (bins == 12)
+                        SPREAD(12, 1);
+                    else if (bins == 6)
+                        SPREAD(6, 1);
+                    else if (some == 4)
+                        SPREAD(3, 4);
+#else
+                    bins = here == 4 || here > 6 ? 4 : 3;
+                    if (bins == 4)
+                        SPREAD(4, 1);
 #endif
-                case 6: SPREAD(6, 1); break;
-                default: SPREAD(2, 1);
+                    else
+                        SPREAD(3, 1);
+                    bins = bins < here ? bins : here;
                 }
-            }
         }
 #undef SPREAD
 #endif
         /* of every weight, those z of the cells that meet it, and z times their fractions */
         for (; k < lines; k++) {
-            const int16_t *z = work->parts + 2 * k * length;
-            uint64_t *bins = work->bins, *onto = sums + k * job->reach;
-            memset(bins, 0, sizeof(*bins) * (size_t)(2 * width));
+            const int16_t *h = work->parts + 2 * k * length, *s = h + length;
+            uint64_t *bins = memset(work->bins, 0, sizeof(*bins) * (size_t)(2 * width)), *onto = sums + k * job->reach;
             for (int64_t i = 0; i < count; i++) {
-                int64_t by = (int64_t)z[i] * (1 << LIMB) + z[length + i];
-                uint32_t cell = cells[i / LANES][j * LANES + i % LANES];
-                uint64_t *two = bins + 2 * place_of(job, j, cell);
-                two[0] += (uint64_t)by;
-                two[1] += (uint64_t)(by * (int64_t)(cell >> 16));
+                uint32_t upper;
+                if (i % LANES == 0)
+                    places_of(job, j, planes, cells[i / LANES] + p * LANES, places);
+                uint64_t by = (uint64_t)((int64_t)h[i] * (1 << LIMB) + s[i]);
+                uint64_t *two = bins + 2 * weight_at(job, j, places[i % LANES], &upper);
+                two[0] += by;
+                two[1] += by * upper;
             }
             for (int64_t e = 0; e < width; e++) {
                 onto[e] += (uint64_t)job->one * bins[2 * e] - bins[2 * e + 1];
                 onto[e + 1] += bins[2 * e + 1];
             }
         }
+        for (k = 0; k < lines; k++) /* of a gap */
+            sums[k * job->reach] = 0;
     }
 }
 
@@ -861,6 +892,12 @@ static const Loops N(loops) = {N(scores), N(multipliers), N(people), N(given),  
 #undef LOW
 #undef HIGH
 #undef SIZE
+#undef LEAST
+#undef LESS
+#undef CELLS
+#undef TILES
+#undef TURNED
+#undef ONTO
 #undef UPPER
 #undef PAIR
 #undef FOLD

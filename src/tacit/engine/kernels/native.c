@@ -7,8 +7,11 @@
 
    A row is `stride` integers, a multiple of 16. What else belongs to a row (the inverse of its
    norm, its largest magnitude, its target) lies in arrays beside the table, at the same index. So
-   do cells of shaped columns (tacit.data.shaped): a cell meets two neighbours of the weights that
-   its column has, `one` less a fraction of the first and that fraction of the second.
+   do cells of shaped columns (tacit.data.shaped). A cell has a place, `one` apart from weight to weight
+   of its column, and meets the two neighbours of it: `one` less a fraction of the first and that
+   fraction of the second, which is the rest of the place. The first weight of all is what a gap
+   meets: it is zero, and has no sum. Planes of 16 bits have as much of a place as they hold, one
+   after the other, so that it is their sum; or, of wide columns, a weight's number and the fraction.
 
    Buffers are checked on entry; then the interpreter is let go, and Python's threads may run
    several calls at once. */
@@ -41,9 +44,12 @@ typedef ptrdiff_t Py_ssize_t;
 #define UNROLL16 _Pragma("GCC unroll 16")
 
 enum { LOGISTIC, SOFTMAX, SQUARED };
-enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, TABLE = 32, SPARE = TABLE + 1, SIDE = 2 };
-/* columns of rows that are fetched a block ahead; rows to fetch ahead; bits of l; rows of a block; weights in a
-   table, and weights behind those of the last shape; vectors of numbers side by side */
+enum { NARROW = 64, AHEAD = 16, BLOCK_VALUES = 1 << 17, LIMB = 13, LANES = 16, SIDE = 2 };
+/* columns of rows that are fetched a block ahead; rows to fetch ahead; numbers of a block; bits of l;
+   rows whose cells lie together; vectors side by side */
+enum { TABLE = 32, SPARE = TABLE + 1, WIDE = 48, SOON = 8 };
+/* weights in a table, and behind those of the last shape; weights of a shape that vectors sum; how many times
+   LANES rows ahead cells are fetched */
 
 /* Constants of tacit.losses.elementary and tacit.engine.quantization; a test compares them. */
 #define ROUND 0x1.8p52
@@ -76,8 +82,8 @@ typedef struct {
     const uint16_t *peaks; /* magnitude that no number of a row exceeds */
     const int16_t *weights;
     int64_t lines, reach;  /* of weights or multipliers: settings times outputs; their columns */
-    const uint32_t *cells; /* (n / LANES, shapes, LANES): index, and fraction above it; or NULL */
-    int64_t shapes, one, bases;
+    const uint16_t *cells; /* (n / LANES, planes, LANES): places; or NULL */
+    int64_t shapes, planes, one, bits, bases; /* one = 2**bits */
     const int64_t *offsets; /* where the weights of every shape begin behind those of rows, and end */
     const int32_t *base;    /* what every score of a line begins with, modulo 2**32 */
     Terms terms;
@@ -99,10 +105,11 @@ typedef struct {
     int64_t *cuts, chunks; /* rows whose products are added up in 32 bits */
     void *pairs;
     int64_t *sums;         /* (lines, wide), columns in the order of their vectors */
-    const uint32_t **cells; /* where those of LANES rows lie, (shapes, LANES) */
-    uint32_t *picked;       /* room for those of a batch */
+    const uint16_t **cells; /* where those of LANES rows lie, (planes, LANES); of the last rows again */
+    uint16_t *picked;       /* room for those of a batch */
     uint64_t *bins;         /* sums of multipliers, and of their fractions, for a shape's weights */
     int32_t *tables;        /* pairs of neighbouring weights, (lines, shapes, 32) */
+    int64_t *planes;        /* where those of every shape begin, and end */
 } Scratch;
 
 typedef struct {
@@ -154,18 +161,34 @@ INLINE int32_t pair_at(const int16_t *p)
     return both;
 }
 
-/* Which of its shape's weights a cell means first; none that is not there. */
-INLINE int64_t place_of(const Job *job, int64_t shape, uint32_t cell)
+/* Planes that a shape's cells take. */
+INLINE int64_t planes_of(const Job *job, int64_t shape)
 {
-    int64_t last = job->offsets[shape + 1] - job->offsets[shape] - 1, index = cell & 0xffff;
+    int64_t weights = job->offsets[shape + 1] - job->offsets[shape] - 1, hold = UINT16_MAX / job->one;
+    return weights > WIDE ? 2 : weights ? (weights + hold - 1) / hold : 1;
+}
+
+/* Places of LANES cells in a shape. */
+INLINE void places_of(const Job *job, int64_t shape, int64_t planes, const uint16_t *cells, uint32_t *to)
+{
+    int64_t wide = job->offsets[shape + 1] - job->offsets[shape] > WIDE + 1;
+    for (int64_t lane = 0; lane < LANES; lane++)
+        to[lane] = cells[lane] * (uint32_t)(wide ? job->one : 1);
+    for (int64_t q = LANES; q < planes * LANES; q += LANES)
+        for (int64_t lane = 0; lane < LANES; lane++)
+            to[lane] += cells[q + lane];
+}
+
+/* Which of its shape's weights a place meets first, none that is not there, and how much of the next. */
+INLINE int64_t weight_at(const Job *job, int64_t shape, uint32_t place, uint32_t *upper)
+{
+    int64_t last = job->offsets[shape + 1] - job->offsets[shape] - 1, index = place >> job->bits;
+    *upper = place & (uint32_t)(job->one - 1);
     return index < last ? index : last;
 }
 
-/* Where the cell of a row's first shape lies. */
-INLINE int64_t cell_at(const Job *job, int64_t row)
-{
-    return row / LANES * job->shapes * LANES + row % LANES;
-}
+/* Cells of LANES rows, of which this is one. */
+INLINE const uint16_t *cells_at(const Job *job, int64_t row) { return job->cells + row / LANES * job->planes * LANES; }
 
 /* One row times a multiplier that does not fit two parts. */
 static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64_t line, double z)
@@ -177,11 +200,13 @@ static __attribute__((noinline)) void add_alone(const Job *job, int64_t i, int64
     uint64_t *onto = job->onto + line * job->reach, by = (uint64_t)(int64_t)z;
     for (int64_t j = 0; j < job->stride; j++)
         onto[j] += (uint64_t)(int64_t)row[j] * by;
-    for (int64_t j = 0; j < job->shapes; j++) {
-        uint32_t cell = job->cells[cell_at(job, number) + j * LANES];
-        uint64_t *two = onto + job->stride + job->offsets[j] + place_of(job, j, cell);
-        two[0] += (uint64_t)(job->one - (int64_t)(cell >> 16)) * by;
-        two[1] += (uint64_t)(cell >> 16) * by;
+    for (int64_t j = 0, p = 0, planes; j < job->shapes; j++, p += planes) {
+        uint32_t places[LANES], upper;
+        planes = planes_of(job, j);
+        places_of(job, j, planes, cells_at(job, number) + p * LANES, places);
+        int64_t at = job->stride + job->offsets[j] + weight_at(job, j, places[number % LANES], &upper);
+        onto[at] += (uint64_t)(job->one - upper) * by;
+        onto[at + 1] += upper * by;
     }
 }
 
@@ -229,6 +254,13 @@ INLINE shorts beside(shorts a, shorts b, int from)
 #pragma GCC push_options
 #pragma GCC target("avx2")
 #endif
+/* As such, since GCC moves every sum around for intrinsic functions. */
+INLINE __m256i maddwd(__m256i sum, __m256i a, __m256i b)
+{
+    __m256i t;
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(t) : "x"(a), "x"(b));
+    return sum;
+}
 #define LEVEL 1
 #include "loops.h"
 #undef LEVEL
@@ -240,17 +272,11 @@ INLINE shorts beside(shorts a, shorts b, int from)
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,prefer-vector-width=512")
 #endif
-/* As such, since GCC moves every sum around for the intrinsic function. */
 INLINE __m512i dpwssd(__m512i sum, __m512i a, __m512i b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
-/* Words of two vectors: the lower ones of all pairs, and the upper ones. */
-#define COUNT(s) s, s + 2, s + 4, s + 6, s + 8, s + 10, s + 12, s + 14
-#define EVERY(s) {COUNT(s), COUNT(s + 16), COUNT(s + 32), COUNT(s + 48)}
-static const int16_t EVEN[32] __attribute__((aligned(64))) = EVERY(0);
-static const int16_t ODD[32] __attribute__((aligned(64))) = EVERY(1);
 #define LEVEL 2
 #include "loops.h"
 #undef LEVEL
@@ -292,7 +318,7 @@ static int64_t padded(int64_t count) { return (count + LANES - 1) & ~(int64_t)(L
 /* All arrays of a Scratch in one piece of memory; NULL if there is none. */
 static void *scratch_for(const Job *job, Scratch *work)
 {
-    int64_t length = block_rows(job->stride + job->shapes), lines = job->lines, outputs = job->terms.outputs;
+    int64_t length = block_rows(job->stride + job->planes), lines = job->lines, outputs = job->terms.outputs;
     int64_t many = job->terms.many > 1 ? job->terms.many : 1, tile = LANES * many;
     length = length < tile ? tile : length / tile * tile; /* all rows of a person in one block */
     if (length > padded(job->count))
@@ -309,10 +335,11 @@ static void *scratch_for(const Job *job, Scratch *work)
         sizeof(double) * (size_t)length, sizeof(double) * (size_t)(outputs * length),
         64 * (size_t)((outputs + 1) * many), sizeof(*work->cuts) * (size_t)(length / 2 + 1), 64 * (size_t)length,
         sizeof(*work->sums) * (size_t)(lines * work->wide),
-        sizeof(*work->cells) * (size_t)(length / LANES),
-        sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->shapes * length : 0),
+        sizeof(*work->cells) * (size_t)(length / LANES + SIDE * 2),
+        sizeof(*work->picked) * (size_t)(job->index || job->start % LANES ? job->planes * length : 0),
         sizeof(*work->bins) * (size_t)(2 * most),
-        sizeof(*work->tables) * (size_t)(job->weights ? lines * job->shapes * TABLE : 0)};
+        sizeof(*work->tables) * (size_t)(job->weights ? lines * job->shapes * TABLE : 0),
+        sizeof(*work->planes) * (size_t)(job->shapes + 1)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t total = 64;
     for (int i = 0; i < PIECES; i++)
@@ -342,6 +369,9 @@ static void *scratch_for(const Job *job, Scratch *work)
     work->picked = (void *)pieces[12];
     work->bins = (void *)pieces[13];
     work->tables = (void *)pieces[14];
+    work->planes = memset(pieces[15], 0, sizes[15]);
+    for (int64_t j = 0; j < job->shapes; j++)
+        work->planes[j + 1] = work->planes[j] + planes_of(job, j);
     for (int64_t k = 0; job->weights && k < lines; k++)
         for (int64_t j = 0; j < job->shapes; j++)
             for (int e = 0; e < TABLE; e++)
@@ -375,17 +405,20 @@ static void gather(const Job *job, Scratch *work, int64_t first, int64_t count, 
         work->at[i] = job->rows + number_at(job, first + i) * job->stride;
     for (int64_t i = 0; job->shapes && i < whole; i += LANES) {
         if (!job->index && start % LANES == 0) {
-            work->cells[i / LANES] = job->cells + (start + i) * job->shapes;
+            work->cells[i / LANES] = cells_at(job, start + i);
             continue;
         }
-        uint32_t *to = work->picked + i * job->shapes;
+        uint16_t *to = work->picked + i * job->planes;
         work->cells[i / LANES] = to;
         for (int64_t lane = 0; lane < LANES; lane++) {
-            const uint32_t *from = job->cells + cell_at(job, number_at(job, first + i + lane));
-            for (int64_t j = 0; j < job->shapes; j++)
+            int64_t row = number_at(job, first + i + lane);
+            const uint16_t *from = cells_at(job, row) + row % LANES;
+            for (int64_t j = 0; j < job->planes; j++)
                 to[j * LANES + lane] = from[j * LANES];
         }
     }
+    for (int64_t i = 0; job->shapes && i < 2 * SIDE; i++)
+        work->cells[whole / LANES + i] = work->cells[whole / LANES - 1];
     if (kind == SCORES)
         return;
     EACH(work->peaks[i], job->peaks[row])
@@ -513,26 +546,28 @@ static const Loops *chosen(Py_ssize_t level)
     return loops;
 }
 
-/* Cells of shapes (n / LANES, shapes, LANES) beside the rows; where their weights begin, and the last ones end;
+/* Cells of shapes (n / LANES, planes, LANES) beside the rows; where their weights begin, and the last ones end;
    what the two weights of a cell add up to; and what scores begin with (or None, for sums). */
 static int take_shapes(Buffers *held, Job *job, PyObject *cells, PyObject *offsets, int64_t one,
                        PyObject *base)
 {
-    Py_buffer *view = array(held, cells, "cells", 'I', 3, 0);
-    if (!view)
+    Py_buffer *table = array(held, cells, "cells", 'H', 3, 0), *view;
+    if (!table || !(view = array(held, offsets, "offsets", 'q', 1, 0)))
         return 0;
-    job->cells = view->buf;
-    job->shapes = view->shape[1];
-    job->one = one;
-    int fits = view->shape[0] == (job->n + LANES - 1) / LANES && view->shape[2] == LANES && one > 0 &&
-               one <= 1 << 14 && job->shapes < 1 << 20;
-    if (!(view = array(held, offsets, "offsets", 'q', 1, 0)))
-        return 0;
+    job->cells = table->buf;
     job->offsets = view->buf;
-    fits &= view->shape[0] == job->shapes + 1 && job->offsets[0] == 0;
-    for (int64_t j = 0; fits && j < job->shapes; j++)
+    job->shapes = view->shape[0] - 1;
+    job->one = one;
+    int fits = table->shape[0] == (job->n + LANES - 1) / LANES && table->shape[2] == LANES && one > 0 &&
+               one <= 1 << 14 && !(one & (one - 1)) && job->shapes >= 0 && job->shapes < 1 << 20 &&
+               job->offsets[0] == 0;
+    while (fits && one >> job->bits > 1)
+        job->bits++;
+    for (int64_t j = 0; fits && j < job->shapes; j++) {
         fits = job->offsets[j] < job->offsets[j + 1] && job->offsets[j + 1] < 1 << 23;
-    if (!fits)
+        job->planes += fits ? planes_of(job, j) : 0;
+    }
+    if (!fits || table->shape[1] != job->planes)
         return refuse("cells, offsets and one do not suit the rows");
     job->reach += (job->offsets[job->shapes] + SPARE + 15) & ~(int64_t)15;
     if (base == Py_None)

@@ -1,9 +1,10 @@
 """Shaped rows, multiplied by compiled loops that look up two weights for every cell.
 
 `tacit.engine.shaped` says why the integers are exact. Straight columns and the constant are rows as
-`tacit.engine.kernels.compact` keeps them; cells of shapes lie beside them, an index and a fraction
-in 32 bits, those of 16 rows in a shape together, as vectors read them. Every shape has one weight
-more there, always zero, which a gap meets.
+`tacit.engine.kernels.compact` keeps them; cells of shapes lie beside them, as places, those of 16
+rows in a shape together, as vectors read them. Every shape begins with one weight more there,
+always zero, which a gap meets; weights are `one` apart. A place takes as many numbers of 16 bits
+as `tacit.engine.shaped.planes` says: one for twelve knots, from seventeen shapes on.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tacit.data.shaped import GAP, Layout, expanded
-from tacit.engine.kernels.compact import COLUMNS, CompactStore
+from tacit.engine.kernels.compact import COLUMNS, CompactStore, aligned
 from tacit.engine.quantization import Weights
-from tacit.engine.shaped import rounded
+from tacit.engine.shaped import WIDE, planes, rounded
 from tacit.engine.storage import Parts, Rounding, SparseStore
 from tacit.mechanisms.checksum import Residues
 
@@ -47,11 +48,17 @@ class ShapedStore(CompactStore):
         self._straight = d - int(layout.offsets[-1])
         super().__init__(n, self._straight + 1, arithmetic, parts, longest)
         shapes, widths = len(layout.widths), np.array(layout.widths)
-        self.cells = np.zeros((-(-n // LANES), shapes, LANES), dtype=np.uint32)
-        self.one = round(1 / rounding.scale.unit)
+        self.one, count = round(1 / rounding.scale.unit), planes(layout, rounding)
+        first = np.cumsum(count) - count
+        # Of every plane, its shape, and what it has of a place: so much at most, behind a start.
+        self._shape, self._first = np.repeat(np.arange(shapes), count), first
+        self._most = np.repeat(-(-widths // count) * self.one, count)
+        self._start = self._most * (np.arange(count.sum()) - first[self._shape])
+        self._wide, self._number = widths > WIDE, first[widths > WIDE]
+        self.cells = aligned((-(-n // LANES), int(count.sum()), LANES), np.uint16)
         self.offsets = np.concatenate([[0], np.cumsum(widths + 1)])
         # Where the weight of every column of the expansion lies.
-        first = self.vectors.shape[1] + np.repeat(np.arange(shapes), widths)
+        first = self.vectors.shape[1] + 1 + np.repeat(np.arange(shapes), widths)
         self._places = np.append(
             np.arange(int(layout.offsets[-1])) + first, np.arange(self._straight)
         )
@@ -83,9 +90,12 @@ class ShapedStore(CompactStore):
         blanked: np.ndarray | None = None,
     ) -> None:
         rows = rounded(chunk, rounding, blanked)
-        widths = np.array(self.layout.widths, dtype=np.uint32)
-        index = np.where(rows.index == GAP, widths, rows.index)
-        self._set(span, index | rows.upper.astype(np.uint32) << np.uint32(16))
+        index = np.where(rows.index == GAP, 0, rows.index + np.int64(1))
+        places = index * self.one + rows.upper.astype(np.int64)
+        cells = np.clip(places[:, self._shape] - self._start, 0, self._most)
+        parts = np.divmod(places[:, self._wide], self.one)
+        cells[:, self._number], cells[:, self._number + 1] = parts
+        self._set(span, cells)
         self.values[span, : self._straight] = rows.straight
         self.values[span, self._straight :] = 1
         largest = np.abs(rows.straight).max(axis=1, initial=self.one)
@@ -93,7 +103,7 @@ class ShapedStore(CompactStore):
         self.inverse_norms[0][span] = rows.inverse_norm
 
     def _set(self, span: slice, cells: np.ndarray) -> None:
-        """Cells (rows, shapes) of some rows, to be kept as the loops read them."""
+        """Cells (rows, planes) of some rows, to be kept as the loops read them."""
         stop = span.start + len(cells) // LANES * LANES if span.start % LANES == 0 else span.start
         whole, rest = cells[: stop - span.start], np.arange(stop, span.stop)
         tiles = whole.reshape(-1, LANES, cells.shape[1]).transpose(0, 2, 1)
@@ -118,8 +128,11 @@ class ShapedStore(CompactStore):
     def _expanded(self, rows: np.ndarray) -> Any:
         """Some rows as a sparse matrix, before the shift."""
         cells = self.cells[rows // LANES, :, rows % LANES]
-        index, upper = (cells & 0xFFFF).astype(np.uint16), (cells >> 16).astype(float)
-        index[index == np.array(self.layout.widths)] = GAP
+        places = np.add.reduceat(cells, self._first, axis=1, dtype=np.int64)
+        numbers = cells[:, self._number].astype(np.int64)  # which were added up once
+        places[:, self._wide] += numbers * (self.one - 1)
+        index = (places // self.one - 1).astype(np.uint16)  # GAP for none
+        upper = (places % self.one).astype(float)
         lower = np.where(index == GAP, 0, self.one) - upper
         straight = self.values[rows, : self._straight].astype(float)
         return expanded(self.layout, index, lower, upper, straight)
