@@ -25,7 +25,7 @@ static uint64_t mixed(uint64_t sum, const void *from, size_t bytes)
 static uint64_t tried(const Loops *loops, int64_t n, int64_t stride, int64_t lines, int64_t shapes,
                       int loss)
 {
-    int64_t ends[64] = {0}, tiles = (n + LANES - 1) / LANES;
+    int64_t ends[63] = {0}, tiles = (n + LANES - 1) / LANES;
     for (int64_t j = 0; j < shapes; j++)
         ends[j + 1] = ends[j] + 2 + j * 7 % 60;
     int64_t reach = stride + (shapes ? (ends[shapes] + SPARE + 15) & ~(int64_t)15 : 0);
@@ -36,8 +36,8 @@ static uint64_t tried(const Loops *loops, int64_t n, int64_t stride, int64_t lin
     for (int64_t j = 0; j < shapes; j++)
         job.planes += planes_of(&job, j);
     uint16_t *cells = calloc((size_t)(tiles * job.planes * LANES + 1), 2);
-    int32_t *scores = calloc((size_t)(lines * n), 4), base[64] = {0};
-    double *inverse = calloc((size_t)n, 8), *targets = calloc((size_t)(n * lines), 8), unit[64];
+    int32_t *scores = calloc((size_t)(lines * n), 4), base[63] = {0};
+    double *inverse = calloc((size_t)n, 8), *targets = calloc((size_t)(n * lines), 8), unit[63];
     double ceiling = 0x1p39, multiplier = 0x1p24;
     int64_t *classes = calloc((size_t)n, 8);
     uint64_t *onto = calloc((size_t)(lines * reach), 8), sum = 14695981039346656037u;
