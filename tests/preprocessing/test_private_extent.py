@@ -124,6 +124,15 @@ def test_a_constant_column_has_bounds_around_it(value):
     assert np.isfinite(stage.transform(rows)).all()
 
 
+def test_zeros_alone_have_bounds_in_which_rare_values_differ_from_them():
+    """Of 200 ones among 5,000 zeros noise shows none: bounds of no size would tell nothing."""
+    rows = np.zeros((5000, 2))
+    rows[:200] = 1.0
+    for seed in range(5):
+        stage = fit(PrivateBounds(), rows, 30.0, seed=seed)
+        assert (stage.low_ == -1.0).all() and (stage.high_ == 1.0).all()
+
+
 def test_bounds_are_in_order_whatever_the_noise():
     for seed in range(50):
         stage = fit(PrivateBounds(), cloud(n=5), z=100.0, seed=seed)

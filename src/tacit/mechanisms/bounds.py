@@ -47,6 +47,7 @@ PRESENT, MIDDLE, RADIUS = 0.1, 0.1, 0.6
 END_DEVIATIONS = 2.5  # of the noise, that ends keep away: beyond them, little is to be lost
 FARTHEST = sys.float_info.max
 CLOSEST = 2.0**-20  # of themselves; nearer bounds are moved apart
+NOTHING = 2.0**-1000  # bounds within that are those of a column in which zeros alone were seen
 
 Known = Sequence[tuple[float | None, float | None]]
 
@@ -314,9 +315,15 @@ def _plain_cells(chunk: Chunk) -> np.ndarray:
 
 
 def _apart(low: np.ndarray, high: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds that are finite and some way apart, whatever noise has led to."""
+    """Bounds that are finite and some way apart, whatever noise has led to.
+
+    Where others than zeros are too few to be seen, there is no scale: one stands for it, so that
+    the few are told from zeros all the same.
+    """
     for j, (bottom, top) in enumerate(known):
         a, b = (min(max(float(x[j]), -FARTHEST), FARTHEST) for x in (low, high))
+        if max(abs(a), abs(b)) <= NOTHING:
+            a, b = (-1.0 if bottom is None else bottom), (1.0 if top is None else top)
         least = max(max(abs(a), abs(b)) * CLOSEST, 4 * sys.float_info.min)
         if not b - a >= least:
             if bottom is not None and top is not None:
