@@ -22,7 +22,7 @@ from tacit.data.cluster import is_dask
 from tacit.data.owners import Owners
 from tacit.data.shaped import Layout, ShapedChunk, plain
 from tacit.exceptions import InputError, of_rows
-from tacit.mechanisms.additive import step_of, through
+from tacit.mechanisms.additive import Pending, step_of, through
 from tacit.mechanisms.passes import Passes
 from tacit.privacy.unit import ROW, Unit
 
@@ -259,8 +259,11 @@ class Rows:
     @property
     def near(self) -> int:
         """Rows in a chunk where any number gives the same: few, if they are read by loops alone."""
-        loops = isinstance(self.source, DenseSource) and all(map(step_of, self.maps))
-        return max(16, min(CHUNK_ROWS, NEAR // max(1, self.d))) if loops else CHUNK_ROWS
+        return max(16, min(CHUNK_ROWS, NEAR // max(1, self.d))) if self._stepped else CHUNK_ROWS
+
+    @property
+    def _stepped(self) -> bool:
+        return isinstance(self.source, DenseSource) and all(map(step_of, self.maps))
 
     def merged(self, summary: Callable[[slice, Chunk], T], zero: T, *, size: int = CHUNK_ROWS) -> T:
         """``zero`` plus the sum of ``summary(span, chunk)`` over all chunks, of ``size`` rows.
@@ -312,6 +315,19 @@ class Rows:
         return Passes(
             lambda: (chunk for _, chunk in self.chunks(size)), partial(self.merged, size=size)
         )
+
+    def pending(self) -> Passes:
+        """The same for sums of integers, which may be taken before rows are written anywhere.
+
+        Returns
+        -------
+        Passes
+            Of chunks that are `tacit.mechanisms.additive.Pending`, where rows suit compiled loops.
+        """
+        if not self._stepped:
+            return self.passes()
+        spans = [(i, min(i + CHUNK_ROWS, self.n)) for i in range(0, self.n, CHUNK_ROWS)]
+        return Passes(lambda: (Pending(self.source.slice(*span), self.maps) for span in spans))
 
     def read(self, start: int, stop: int, *, shaped: bool = False) -> Chunk:
         """Rows from start up to stop, through the maps.

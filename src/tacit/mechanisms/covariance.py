@@ -22,7 +22,7 @@ from scipy.linalg.blas import dsyrk
 from threadpoolctl import ThreadpoolController
 
 from tacit.exceptions import MachineError
-from tacit.mechanisms.additive import lattice_rows, loops
+from tacit.mechanisms.additive import added, lattice_rows, lattice_steps
 from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
@@ -102,7 +102,7 @@ def noisy_second_moment(
     total = np.zeros((d, d), dtype=np.int64, order="C" if fast else "F")  # as parts of it are
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
-        with _threads_for(d):
+        with nullcontext() if fast else _threads_for(d):
             total = Passes.over(chunks).merged(summary, total)
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
@@ -149,14 +149,13 @@ def self_test() -> None:
 
 def _compiled() -> bool:
     """Whether there are loops for products of few columns, and a processor for them."""
-    found = loops()
-    return found is not None and found.moment(np.zeros((0, 1)), np.zeros((1, 1)))
+    return added(np.zeros((0, 1)), [], np.zeros((1, 1)))
 
 
 def _add(whole: np.ndarray, onto: np.ndarray, fast: bool) -> np.ndarray:
     """Upper triangles of Σaaᵀ, added to one in rows (``fast``: by compiled loops) or columns."""
     if fast:
-        loops().moment(whole, onto)
+        added(whole, [], onto)
         return onto
     return dsyrk(1.0, whole.T, beta=1.0, c=onto, overwrite_c=1)
 
@@ -201,18 +200,20 @@ def _parts(
     for chunk in chunks:
         for start in range(0, chunk.shape[0], TOGETHER):
             block = chunk[start : start + TOGETHER]
+            if count + block.shape[0] > TOGETHER:
+                yield _collected(held, check)
+                held[...] = 0.0
+                count = 0
+            count += block.shape[0]
+            if fast and check is None and added(block, lattice_steps(d, bound, bits), held):
+                continue
             whole = lattice_rows(block, bound, bits if exact else FINE)
             whole = np.ascontiguousarray(whole.toarray() if sp.issparse(whole) else whole)
             if not exact:
                 whole *= 2.0 ** (bits - FINE)
-            if count + len(whole) > TOGETHER:
-                yield _collected(held, check)
-                held[...] = 0.0
-                count = 0
             if check is not None:
                 check.take(whole)
             held = _add(whole, held, fast)
-            count += len(whole)
     yield _collected(held, check)
 
 

@@ -92,18 +92,15 @@ INLINE FAST void tile(const double *x, int64_t rows, int64_t d, int64_t i, int64
         }
 }
 
-static FAST void moment(const double *x, int64_t n, int64_t d, double *onto)
+static FAST void moment(const double *x, int64_t rows, int64_t d, double *onto)
 {
-    for (int64_t first = 0; first < n; first += NEAR, x += NEAR * d) {
-        int64_t rows = n - first < NEAR ? n - first : NEAR;
-        for (int64_t i = 0; i < d; i += 8)
-            for (int64_t j = i; j < d; j += 24)
-                switch (d - j > 16 ? 3 : d - j > 8 ? 2 : 1) {
-                case 1: tile(x, rows, d, i, j, 1, onto); break;
-                case 2: tile(x, rows, d, i, j, 2, onto); break;
-                default: tile(x, rows, d, i, j, 3, onto);
-                }
-    }
+    for (int64_t i = 0; i < d; i += 8)
+        for (int64_t j = i; j < d; j += 24)
+            switch (d - j > 16 ? 3 : d - j > 8 ? 2 : 1) {
+            case 1: tile(x, rows, d, i, j, 1, onto); break;
+            case 2: tile(x, rows, d, i, j, 2, onto); break;
+            default: tile(x, rows, d, i, j, 3, onto);
+            }
 }
 
 static int has_moment(void)
@@ -112,7 +109,7 @@ static int has_moment(void)
     return __builtin_cpu_supports("avx512f");
 }
 #else
-static void moment(const double *x, int64_t n, int64_t d, double *onto) {}
+static void moment(const double *x, int64_t rows, int64_t d, double *onto) {}
 static int has_moment(void) { return 0; }
 #endif
 
@@ -132,7 +129,8 @@ static PyObject *release(Buffers *held, PyObject *found)
     return found;
 }
 
-/* An aligned, C-contiguous array of numbers of these kinds (one letter each). */
+/* An aligned, C-contiguous array of numbers of these kinds (one letter each); 0 for any dimensions
+   but none. */
 static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int size, int ndim,
                           int writable)
 {
@@ -142,7 +140,7 @@ static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int
         return NULL;
     held->count++;
     const char *kind = view->format;
-    if (view->ndim == ndim && view->itemsize == size && kind && kind[0] && !kind[1] &&
+    if ((ndim ? view->ndim == ndim : view->ndim > 0) && view->itemsize == size && kind && kind[0] && !kind[1] &&
         strchr(kinds, kind[0]) && (uintptr_t)view->buf % size == 0)
         return view;
     PyErr_Format(PyExc_ValueError, "needs an aligned array of kind '%s' in %d dimensions", kinds,
@@ -180,33 +178,6 @@ static PyObject *py_squares(PyObject *module, PyObject *args)
 }
 
 #include "rows.h"
-
-PyDoc_STRVAR(moment_doc,
-             "moment(rows, onto)\n--\n\n"
-             "Add the products of all columns of whole numbers (n, d), whose sums are below 2**53, to the\n"
-             "upper triangle of a matrix (d, d). False if this processor is not one for that.");
-
-static PyObject *py_moment(PyObject *module, PyObject *args)
-{
-    PyObject *given, *out;
-    Buffers held = {.count = 0};
-    Py_buffer *rows, *onto;
-    if (!PyArg_ParseTuple(args, "OO", &given, &out))
-        return NULL;
-    if (!(rows = array(&held, given, 2, 0)) || !(onto = array(&held, out, 2, 1)))
-        return release(&held, NULL);
-    int64_t d = rows->shape[1];
-    if (onto->shape[0] != d || onto->shape[1] != d) {
-        PyErr_SetString(PyExc_ValueError, "onto must have a place for every pair of columns");
-        return release(&held, NULL);
-    }
-    if (has_moment()) {
-        Py_BEGIN_ALLOW_THREADS
-        moment(rows->buf, rows->shape[0], d, onto->buf);
-        Py_END_ALLOW_THREADS
-    }
-    return release(&held, PyBool_FromLong(has_moment()));
-}
 
 PyDoc_STRVAR(levels_doc, "levels()\n--\n\nHow many kinds of loops for noise this processor can run.");
 
@@ -275,7 +246,7 @@ static PyObject *py_normals(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
                                   {"through", py_through, METH_VARARGS, through_doc},
-                                  {"moment", py_moment, METH_VARARGS, moment_doc},
+                                  {"added", py_added, METH_VARARGS, added_doc},
                                   {"levels", py_levels, METH_NOARGS, levels_doc},
                                   {"draws", py_draws, METH_VARARGS, draws_doc},
                                   {"normals", py_normals, METH_VARARGS, normals_doc},

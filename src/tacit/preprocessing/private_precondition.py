@@ -111,7 +111,7 @@ class PrivatePrecondition(PrivateStage):
         radius = bound if context.norm is None else min(bound, context.norm)
         token = context.release("precondition")
         total = noisy_second_moment(
-            rows.passes(rows.near),
+            rows.pending(),
             rows.d,
             radius,
             token,
