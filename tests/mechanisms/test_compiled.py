@@ -261,7 +261,9 @@ for n, d in ((1, 1), (40, 1), (20, 3), (3, 7), (64, 8), (65, 25), (130, 100), (2
     steps = Step.normalize(2.0), Step.affine(mean, 1 + mean), Step.shorten(1.0), Step.whole(8.0)
     native.through(rows, steps, out)
     native.through(rows, steps[1:2], out)
-    native.moment(rows, guarded(np.zeros((d, d))))
+    for these in ((), steps):
+        native.added(rows, these, mean)
+        native.added(rows, these, guarded(np.zeros((d, d))))
 """
 
 

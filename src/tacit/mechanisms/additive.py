@@ -133,7 +133,7 @@ def through(chunk: Chunk, steps: Sequence[Step]) -> np.ndarray | None:
 
 
 def added(chunk: Chunk, steps: Sequence[Step], onto: np.ndarray) -> bool:
-    """Add the whole numbers that rows become to a sum (d,), or products to an upper triangle (d, d).
+    """Add the integers that rows become to a sum (d,), or products to an upper triangle (d, d).
 
     Sums stay below 2^53. False without loops for that, or if rows need a closer look: then nothing
     was added.
