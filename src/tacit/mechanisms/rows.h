@@ -26,10 +26,12 @@ INLINE double within(double x)
     return x < -DBL_MAX ? -DBL_MAX : x;
 }
 
-/* Towards zero, and 0 beyond the largest. */
-INLINE double truncated(double x, double most)
+/* Towards zero, and 0 beyond the largest; ``quick`` where there is an instruction for it. */
+INLINE double truncated(double x, double most, const int quick)
 {
     double size = __builtin_fabs(x), whole = (size + 0x1.8p52) - 0x1.8p52;
+    if (quick)
+        return size <= most ? __builtin_trunc(x) : 0.0;
     whole -= whole > size ? 1.0 : 0.0;
     return __builtin_copysign(whole <= most ? whole : 0.0, x);
 }
@@ -39,10 +41,13 @@ INLINE int factors(const Step *step, const double *x, int64_t rows, int64_t d, i
 {
     double totals[BLOCK], norms[BLOCK];
     int ordinary = 1;
-    for (int64_t r = 0; r < rows; r++)
-        totals[r] = d > SHORT ? squares(x + r * apart, d) : piece_of(x + r * apart, d);
-    for (int64_t r = rows; r < BLOCK; r++)
-        totals[r] = 1.0;
+    int64_t done = 0;
+    for (; d <= SHORT && done + ABREAST <= rows; done += ABREAST)
+        pieces_of(x + done * apart, apart, d, ABREAST, totals + done);
+    for (; done < rows; done++)
+        totals[done] = squares(x + done * apart, d);
+    for (; done < BLOCK; done++)
+        totals[done] = 1.0;
     for (int r = 0; r < BLOCK; r++)
         norms[r] = __builtin_sqrt(totals[r]);
     for (int r = 0; r < BLOCK; r++) {
@@ -65,7 +70,7 @@ INLINE int factors(const Step *step, const double *x, int64_t rows, int64_t d, i
 /* Rows of a block through one step, in whole vectors: what is beyond d does not count. Rows lie
    `apart` and come to lie `beside` each other. 0 if one has to be looked at. */
 INLINE int take_step(const Step *step, const double *x, int64_t apart, double *to, int64_t beside,
-                     int64_t rows, int64_t d)
+                     int64_t rows, int64_t d, const int quick)
 {
     const int64_t whole = (d + TOGETHER - 1) & ~(int64_t)(TOGETHER - 1);
     const double *mean = step->mean, *scale = step->scale, most = step->radius, by = step->by;
@@ -76,7 +81,7 @@ INLINE int take_step(const Step *step, const double *x, int64_t apart, double *t
         if (step->kind < AFFINE)
             EVERY(to[j] = x[j] * own[r] * by)
         else if (step->kind == WHOLE)
-            EVERY(to[j] = truncated(x[j], most))
+            EVERY(to[j] = truncated(x[j], most, quick))
         else if (scale)
             EVERY(to[j] = within(within(x[j] - mean[j]) / scale[j]))
         else
@@ -87,11 +92,11 @@ INLINE int take_step(const Step *step, const double *x, int64_t apart, double *t
 /* A block after the other. Vectors reach beyond a row into the next one, which comes after it; there
    is none behind the last, unless as many as `behind` are. */
 INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, int64_t behind, int64_t d,
-                     double *room, double *to)
+                     double *room, double *to, int64_t beside, const int quick)
 {
     int64_t wide = (d + TOGETHER - 1) & ~(int64_t)(TOGETHER - 1), block = (1 << 11) / wide, rows;
     block = block < 1 ? 1 : block > BLOCK ? BLOCK : block;
-    for (int64_t i = 0; i < n; i += rows, x += rows * d, to += rows * d) {
+    for (int64_t i = 0; i < n; i += rows, x += rows * d, to += rows * beside) {
         rows = n - i < block ? n - i : block;
         int last = n + behind - i - rows < TOGETHER;
         rows = last ? 1 : rows;
@@ -101,7 +106,9 @@ INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, i
             from = memcpy(room, x, sizeof(*x) * (size_t)d);
         for (int s = 0; s < count; s++) {
             int out = s == count - 1 && !last;
-            if (!take_step(steps + s, from, apart, out ? to : room, out ? d : wide, rows, d))
+            for (int64_t j = rows * d * s / count; j < rows * d * (s + 1) / count; j += TOGETHER)
+                __builtin_prefetch(x + rows * d + j); /* the next block, while this one is at work */
+            if (!take_step(steps + s, from, apart, out ? to : room, out ? beside : wide, rows, d, quick))
                 return 0;
             from = room;
             apart = wide;
@@ -115,18 +122,28 @@ INLINE int all_steps(const Step *steps, int count, const double *x, int64_t n, i
 /* Rows through steps, if any, and then kept in `to`, or added up: there is room for NEAR of them then,
    and a vector. */
 INLINE int pass(const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room,
-                double *to, double *sums, int how)
+                double *to, double *sums, int how, const int quick)
 {
-    const int64_t most = how == PRODUCTS ? NEAR : BLOCK;
+    const int64_t wide = (d + TOGETHER - 1) & ~(int64_t)(TOGETHER - 1), beside = how == KEEP ? d : wide;
+    const int64_t most = how == PRODUCTS ? NEAR : BLOCK, apart = count ? beside : d;
     for (int64_t first = 0, rows; first < n; first += rows, x += rows * d, to += how == KEEP ? rows * d : 0) {
         rows = n - first < most ? n - first : most;
-        if (count && !all_steps(steps, count, x, rows, n - first - rows, d, room, to))
+        if (count && !all_steps(steps, count, x, rows, n - first - rows, d, room, to, beside, quick))
             return 0;
         const double *found = count ? to : x;
+        for (int64_t j = 0; !count && j < rows * d; j += TOGETHER)
+            __builtin_prefetch(x + rows * d + j);
         if (how == PRODUCTS)
-            moment(found, rows, d, sums);
-        for (int64_t r = 0; how == SUM && r < rows; r++)
-            _Pragma("GCC ivdep") for (int64_t j = 0; j < d; j++) sums[j] += found[r * d + j];
+            moment(found, apart, rows, d, sums);
+        for (int64_t j = 0; how == SUM && j + TOGETHER <= d; j += TOGETHER) {
+            eight total = eight_at(sums + j);
+            for (int64_t r = 0; r < rows; r++)
+                total += eight_at(found + r * apart + j);
+            memcpy(sums + j, &total, sizeof total);
+        }
+        for (int64_t j = d - d % TOGETHER; how == SUM && j < d; j++)
+            for (int64_t r = 0; r < rows; r++)
+                sums[j] += found[r * apart + j];
     }
     return 1;
 }
@@ -136,13 +153,13 @@ __attribute__((target("avx512f,avx512dq,prefer-vector-width=512"))) static int p
     const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room, double *to,
     double *sums, int how)
 {
-    return pass(steps, count, x, n, d, room, to, sums, how);
+    return pass(steps, count, x, n, d, room, to, sums, how, 1);
 }
 __attribute__((target("avx2"))) static int pass_avx2(
     const Step *steps, int count, const double *x, int64_t n, int64_t d, double *room, double *to,
     double *sums, int how)
 {
-    return pass(steps, count, x, n, d, room, to, sums, how);
+    return pass(steps, count, x, n, d, room, to, sums, how, 1);
 }
 #endif
 
@@ -156,7 +173,7 @@ static int one_pass(const Step *steps, int count, const double *x, int64_t n, in
     if (__builtin_cpu_supports("avx2"))
         return pass_avx2(steps, count, x, n, d, room, to, sums, how);
 #endif
-    return pass(steps, count, x, n, d, room, to, sums, how);
+    return pass(steps, count, x, n, d, room, to, sums, how, 0);
 }
 
 /* The vectors of a step, held in the buffers; 0 and an error if they do not suit. */
