@@ -18,6 +18,7 @@ def native(package: str, *more: str) -> Extension:
         extra_compile_args=[
             "-std=gnu11",
             "-O3",
+            "-g0",
             "-ffp-contract=off",
             "-fno-math-errno",
             "-fno-trapping-math",  # values stay what they are; only exceptions may be others

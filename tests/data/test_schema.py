@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 from datetime import date
 
 import numpy as np
@@ -47,7 +48,7 @@ names = st.text(min_size=1, max_size=12).map(str.strip).filter(bool)
 finite = st.floats(-1e12, 1e12)
 numbers = st.builds(
     lambda ends, missing, scale: NumberColumn(min(ends), max(ends), missing, scale),
-    st.tuples(finite, finite).filter(lambda ends: ends[0] != ends[1]),
+    st.tuples(finite, finite).filter(lambda ends: abs(ends[0] - ends[1]) >= sys.float_info.min),
     st.sampled_from(NUMBER_MISSING),
     st.sampled_from(NUMBER_SCALES),
 )

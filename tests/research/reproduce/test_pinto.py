@@ -96,7 +96,7 @@ def test_searches_have_other_seeds_and_other_rows_than_results(made, monkeypatch
     def spy(**setting):
         asked.append(setting)
         return [
-            [float(setting["k"]) + factor for _ in setting["seeds"]]
+            [float(setting["k"]) - abs(np.log2(factor) - 2) for _ in setting["seeds"]]
             for factor in setting["factors"]
         ]
 
@@ -104,7 +104,9 @@ def test_searches_have_other_seeds_and_other_rows_than_results(made, monkeypatch
     work = Work(seeds=3, first_seed=7)
     base = {"data": "made", "method": "pillar", "epsilon": 1.0}
     chosen = pinto_rules.search(work, base, [[{"k": 2}, {"k": 5}]], [1.0, 0.5])
-    assert (chosen["k"], chosen["factors"]) == (5, [1.0])
+    # The largest rate of the grid is the best of it: further ones are tried, until one is worse.
+    assert (chosen["k"], chosen["factors"]) == (5, [4.0])
+    assert max(rate for each in asked for rate in each["factors"]) == 8.0
     pinto_rules.measure(work, {"it": chosen}, 3)
     *searches, result = asked
     assert {each["on"] for each in searches} == {"search"} and "on" not in result

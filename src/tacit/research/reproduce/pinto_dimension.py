@@ -16,8 +16,8 @@ from tacit.research.reproduce.pinto_rules import (
     elsewhere,
     larger,
     measure,
-    scores,
     search,
+    suited,
 )
 from tacit.research.reproduce.pinto_sets import NAMES, split
 from tacit.research.reproduce.printed import PRINTED
@@ -197,10 +197,10 @@ def _curves(work: Work, data: str) -> _Curves:
     settings: dict[tuple[float, int], dict[str, Any]] = {}
     for at in epsilons:
         each = [{**base, "epsilon": at, "k": k} for k in ks]
-        tried = scores(work, each, RATES)
-        found.best[at] = ks[int(tried[:-1].max(axis=1).argmax())]
-        for k, setting, row in zip(ks, each, tried, strict=True):
-            settings[at, k] = {**setting, "factors": [RATES[int(row.argmax())]]}
+        tried = suited(work, each, RATES)
+        found.best[at] = max(zip(tried[:-1], ks, strict=False))[1]
+        for k, setting, (_, rate) in zip(ks, each, tried, strict=True):
+            settings[at, k] = {**setting, "factors": [rate]}
     found.found = measure(work, settings, runs)
     random = {
         (at, k): elsewhere(settings[at, k]) for at in epsilons for k in {ks[0], found.best[at]}
@@ -278,10 +278,10 @@ def mnist(work: Work) -> Finding:
     peak = []
     for at in epsilons:
         each = [{**pillar, "epsilon": at, "k": k} for k in ks]
-        tried = scores(work, each, RATES)
-        peak.append(ks[int(tried.max(axis=1).argmax())])
-        for k, setting, row in zip(ks, each, tried, strict=True):
-            settings[at, k] = {**setting, "factors": [RATES[int(row.argmax())]]}
+        tried = suited(work, each, RATES)
+        peak.append(max(zip(tried, ks, strict=True))[1])
+        for k, setting, (_, rate) in zip(ks, each, tried, strict=True):
+            settings[at, k] = {**setting, "factors": [rate]}
     found = measure(work, settings, work.seeds)
     dpsgd = {**base, "method": "dpsgd"}
     none = {at: search(work, {**dpsgd, "epsilon": at}, (), RATES) for at in epsilons}

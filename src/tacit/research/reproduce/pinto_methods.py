@@ -17,8 +17,8 @@ from tacit.research.reproduce.pinto_rules import (
     elsewhere,
     larger,
     measure,
-    scores,
     search,
+    suited,
 )
 from tacit.research.reproduce.printed import PRINTED
 from tacit.research.reproduce.work import Work
@@ -270,9 +270,9 @@ def raft(work: Work) -> Finding:
     for at in epsilons:
         alone = {**base, "epsilon": at, "method": "dp-raft"}
         both = {**base, "epsilon": at, "method": "dp-raft+pillar", "center": True}
-        line = scores(work, [alone], WIDE)[0]
-        reach[at] = WIDE[int(line.argmax())] * at  # rate × steps, in those of the rule at ε = 1
-        chosen["dp-raft", at] = {**alone, "factors": [WIDE[int(line.argmax())]]}
+        ((_, rate),) = suited(work, [alone], WIDE)
+        reach[at] = rate * at  # rate × steps, in those of the rule at ε = 1
+        chosen["dp-raft", at] = {**alone, "factors": [rate]}
         chosen["dp-raft+pillar", at] = search(work, both, components, WIDE)
         once = {**both, "method": "dp-raft+pillar, not scaled"}
         chosen["not scaled", at] = search(work, once, components, WIDE)

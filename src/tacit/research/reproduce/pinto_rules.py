@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.research.reproduce.claim import Measured
 from tacit.research.reproduce.pinto_fits import private
+from tacit.research.reproduce.together import next_rate
 from tacit.research.reproduce.work import Work
 
 SEARCHES = 2  # seeds of a search
@@ -28,6 +29,7 @@ SIZES = {
 }
 BATCHES: Sequence[dict[str, Any]] = ({}, {"all_rows": True, "steps": 20})
 RATES = [2.0, 1.0, 0.5]  # of the automatic one
+FURTHER = 4  # rates beyond the grid, where the best lies at an end of it
 QUICK = {"all_rows": True, "steps": 12}  # where seconds must do: nothing to calibrate on samples
 
 
@@ -71,19 +73,39 @@ def no_worse(arms: Mapping[str, tuple[Arms, float]]) -> tuple[bool, str]:
     return holds, ", ".join(f"{each} {name}".strip() for name, (each, _) in arms.items())
 
 
-def scores(
+def suited(
     work: Work, settings: Sequence[Mapping[str, Any]], rates: Sequence[float] = RATES
-) -> np.ndarray:
-    """Means (settings × rates) over `SEARCHES` seeds, on the rows for searches."""
+) -> list[tuple[float, float]]:
+    """The best score of every setting, and the rate that has it.
+
+    Means over `SEARCHES` seeds, on the rows for searches. Where the best of the rates is the
+    largest or the smallest, further ones are tried, until it has worse on either side.
+    """
+    tried = [list(rates) for _ in settings]
+    found = _scores(work, settings, tried)
+    for _ in range(0 if work.quick else FURTHER):
+        ends = [next_rate(some, got) for some, got in zip(tried, found, strict=True)]
+        left = {i: rate for i, rate in enumerate(ends) if rate is not None}
+        if not left:
+            break
+        more = _scores(work, [settings[i] for i in left], [[rate] for rate in left.values()])
+        for (i, rate), got in zip(left.items(), more, strict=True):
+            tried[i], found[i] = [*tried[i], rate], [*found[i], *got]
+    return [max(zip(got, some, strict=True)) for got, some in zip(found, tried, strict=True)]
+
+
+def _scores(
+    work: Work, settings: Sequence[Mapping[str, Any]], rates: Sequence[Sequence[float]]
+) -> list[list[float]]:
     tried = []
-    for setting in settings:
+    for setting, factors in zip(settings, rates, strict=True):
         rows = int(setting.get("private") or SIZES[str(setting["data"])])
         seeds = list(work.search_seeds(1 if work.quick else SEARCHES))
         here: dict[str, Any] = {"on": "search", "seeds": seeds, **(QUICK if work.quick else {})}
         if not work.quick and rows >= LARGE:
             here |= {"private": rows // PART, "whole": rows}
-        tried.append({**setting, **here, "factors": list(rates)})
-    return np.mean(work.map(private, tried), axis=2)
+        tried.append({**setting, **here, "factors": list(factors)})
+    return [np.mean(line, axis=1).tolist() for line in work.map(private, tried)]
 
 
 def search(
@@ -92,15 +114,12 @@ def search(
     grids: Sequence[Sequence[Mapping[str, Any]]] = (),
     rates: Sequence[float] = RATES,
 ) -> dict[str, Any]:
-    """The setting with the best of every grid, one grid after the other, and the best rate.
-
-    Every alternative is tried with all rates.
-    """
+    """The setting with the best of every grid, one grid after the other, and the best rate."""
     chosen, factor = dict(setting), rates[0]
     for grid in grids or [[{}]]:
-        found = scores(work, [{**chosen, **each} for each in grid], rates)
-        at, rate = divmod(int(found.argmax()), len(rates))
-        chosen, factor = {**chosen, **grid[at]}, rates[rate]
+        found = suited(work, [{**chosen, **each} for each in grid], rates)
+        at = max(range(len(grid)), key=found.__getitem__)
+        chosen, factor = {**chosen, **grid[at]}, found[at][1]
     return {**chosen, "factors": [factor]}
 
 

@@ -68,6 +68,14 @@ def fit_alone(plan: CalibratedPlan, rows: np.ndarray, targets: np.ndarray, key: 
     return Model(*plan.fold(prepared, weights))
 
 
+def next_rate(rates: Sequence[float], scores: Sequence[float]) -> float | None:
+    """A rate to be tried as well, if the best of some is the largest or the smallest of them."""
+    best = rates[int(np.argmax(scores))]
+    if best == max(rates):
+        return 2 * best
+    return best / 2 if best == min(rates) else None
+
+
 def with_noise(plan: CalibratedPlan, noise_multiplier: float) -> CalibratedPlan:
     """The plan with another noise of training, whatever that costs."""
     events = plan.trainer.events(noise_multiplier, plan.facts)
