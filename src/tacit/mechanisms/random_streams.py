@@ -41,6 +41,7 @@ from tacit.mechanisms.lattice import inclusion_threshold
 
 _WORDS = 2 * dg.BLOCK  # generated at most at a time
 _PREFETCH = 2048  # words generated at least: a call to the cipher costs about as much as these
+_FIRST = 256  # the first time: most streams are read once
 _ZEROS = memoryview(bytes(8 * _WORDS))
 _SPARE = 2  # words; older versions of the cipher want room for one more block
 
@@ -266,7 +267,16 @@ class Stream(_Secret):
         What ``repr`` shows.
     """
 
-    __slots__ = ("_buffer", "_cipher", "_end", "_long_key", "_name", "_position", "_start")
+    __slots__ = (
+        "_buffer",
+        "_cipher",
+        "_end",
+        "_least",
+        "_long_key",
+        "_name",
+        "_position",
+        "_start",
+    )
 
     def __init__(self, secret: bytes, *, seeded: bool, name: str) -> None:
         super().__init__(seeded=seeded)
@@ -417,6 +427,7 @@ class Stream(_Secret):
         self._cipher = counter_mode(secret[:32], 0)
         self._long_key = secret[32:]
         self._buffer = np.empty(0, dtype=np.uint64)
+        self._least = _FIRST
         self._start = self._end = 0  # of the words that are generated and not yet read
         self._position = 0  # number of the first of them
 
@@ -427,7 +438,8 @@ class Stream(_Secret):
         """Return the next words without reading them. The view lasts until the next call."""
         unread = self._end - self._start
         if unread < count:
-            old, size = self._buffer[self._start : self._end], max(count, _PREFETCH)
+            old, size = self._buffer[self._start : self._end], max(count, self._least)
+            self._least = _PREFETCH
             if self._buffer.size < size + _SPARE:  # grown on demand: most streams are short
                 self._buffer = np.empty(size + _SPARE, dtype=np.uint64)
             self._buffer[:unread] = old

@@ -71,6 +71,7 @@ def train_together(
     clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
     scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
     momentum = _column([trainer.momentum for trainer in trainers])
+    kept_going = momentum.any()
     alpha = _column([trainer.alpha for trainer in trainers])
     anchor = _column([trainer.anchor for trainer in trainers])
     pulled = alpha.any() or anchor.any()
@@ -88,13 +89,14 @@ def train_together(
     if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
+    wandering = "converged" in names
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
     # Steps that only divide, multiply and subtract: as modules with millions of parameters have.
     bare = (
         move is None
         and moves is None
         and on_gradient is None
-        and not (pulled or momentum.any() or "converged" in names)
+        and not (pulled or kept_going or wandering)
         and len(clips) == 1
     )
 
@@ -140,17 +142,18 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            entries = [total.values[0].size for total in sums]
-            deviations = [
-                trainer.deviations(token.noise_multiplier, norm, moves)
-                for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
-            ]
-            noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
-            averages.look(step, gradient, noise)
-            velocity = momentum * velocity + gradient if momentum.any() else gradient
+            if wandering:
+                entries = [total.values[0].size for total in sums]
+                deviations = [
+                    trainer.deviations(token.noise_multiplier, norm, moves)
+                    for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
+                ]
+                noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
+                averages.look(step, gradient, noise)
+            velocity = momentum * velocity + gradient if kept_going else gradient
             if move is None:
                 # In memory that nobody else looks at, where there is some.
-                kept = momentum.any() or (velocity is mean and on_gradient is not None)
+                kept = kept_going or (velocity is mean and on_gradient is not None)
                 moved = np.multiply(rates[step], velocity, out=None if kept else velocity)
             else:
                 moved = move(velocity, rates[step], step)
