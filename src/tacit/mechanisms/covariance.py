@@ -102,7 +102,7 @@ def noisy_second_moment(
     total = np.zeros((d, d), dtype=np.int64, order="C" if fast else "F")  # as parts of it are
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
-        with nullcontext() if fast else _threads_for(d):
+        with nullcontext() if fast else one_thread(d <= SMALL):
             total = Passes.over(chunks).merged(summary, total)
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
@@ -119,9 +119,9 @@ def noisy_second_moment(
 
 
 @contextmanager
-def _threads_for(d: int) -> Iterator[None]:
-    """One thread of the BLAS for products so small that threads would wait for each other."""
-    with blas().limit(limits=1, user_api="blas") if d <= SMALL else nullcontext():
+def one_thread(needed: bool) -> Iterator[None]:
+    """One thread of the BLAS for work so small that threads would wait for each other."""
+    with blas().limit(limits=1, user_api="blas") if needed else nullcontext():
         yield
 
 
@@ -133,10 +133,10 @@ def blas() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def self_test() -> None:
-    """Once in a process, before the first release: the products against Python's integers."""
+    """Once in a process, before the first release: the products against 64-bit integers."""
     whole = (np.arange(33 * 19).reshape(33, 19) * 2654435761 >> 7) % (1 << 17) * 2 + 1
     whole *= np.where(np.arange(33) % 3, 1, -1)[:, None]
-    right = np.triu(whole.T.astype(object) @ whole.astype(object))
+    right = np.triu(np.add.reduce(whole[:, :, None] * whole[:, None], axis=0))  # below 2^42
     found = [_add(whole.astype(np.float64), np.zeros((19, 19), order="F"), fast=False)]
     if _compiled():
         found.append(_add(whole.astype(np.float64), np.zeros((19, 19)), fast=True))
