@@ -29,6 +29,7 @@ from tacit.privacy.unit import ROW, Unit
 Chunk: TypeAlias = Any  # float64 ndarray (rows, d), csr_array, or a table slice before Encode
 T = TypeVar("T")
 CHUNK_ROWS = 4096
+SUMMED = 1 << 13  # rows in a chunk of which nothing but sums is kept
 CHUNK_CELLS = 1 << 25  # of the source: 256 MB
 NEAR = 1 << 17  # numbers that stay in a processor's cache while one loop after the other reads them
 ABREAST = 128  # numbers that are added to others side by side, to see whether all are finite
@@ -327,7 +328,7 @@ class Rows:
         """
         if not self._stepped:
             return self.passes()
-        spans = [(i, min(i + CHUNK_ROWS, self.n)) for i in range(0, self.n, CHUNK_ROWS)]
+        spans = [(i, min(i + SUMMED, self.n)) for i in range(0, self.n, SUMMED)]
         return Passes(lambda: (Pending(self.source.slice(*span), self.maps) for span in spans))
 
     def read(self, start: int, stop: int, *, shaped: bool = False) -> Chunk:

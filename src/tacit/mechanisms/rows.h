@@ -17,6 +17,7 @@ typedef struct {
     int kind;
     double radius, by;          /* of NORMALIZE and SHORTEN; of WHOLE, the largest number */
     const double *mean, *scale; /* of AFFINE; NULL to divide by nothing */
+    int near;                   /* of AFFINE: whether no difference leaves the floats */
 } Step;
 
 /* The largest number of either sign where it is beyond; what is no number stays so. */
@@ -82,6 +83,8 @@ INLINE int take_step(const Step *step, const double *x, int64_t apart, double *t
             EVERY(to[j] = x[j] * own[r] * by)
         else if (step->kind == WHOLE)
             EVERY(to[j] = truncated(x[j], most, quick))
+        else if (step->near)
+            EVERY(to[j] = x[j] - mean[j])
         else if (scale)
             EVERY(to[j] = within(within(x[j] - mean[j]) / scale[j]))
         else
@@ -231,7 +234,11 @@ static PyObject *through_steps(PyObject *args, int keeps)
     double *room = (double *)(memory + (64 - (uintptr_t)memory % 64)), *next = room + wide * BLOCK;
     if (!memory)
         return release(&held, PyErr_NoMemory());
-    for (int s = 0; s < count; s++)
+    for (int s = 0; s < count; s++) {
+        steps[s].near = s && steps[s - 1].kind < AFFINE && !steps[s].scale && steps[s].mean &&
+                        steps[s - 1].radius * steps[s - 1].by < 0x1p1000;
+        for (int64_t j = 0; steps[s].near && j < d; j++)
+            steps[s].near = __builtin_fabs(steps[s].mean[j]) < 0x1p1000;
         for (int v = 0; v < 2; v++) {
             const double **place = v ? &steps[s].scale : &steps[s].mean;
             if (*place)
@@ -240,6 +247,7 @@ static PyObject *through_steps(PyObject *args, int keeps)
                 next[j] = 1.0; /* not to divide by zero */
             next += wide;
         }
+    }
     double *to = keeps ? onto->buf : next, *sums = next + wide * NEAR + TOGETHER;
     Py_BEGIN_ALLOW_THREADS
     found = one_pass(steps, count, rows->buf, n, d, room, to, sums, how);
