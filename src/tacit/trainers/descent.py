@@ -83,6 +83,8 @@ def train_together(
         weights = monotone(weights, facts.monotone)
     else:
         weights = _hold(weights, trainers)  # zero need not be in a set
+    # In a ball or a set, if any of them is.
+    held = [t for t in trainers if t.radius is not None or t.convex_set is not None] and trainers
     begin, velocity = weights, np.zeros(1)
     move, memory = None, Memory()
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
@@ -129,7 +131,7 @@ def train_together(
                 noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
             if bare:
                 weights = _project(
-                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), trainers
+                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), held
                 )
                 weights = monotone(weights, facts.monotone)
                 averages.add(step, weights)
@@ -157,7 +159,7 @@ def train_together(
                 moved = np.multiply(rates[step], velocity, out=None if kept else velocity)
             else:
                 moved = move(velocity, rates[step], step)
-            weights = _project(np.subtract(weights, moved, out=moved), trainers)
+            weights = _project(np.subtract(weights, moved, out=moved), held)
             weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             averages.add(step, weights)
             progress("training", step + 1, steps)
