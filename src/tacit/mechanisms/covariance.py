@@ -113,8 +113,8 @@ def noisy_second_moment(
     moment = token.symmetric(summed).astype(np.float64) * 4.0**-bits
     moment *= bound
     moment *= bound
-    for j in range(d):
-        moment[j, :j] = moment[:j, j]
+    below = np.tri(d, k=-1, dtype=bool)
+    moment[below] = moment.T[below]
     return moment
 
 

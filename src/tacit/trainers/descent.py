@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def train_together(
     if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
-    wandering = "converged" in names
+    wandering, noise = "converged" in names, list[float]()
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
     # Steps that only divide, multiply and subtract: as modules with millions of parameters have.
     bare = (
@@ -105,15 +106,15 @@ def train_together(
     def draw(step: int) -> np.ndarray:
         return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
 
-    with engine, ThreadPoolExecutor(1) as ahead:
-        drawn = ahead.submit(draw, 0) if tokens[0].samples else None
+    with engine, ThreadPoolExecutor(1) if tokens[0].samples else nullcontext() as ahead:
+        drawn = None if ahead is None else ahead.submit(draw, 0)
         for step in range(steps):
             batch = first.members(step, engine.n) if drawn is None else drawn.result()
             seen = weights if scales is None else weights * scales
             sums = engine.gradient_sums(
                 seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
-            if drawn is not None and step + 1 < steps:
+            if ahead is not None and step + 1 < steps:
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
@@ -144,14 +145,14 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            if wandering:
+            if wandering and (moves is not None or not noise):  # else it is that of every step
                 entries = [total.values[0].size for total in sums]
                 deviations = [
                     trainer.deviations(token.noise_multiplier, norm, moves)
                     for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
                 ]
                 noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
-                averages.look(step, gradient, noise)
+            averages.look(step, gradient, noise)
             velocity = momentum * velocity + gradient if kept_going else gradient
             if move is None:
                 # In memory that nobody else looks at, where there is some.
