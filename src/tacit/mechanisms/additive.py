@@ -248,14 +248,18 @@ def loops() -> Any:
     if native is None or os.environ.get("TACIT_KERNELS") == "numpy":
         return None
     for d in (*range(1, 40), 127, 128, 129, 500):
-        rows = np.sin(1 + np.arange(3.0 * d)).reshape(3, d)
-        found, out = np.empty(3), np.empty_like(rows)
+        rows = np.sin(1 + np.arange(29.0 * d)).reshape(29, d)  # some abreast, and the last singly
+        found, out = np.empty(29), np.empty_like(rows)
         native.squares(rows, found)
         squares = np.add.reduce(rows * rows, axis=1)
         if not (found == squares).all():
             return None  # that is its own affair, and what it does counts
         whole = native.through(rows, (Step.normalize(1.0),), out)
         if not (whole and (out == rows * (1 / np.sqrt(squares))[:, None]).all()):
+            return None
+        cut, total = (Step.shorten(1.0, 2.0**30), Step.whole(2.0**30)), np.zeros(d)
+        whole = native.through(rows, cut, out) and native.added(rows, cut, total)
+        if not (whole and (total == np.add.reduce(out, axis=0)).all()):
             return None
     return native
 
