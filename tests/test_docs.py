@@ -43,6 +43,7 @@ RUNNABLE = [
     "docs/dask.md",
     "docs/datasets.md",
     "docs/diagnostics.md",
+    "docs/evaluation.md",
     "docs/exact-noise.md",
     "docs/features.md",
     "docs/index.md",
@@ -51,6 +52,7 @@ RUNNABLE = [
     "docs/noiseless-stages.md",
     "docs/preprocessing-cost.md",
     "docs/private-statistics.md",
+    "docs/people.md",
     "docs/pipelines.md",
     "docs/public-data.md",
     "docs/reproduction.md",
@@ -81,6 +83,14 @@ def what_readers_have() -> dict[str, object]:
     rows = rng.normal(size=(800, 50))
     rows[:400, 0] += 3.0 * y
     return {"X": rows[:400], "y": y, "X_public": rows[400:]}
+
+
+def rows_and_others() -> dict[str, object]:
+    """The page on evaluation speaks of rows, and of others that a model has not seen."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    X = rng.normal(size=(4000, 5)) + y[:, None]
+    return {"X": X[:3000], "y": y[:3000], "X_other": X[3000:], "y_other": y[3000:]}
 
 
 def a_frame() -> dict[str, object]:
@@ -143,7 +153,11 @@ def test_python_blocks_run_in_order_as_one_script(name, tmp_path, monkeypatch, c
     blocks = [match for match in FENCE.finditer(text) if match[1] == "python"]
     assert blocks
     monkeypatch.chdir(tmp_path)
-    has = {"README.md": a_frame, "docs/index.md": what_readers_have}
+    has = {
+        "README.md": a_frame,
+        "docs/index.md": what_readers_have,
+        "docs/evaluation.md": rows_and_others,
+    }
     scope = has[name]() if name in has else {}
     values: dict[int, Any] = {}
     scope["said"] = values.setdefault

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -142,7 +141,7 @@ def test_a_search_tries_settings_on_people(visits):
     assert search.certificate_.unit == Unit("person", 3)
 
 
-def test_what_is_missing_of_people_is_asked_for(visits, caplog):
+def test_what_is_missing_of_people_is_asked_for(visits):
     X, y, ids = visits
     with pytest.raises(MissingBound, match="max_rows_per_group"):
         DPLinearClassifier().fit(X, y, groups=ids)
@@ -153,6 +152,8 @@ def test_what_is_missing_of_people_is_asked_for(visits, caplog):
             DPLinearClassifier(max_rows_per_group=wrong).fit(X, y, groups=ids)
     with pytest.raises(InputError, match="one value for each row"):
         DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups=ids[1:])
+    with pytest.raises(InputError, match="an identifier for each row"):
+        DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups=0)
     with pytest.raises(InputError, match="no named columns"):
         DPLinearClassifier(max_rows_per_group=3).fit(X, y, groups="patient")
     with pytest.raises(InputError, match="without noise"):
@@ -162,11 +163,23 @@ def test_what_is_missing_of_people_is_asked_for(visits, caplog):
         )
     schema = {"columns": {f"x{i}": [-3, 3] for i in range(4)}, "identifier": "patient"}
     frame = {f"x{i}": X[:, i] for i in range(4)} | {"patient": ids}
-    with caplog.at_level(logging.WARNING, "tacit"):
-        DPLinearClassifier(schema=schema, trainer=DPGD(steps=2), random_state=0).fit(frame, y)
-    assert "every row is counted as if it were a person" in caplog.text
+    with pytest.raises(MissingBound, match=r"identifier 'patient' says .* max_rows_per_group"):
+        DPLinearClassifier(schema=schema).fit(frame, y)
     with pytest.raises(InputError, match="public number"):
         DPLinearClassifier(max_rows_per_group=3, public_size=7).fit(X, y, groups=ids)
+
+
+def test_identifiers_in_another_order_than_the_rows_are_refused(visits):
+    X, y, ids = visits
+    pandas = pytest.importorskip("pandas")
+    frame, whose = pandas.DataFrame(X), pandas.Series(ids)
+    how = {"max_rows_per_group": 3, "trainer": DPGD(steps=2), "random_state": 0}
+    moved = whose.sample(frac=1.0, random_state=0)
+    with pytest.raises(InputError, match="another index than X"):
+        DPLinearClassifier(4.0, **how).fit(frame, y, groups=moved)
+    shuffled = frame.loc[moved.index]
+    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved)
+    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved.to_numpy())
 
 
 class Series(list):
@@ -195,6 +208,11 @@ def test_identifiers_are_never_learned_from(visits):
     apart = DPLinearClassifier(4.0, **how)
     apart.fit(pandas.drop(columns="patient"), y, groups=pandas["patient"])
     assert (apart.coef_ == model.coef_).all()
+    polars = pytest.importorskip("polars").DataFrame(frame)
+    with pytest.raises(InputError, match="are not learned from"):
+        DPLinearClassifier(4.0, **how).fit(polars, y, groups=polars["patient"])
+    apart.fit(polars.drop("patient"), y, groups=polars["patient"])
+    assert apart.certificate_.unit == Unit("person", 3, "patient")
     with pytest.raises(InputError, match="no column of X"):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups="somebody")
 

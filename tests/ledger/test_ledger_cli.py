@@ -68,6 +68,13 @@ def fitting(*more, epsilon=1, out="model"):
     return ["fit", "train.csv", *options, *more]
 
 
+def test_an_account_of_people_says_so(here):
+    said = run(*create("--person", "patient_id", "--rows-per-person", 5)).stdout
+    unit = "person, by 'patient_id', at most 5 rows each"
+    assert unit in said and "--person 'patient_id' --rows-per-person 5 --ledger" in said
+    assert unit in run("ledger", "show", "ledger.db", "--dataset", "patients").stdout
+
+
 def test_from_an_account_to_its_limit(here):
     said = run(*create()).stdout
     assert "Opened the account of patients" in said

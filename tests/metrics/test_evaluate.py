@@ -24,6 +24,7 @@ from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.metrics import evaluate
 from tacit.model_selection import DPSearch
 from tacit.privacy.events import Gaussian
+from tacit.privacy.unit import Unit
 from tacit.trainers import DPGD
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -231,6 +232,12 @@ def test_what_follows_from_the_counts_for_free(two):
     assert better.shape == chance.shape and (np.diff(better[np.argsort(chance)]) >= 0).all()
     with pytest.raises(InputError, match="recall="):
         found.threshold()
+    for cost in (5, (-1, 2), (0, 0), (1, math.inf), ("a", 1)):
+        with pytest.raises(InputError, match="two costs"):
+            found.threshold(cost=cost)
+    for probability in (model.predict_proba(X), [1.5], [math.nan]):
+        with pytest.raises(InputError, match="predict_proba"):
+            found.recalibrated(probability)
 
 
 @pytest.mark.parametrize(
@@ -432,6 +439,40 @@ def test_of_people_with_several_rows_one_row_counts(two):
     assert found.certificate.plan["people"] == 1001
     with pytest.raises(MissingBound, match="max_rows_per_group"):
         evaluate(model, X, y, groups=ids, **BUDGET)
+
+
+def test_groups_and_people_may_be_columns_of_the_table():
+    X, y = rows(2000)
+    table = {
+        "a": X[:, 0],
+        "b": X[:, 1],
+        "sex": np.where(y, "f", "m"),
+        "patient": np.arange(2000) // 2,
+    }
+    learned = {name: table[name] for name in ("a", "b")}
+    model = DPLinearClassifier(50.0, 1e-6, trainer=DPGD(steps=5), random_state=0).fit(learned, y)
+    how = {"by": "sex", "by_values": ["f", "m"], "groups": "patient", "max_rows_per_group": 2}
+    found = evaluate(model, table, y, **how, **PLENTY)
+    assert found.certificate.unit == Unit("person", 2, "patient")
+    assert found.certificate.plan["people"] == 1000 and set(found.groups) == {"f", "m"}
+    with pytest.raises(InputError, match="'who' is no column"):
+        evaluate(model, table, y, groups="who", max_rows_per_group=2, **BUDGET)
+    with pytest.raises(InputError, match="identifiers are no groups"):
+        evaluate(model, table, y, **{**how, "by": "patient", "by_values": ["1"]}, **BUDGET)
+    bare = LogisticRegression().fit(X, y)
+    with pytest.raises(InputError, match="no named columns"):
+        evaluate(bare, X, y, by="sex", by_values=["f", "m"], **BUDGET)
+
+
+def test_few_rows_are_said_to_be_few_before_they_are_tested_on(two, caplog):
+    model, X, y = two
+    with caplog.at_level("WARNING", "tacit"):
+        evaluate(model, X[:2000], y[:2000], **BUDGET)
+        assert not caplog.text
+        evaluate(model, X[:50], y[:50], **BUDGET)
+        assert caplog.text.count("50 are few to be tested on") == 1
+        DPLinearClassifier(1.0, 1e-5, holdout=0.1, trainer=DPGD(steps=2)).fit(X[:500], y[:500])
+        assert caplog.text.count("are few to be tested on") == 2
 
 
 def test_people_are_held_out_with_all_of_their_rows():

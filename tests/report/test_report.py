@@ -23,6 +23,7 @@ from tacit.privacy.events import EVENTS, NEIGHBORS, Event, Failure, Gaussian, Pa
 from tacit.privacy.unit import Unit
 from tacit.report import html, plain_text, render_html, render_text, show
 from tacit.report.phrases import HOW_IT_PAYS, RELATIONS
+from tacit.report.tested import read_evaluation
 from tacit.report.view import read
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -401,6 +402,38 @@ def test_parts_failures_and_the_unit_are_shown() -> None:
     assert small_print["Unit of privacy"] == person.sentence
     assert [item.noise for item in read(issued).spent] == ["none", "65"]
     assert "Unit of privacy" not in page(certificate()).text
+    assert "part 1, 65 (once); part 2, 90 (once)." in page(issued).text
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+def test_a_report_on_people_promises_nothing_less_to_somebody_with_several_rows(
+    neighbors: str,
+) -> None:
+    person = Unit("person", 5, "patient").to_dict()
+    of_people = certificate(neighbors=neighbors, unit=person)
+    for text in (page(of_people).text, plain_text(of_people, width=300)):
+        words = " ".join(text.split())
+        assert "about rows, not people" not in words and "anyone whose row" not in words
+        assert "one row" not in words and "that row" not in words and "every other row" not in words
+        assert "anyone who has rows in the table" in words and "two identifiers" in words
+
+
+def test_a_schema_is_shown_column_by_column() -> None:
+    columns = {
+        "age": {"kind": "number", "low": 0, "high": 120},
+        "pay": {"kind": "number", "low": "private", "high": "private"},
+        "born": {"kind": "date", "low": "private", "high": 1.5},
+        "job": {"kind": "category", "categories": ["cook", "nurse"]},
+        "town": {"kind": "category", "categories": "private"},
+        "remark": {"kind": "private"},
+    }
+    plan = certificate()["plan"]
+    stage = plan["stages"][0] | {"parameters": {"schema": {"columns": columns}}}
+    ((_, shown),) = read(certificate(plan=plan | {"stages": [stage]})).steps[0].settings
+    assert shown == (
+        "age: 0 to 120; pay: number; born: private to 1.5; job: cook, nurse; town: private; "
+        "remark: private"
+    )
 
 
 def test_every_relation_and_event_of_the_library_has_words() -> None:
@@ -592,3 +625,16 @@ def test_plain_text_is_plain_even_where_colour_is_forced(monkeypatch: pytest.Mon
         assert width / 2 < max(map(len, shown.splitlines())) <= width
         for words in ("PrivateCenter", "DPGD", "84.6%", "2.72"):
             assert words in shown
+
+
+def test_the_share_of_every_class_is_not_called_that_of_the_second() -> None:
+    share = {"prevalence": {"value": 0.3, "low": 0.2, "high": 0.4}}
+    three = {"a": share, "b": share, "c": share}
+    found = read_evaluation(
+        {"confidence": 0.95, "figures": {}, "by_class": three, "classes": "abc"}
+    )
+    assert found.grids[1].rows[0][0] == "Share of the class"
+    assert not any("second class" in remark for remark in found.remarks)
+    two = read_evaluation({"confidence": 0.95, "figures": share, "classes": ["no", "yes"]})
+    assert two.grids[0].rows[0][0] == "Share of the second class"
+    assert two.remarks[0].endswith("is yes.")

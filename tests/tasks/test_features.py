@@ -174,6 +174,11 @@ def test_what_does_not_go_together_is_refused(here, given, words):
     assert not os.path.exists("m")
 
 
+def test_people_are_not_told_apart_in_features(here):
+    with pytest.raises(InputError, match=r"protect people in Python, fit\(X, y, groups="):
+        fit("f.npz", replace(QUICK, person="patient", rows_per_person=2), out="m")
+
+
 def test_labels_that_are_missing_or_no_classes_are_refused_without_showing_them(here):
     with pytest.raises(InputError, match="holds no labels: name their array as target"):
         fit("new.npz", QUICK, out="m")

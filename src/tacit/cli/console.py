@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +47,12 @@ def say(text: str, *, err: bool = False) -> None:
     """Print text; characters that could steer a terminal are shown as escapes."""
     shown = (c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
     typer.echo("".join(shown), err=err)
+
+
+def warn(cautions: Iterable[str]) -> None:
+    """What a certificate warns of, on standard error."""
+    for caution in cautions:
+        say(f"Warning: {line(caution)}", err=True)
 
 
 def line(text: object) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.console import Json, argument, dump, flag, given, say, warn
 from tacit.cli.ledger import account, left
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def evaluate(
     if target_bounds is not None:
         how["bounds"] = limits_of(target_bounds)
     found = test(model, table, target=target, force=force, **how)
+    warn(found.certificate.warnings if found.certificate else ())
     if as_json:
         dump(facts_of(found, out))
         return
@@ -82,18 +83,21 @@ def evaluate(
 
 def say_evaluation(found: Evaluation) -> None:
     """Figures with their intervals, and those of groups beside them."""
-    from tacit.report.tested import label_of
+    from tacit.report.tested import MAJORITY, capped, label_of, second_class
 
     sure = f"{found.confidence:.0%}"
     say(f"Tested through noise; each interval holds with {sure} confidence, by itself.")
     for name, figure in found.figures.items():
-        say(f"  {label_of(name):<29}{figure}")
+        say(f"  {label_of(name):<28} {figure}")
+    if len(found.classes) == 2:
+        say(f"  {second_class(found.classes)}")
     for group, figures in found.by_group.items():
         first = next(name for name in ("accuracy", "rmse") if name in figures)
-        say(f"  {label_of(first) + ', ' + group:<29}{figures[first]}")
+        say(f"  {label_of(first) + ', ' + group:<28} {figures[first]}")
     for first in ("accuracy", "rmse"):
         for pair, gap in found.gaps.get(first, {}).items():
-            say(f"  {label_of(first) + ', ' + pair:<29}{gap}")
-    if found.beats_majority is not None:
-        says = "better than" if found.beats_majority else "worse than"
-        say(f"  It is {says} always saying the most common class.")
+            say(f"  {label_of(first) + ', ' + pair:<28} {gap}")
+    if found.cap is not None:
+        say(f"  {capped(found.cap)}")
+    if "accuracy" in found:
+        say(f"  {MAJORITY[found.beats_majority]}")

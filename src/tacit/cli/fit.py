@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tacit.cli import options
-from tacit.cli.console import Json, argument, dump, flag, given, say
+from tacit.cli.console import Json, argument, dump, flag, given, say, warn
 from tacit.cli.evaluate import say_evaluation
 from tacit.cli.ledger import account, left
 from tacit.cli.settings import Settings, with_settings
@@ -103,12 +103,14 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
         say(SEEDED, err=True)
     fitted = fit_table(*what, random_state=seed, verbose=not quiet, **how)
     facts, out = fitted.to_dict(), fitted.out
+    warn(fitted.estimator.certificate_.warnings)
     if as_json:
         dump(facts)
         return
     claim = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g} ({facts['neighbors']})"
     units = "people" if "train_people" in facts else "rows"
-    say(f"Fitted to {facts[f'train_{units}']:,} {units} with {claim}.")
+    whom = f", at most {facts['unit']['rows']} rows each," if "unit" in facts else ""
+    say(f"Fitted to {facts[f'train_{units}']:,} {units}{whom} with {claim}.")
     if "chosen" in facts:
         words = ", ".join(f"{name}={value}" for name, value in facts["chosen"].items())
         say(f"  {'chosen by private trials':<33}{words}")

@@ -50,6 +50,8 @@ def account(ledger: str | None, dataset: str | None) -> Ledger | None:
 def left(remaining: Remaining) -> str:
     """What is left of an account, in one line."""
     limit = f"{remaining.epsilon:g} at delta {remaining.delta:g} ({remaining.neighbors})"
+    if remaining.unit.kind != "row":
+        limit = f"{limit[:-1]}; {remaining.unit.described})"
     rest = f"one more plan may have epsilon {remaining.left:g}"
     if not remaining.left:
         rest = "nothing of use is left"
@@ -93,8 +95,11 @@ def create(
     if as_json:
         dump({"ledger": made.url, "head": made.head, **made.remaining().to_dict()})
         return
-    say(f"Opened the account of {dataset} in {made.url}: epsilon {epsilon:g}, delta {delta:g}.")
-    say(f"Now: tacit fit TABLE --ledger {made.url} --dataset '{dataset}' ...")
+    whom = "" if person is None else f"; {made.remaining().unit.described}"
+    limit = f"epsilon {epsilon:g}, delta {delta:g}{whom}"
+    say(f"Opened the account of {dataset} in {made.url}: {limit}.")
+    whose = "" if person is None else f"--person '{person}' --rows-per-person {rows_per_person} "
+    say(f"Now: tacit fit TABLE {whose}--ledger {made.url} --dataset '{dataset}' ...")
 
 
 @group.command()

@@ -38,6 +38,8 @@ def verify(
             say(
                 f"claimed{'':<8}epsilon {claim.epsilon:g}, delta {claim.delta:g}, {claim.neighbors}"
             )
+            if claim.unit.kind != "row":
+                say(f"{'unit':<15}{line(claim.unit.described)}")
         for route, found in verdict.recomputed.items():
             say(f"{route:<15}epsilon {found:.6g}")
         for rows, several in (claim.groups if claim else {}).items():

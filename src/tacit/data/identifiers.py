@@ -41,6 +41,8 @@ def likely_identifiers(names: Iterable[str]) -> tuple[str, ...]:
     --------
     >>> likely_identifiers(["age", "patientId", "E-Mail", "first_name", "admission_type_id"])
     ('patientId', 'E-Mail', 'first_name')
+    >>> likely_identifiers(["Unnamed: 0", "__index_level_0__"])
+    ('Unnamed: 0', '__index_level_0__')
     """
     return tuple(name for name in names if _is_likely(name))
 
@@ -50,8 +52,8 @@ def _is_likely(name: str) -> bool:
     if not words:
         return False
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if name.lower().startswith("unnamed:") or words == ["name"]:
-        return True  # a row index that pandas wrote
+    if name.lower().startswith(("unnamed:", "__index_level_")) or words == ["name"]:
+        return True  # a row index that pandas wrote, into text or Parquet
     if last in ("name", "number", "no", "nbr", "nr"):
         return _OWNERS.fullmatch(before) is not None
     is_code = last in ("id", "key") and _CODES.fullmatch(before)

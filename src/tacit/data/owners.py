@@ -72,7 +72,8 @@ class Owners:
         Owners
             Without the identifiers.
         """
-        given = column_of(identifiers, len(identifiers) if n is None else n, "groups")
+        what = "groups" if unit.identifier is None else f"groups, by {unit.identifier!r},"
+        given = column_of(identifiers, len(identifiers) if n is None else n, what)
         return cls.of_parts([numbered(given)], unit)
 
     @classmethod

@@ -307,7 +307,8 @@ class Schema:
         some = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
         return (
             f"{some}: looks like an identifier by its name, which tells one row from another and "
-            "nothing else; leave such columns out, in ignore of a schema",
+            "nothing else; leave such columns out, in ignore of a schema, or say by them whose "
+            "rows are whose, with groups= (--person)",
         )
 
     @classmethod

@@ -113,12 +113,12 @@ def draw_bars(title: str, values: Sequence[float] | np.ndarray, *, across: str) 
     return _frame(title, f"from {number(edges[0])} to {number(edges[-1])}", across, drawn)
 
 
-def standing_alone(picture: str) -> str:
-    """With its own colours, on white: for a file of its own."""
-    light = STYLE.split("@media", 1)[0] + STYLE[STYLE.index("svg {") :]
-    style = f'<style>{light}</style><rect width="100%" height="100%" fill="#ffffff"/>'
+def standing_alone(picture: str, style: str = "") -> str:
+    """With its own colours, and more ``style``, on white: for a file of its own."""
+    light = STYLE.split("@media", 1)[0] + STYLE[STYLE.index("svg {") :] + style
+    drawn = f'<style>{light}</style><rect width="100%" height="100%" fill="#ffffff"/>'
     head, rest = picture.split(">", 1)
-    return f"{head}>{style}{rest}\n"
+    return f"{head}>{drawn}{rest}\n"
 
 
 def _points(

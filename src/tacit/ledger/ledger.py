@@ -657,7 +657,8 @@ class Ledger:
     def _there(self, account: Account | None, name: str) -> Account:
         if account is None:
             raise LedgerError(
-                f"{self.url} has no account of {name!r:.80}; open one with: tacit ledger create"
+                f"{self.url} has no account of {name!r:.80}; open one with tacit ledger create, or "
+                "charge it to that of its population with tacit ledger join"
             )
         return account
 

@@ -5,11 +5,12 @@ Identifiers are taken out of what is learned from, and leave this module as numb
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from tacit.data.cluster import is_dask
 from tacit.data.dask_rows import dask_owners
@@ -22,11 +23,6 @@ from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.linear_model.inputs import has_columns
 from tacit.privacy.unit import Unit
-
-NOT_COUNTED = (
-    "The schema says whose rows are whose, by {name!r}, and every row is counted as if it were a "
-    "person: pass max_rows_per_group= to protect people with all of their rows"
-)
 
 
 class Groups(NamedTuple):
@@ -62,14 +58,13 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
     """
     named = identifier_of(schema)
     if most is None:
-        if groups is not None:
-            raise MissingBound(
-                "groups= says whose rows are whose. How many of one person count is public and",
-                "max_rows_per_group=5, or as many as is right",
-            )
-        if named is not None:
-            logging.getLogger("tacit").warning(NOT_COUNTED.format(name=named))
-        return X, Groups()
+        if groups is None and named is None:
+            return X, Groups()
+        who = "groups=" if groups is not None else f"The schema's identifier {named!r}"
+        raise MissingBound(
+            f"{who} says whose rows are whose. How many of one person count is public and",
+            "max_rows_per_group=5 (--rows-per-person 5), or as many as is right",
+        )
     if isinstance(most, bool) or not (isinstance(most, Integral) and int(most) >= 1):
         raise InputError(f"max_rows_per_group={most!r:.80} must be an integer of at least 1")
     if groups is None:
@@ -80,8 +75,10 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
             "groups= or by an identifier in the schema"
         )
     if not isinstance(groups, str):
-        name = None if hasattr(groups, "rechunk") else getattr(groups, "name", None)
+        keyed = is_dask(groups) and hasattr(groups, "rechunk")  # an array, by the name of its graph
+        name = None if keyed else getattr(groups, "name", None)
         _require_apart(X, name)
+        _require_same_order(X, groups)
         label = name if isinstance(name, str) and name.isprintable() and name else named
         unit = Unit("person", int(most), label)
         if not is_dask(groups):
@@ -129,6 +126,25 @@ def _in_memory(X: Any) -> Any:
             )
         return X.read(list(X.column_names))
     return X
+
+
+def _require_same_order(X: Any, groups: Any) -> None:
+    """Refuse identifiers that are no sequence, or stand in another order than the rows do."""
+    if not (hasattr(groups, "__len__") or is_dask(groups)):
+        raise InputError(
+            f"groups={groups!r:.80} must be an identifier for each row, or the name of a column"
+        )
+    rows, whose = getattr(X, "index", None), getattr(groups, "index", None)
+    if is_dask(X) or not (isinstance(rows, Sized) and isinstance(whose, Sized)):
+        return
+    # Identifiers are taken by their places: in another order they protect other people.
+    if len(rows) == len(whose) and not np.array_equal(np.asarray(rows), np.asarray(whose)):
+        raise of_rows(
+            InputError(
+                "groups has another index than X, so it is not known whose a row is: bring both "
+                "into one order, or pass groups.to_numpy() if they are"
+            )
+        )
 
 
 def _require_apart(X: Any, name: Any) -> None:

@@ -23,6 +23,7 @@ from tacit.metrics.evaluate import (
     plan_evaluation,
     positions,
     require_groups,
+    warn_if_few,
 )
 from tacit.metrics.evaluation import Evaluation
 from tacit.plan.holdout import HeldOutPlan
@@ -128,6 +129,11 @@ class Split:
             return int(self.away.sum())
         return max(round(self.public * self.share), 1)
 
+    @property
+    def groups(self) -> int:
+        """How many groups are told apart."""
+        return 1 if self.by is None else len(require_groups(next(iter(self.by.values()))))
+
     def problems(self, problem: Problem) -> tuple[Problem, Problem]:
         """What is trained on, and what is tested on.
 
@@ -173,8 +179,7 @@ class Split:
         int
             For as many classes and groups as there may be.
         """
-        groups = 1 if self.by is None else len(require_groups(next(iter(self.by.values()))))
-        return most_draws(max(classes, MOST_FOUND), groups)
+        return most_draws(max(classes, MOST_FOUND), self.groups)
 
     def held_out_plan(self, plan: Any, classes: int, budget: Budget) -> HeldOutPlan:
         """A calibrated plan, or search, and a test that may cost as much.
@@ -197,6 +202,7 @@ class Split:
         lost = require_precision(budget.epsilon, budget.delta, draws)
         left = Budget(budget.epsilon, budget.delta - plan.numerical_delta)
         noise = evaluation_noise(left, self.neighbors, draws)
+        warn_if_few(self.test_size, noise, self.groups)
         return HeldOutPlan(plan, ((NAME, Gaussian(noise)),), draws, lost, self.share, budget)
 
     def training_budget(self, classes: int, budget: Budget) -> Budget:

@@ -6,6 +6,7 @@ Gaussian noise on every count. All figures, intervals and curves are read from i
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
 from tacit.data.owners import Owners
+from tacit.data.tables import Table, as_table
 from tacit.exceptions import InputError, MissingBound, ReleaseError
 from tacit.ledger import Ledger
 from tacit.ledger.required import require_ledger
@@ -44,6 +47,11 @@ UP = 1 + 1e-14
 SCALE_SHARE = 0.15  # of the squared budget, to find how large errors are
 FEWEST_KNOTS = 16  # of errors: squares and quantiles are known up to the gaps between them
 MOST_GROUPS = 16
+FEW = 20  # deviations of a count: with fewer units, accuracy is known to about 0.15 at best
+HARDLY = (
+    "{size:,} are few to be tested on through this noise, which changes every count by {noise:.2g} "
+    "or so: intervals will be wide. Test on more, tell fewer groups apart, or raise epsilon"
+)
 
 
 @dataclass(frozen=True)
@@ -309,6 +317,23 @@ def evaluation_noise(budget: Budget, neighbors: Neighbors, draws: int) -> float:
     return calibrate(lambda z: [Gaussian(z)], left, neighbors)
 
 
+def warn_if_few(size: int, noise_multiplier: float, groups: int = 1) -> None:
+    """Say, before anything is spent, that so few units can hardly be seen through the noise.
+
+    Parameters
+    ----------
+    size : int
+        Public number of units, or its stand-in.
+    noise_multiplier : float
+        In contributions of one unit to all tables.
+    groups : int
+        That are told apart.
+    """
+    noise = math.sqrt(2) * noise_multiplier  # of two tables, the fewest
+    if size < FEW * groups * noise:
+        logging.getLogger("tacit").warning(HARDLY.format(size=size, noise=noise))
+
+
 def plan_evaluation(
     model: Any,
     size: int,
@@ -416,8 +441,8 @@ def evaluate(
         Their targets. A label that the model does not know counts nowhere.
     epsilon, delta : float
         What it may cost.
-    by : sequence of n names, optional
-        Groups of the rows, for figures of each.
+    by : str or sequence of n names, optional
+        Groups of the rows, for figures of each; the name of a column of a table X.
     by_values : sequence, optional
         Public names of these groups; whoever has another is in none of them.
     bounds : (float, float), optional
@@ -431,13 +456,14 @@ def evaluate(
         The relation. With ``add_or_remove_one`` ``public_size`` must be given.
     public_size : int, optional
         Public number that stands for the number of rows, or of people.
-    groups : sequence of n identifiers, optional
-        Whose rows are whose: then people are protected with all of their rows, and one row of
-        each, drawn at random, counts. Never written anywhere.
+    groups : str or sequence of n identifiers, optional
+        Whose rows are whose, or the name of a column of a table X: then people are protected with
+        all of their rows, and one row of each, drawn at random, counts. Never written anywhere.
     max_rows_per_group : int, optional
         With ``groups``: most rows of a person, as in the fit.
     identifier : str, optional
-        With ``groups``: name of the column that they are from, for the certificate.
+        With ``groups``: name of the column that they are from, for the certificate. Their own
+        name, if they have one.
     ledger : Ledger, optional
         Account that the budget is taken from, before any noise is drawn.
     random_state : int, optional
@@ -474,15 +500,21 @@ def evaluate(
         raise MissingBound(
             "figures of groups", "by=, the group of every row, and by_values=, their public names"
         )
-    names = None if by is None else _column(by, n, "by")
+    names = None if by is None else _column(_named(X, by, "by"), n, "by")
     owners, unit = None, ROW
     if groups is not None or max_rows_per_group is not None:
         if groups is None or max_rows_per_group is None:
             raise MissingBound(
-                "testing on people with several rows", "groups= and max_rows_per_group="
+                "testing on people with several rows",
+                "groups=, whose rows are whose, and max_rows_per_group=, as in the fit",
             )
+        name = groups if isinstance(groups, str) else getattr(groups, "name", None)
+        if identifier is None and isinstance(name, str) and name.isprintable() and name:
+            identifier = name
+        if isinstance(by, str) and by == identifier:
+            raise InputError(f"by={by!r:.80} says whose a row is, and identifiers are no groups")
         unit = Unit("person", max_rows_per_group, identifier)
-        owners = Owners.of(groups, unit, n)
+        owners = Owners.of(_named(X, groups, "groups"), unit, n)
     size = resolve_size(n if owners is None else owners.people, neighbors, public_size)
     plan = plan_evaluation(
         model,
@@ -494,6 +526,7 @@ def evaluate(
         error_bound=error_bound,
         confidence=confidence,
     )
+    warn_if_few(size, plan.noise_multiplier, len(plan.groups))
     key = Key.fresh() if random_state is None else Key.from_seed(random_state)
     entry = None
     if ledger is not None:
@@ -633,6 +666,21 @@ def positions(values: Any, names: Sequence[Any]) -> np.ndarray:
     texts = {name: i for i, name in enumerate(names)} | {str(n): i for i, n in enumerate(names)}
     listed = np.asarray(values, dtype=object).tolist()
     return np.fromiter((_place_of(value, texts) for value in listed), np.int64, len(listed))
+
+
+def _named(X: Any, values: Any, what: str) -> Any:
+    """Values, or those of a column of X if its name is given."""
+    if not isinstance(values, str):
+        return values
+    if isinstance(X, np.ndarray | list | tuple) or is_array(X) or sp.issparse(X):
+        raise InputError(
+            f"{what}={values!r:.80} names a column, and X has no named columns: pass a value for "
+            "each row"
+        )
+    table = X if isinstance(X, Table) else as_table(X)
+    if values not in table.column_names:
+        raise InputError(f"{what}={values!r:.80} is no column of X")
+    return table.column(values)
 
 
 def _column(values: Any, n: int, what: str) -> np.ndarray:

@@ -188,9 +188,16 @@ class Evaluation(Mapping[str, Estimate]):
             if not 0 < recall <= 1:
                 raise InputError(f"recall={recall!r:.80} must lie in (0, 1]")
             return float(edges[int(np.argmax(true >= recall - 1e-12))])
-        assert cost is not None
+        try:
+            alarm, miss = (float(each) for each in cost)  # type: ignore[union-attr]
+        except (TypeError, ValueError):
+            alarm = miss = -1.0
+        if not (0 <= alarm < math.inf and 0 <= miss < math.inf and alarm + miss > 0):
+            raise InputError(
+                f"cost={cost!r:.80} must be two costs, of a false alarm and of a miss: (1, 10)"
+            )
         share = self["prevalence"].value
-        lost = cost[0] * (1 - share) * false + cost[1] * share * (1 - true)
+        lost = alarm * (1 - share) * false + miss * share * (1 - true)
         return float(edges[int(np.argmin(lost))])
 
     def recalibrated(self, probability: Any) -> np.ndarray:
@@ -218,6 +225,11 @@ class Evaluation(Mapping[str, Estimate]):
         widths = [max(part["observed"].width, 1e-6) for part in parts]
         rising = isotonic_regression(shares, sample_weight=1 / np.square(widths))
         values = np.asarray(probability, dtype=np.float64)
+        if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
+            raise InputError(
+                "probability must be that of the second class, for every row: "
+                "model.predict_proba(X)[:, 1]"
+            )
         return np.interp(values, [0.0, *middles, 1.0], [0.0, *rising, 1.0])
 
     def cutoff(self, coverage: float) -> float:

@@ -53,6 +53,8 @@ class Estimate:
     --------
     >>> str(Estimate(0.853, 0.841, 0.866))
     '0.853 (0.841 to 0.866)'
+    >>> str(Estimate(math.nan, 0.0, 1.0))
+    'not known (0.000 to 1.000)'
     """
 
     value: float
@@ -60,7 +62,8 @@ class Estimate:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        known = "not known" if math.isnan(self.value) else f"{self.value:.3f}"
+        return f"{known} ({self.low:.3f} to {self.high:.3f})"
 
     @property
     def width(self) -> float:

@@ -463,10 +463,10 @@ class PrivateEncode(PrivateStage):
             not self.schema.columns[name].private for name in self._numbers(self.schema.columns)
         )
         parts = [f"kinds of {kinds}"] * bool(kinds)
-        behind = f", {known} of them behind public ones" if known else ""
-        parts += [f"bounds of {numbers}{behind}"] * bool(numbers)
+        within = f", {known} of the bounds within public ones" if known else ""
+        parts += [f"bounds of {numbers}"] * bool(numbers)
         parts += [f"categories of {categories}"] * bool(categories)
-        return f"finds {' and '.join(parts)} columns" if parts else ""
+        return f"finds {' and '.join(parts)} columns{within}" if parts else ""
 
     def assumption(self) -> str:
         return " ".join(self.schema.assumptions())
@@ -499,8 +499,8 @@ def _table(rows: Any) -> Any:
 
 def _lines(key: str, names: Sequence[str], value: str) -> str:
     """What to pass, for some columns."""
-    some = ", ".join(f"{name!r}: {value}" for name in names[:3])
-    return f"{key}={{{some}{', ...' if len(names) > 3 or not names else ''}}}"
+    some = ", ".join(f"{name!r}: {value}" for name in names[:3]) or f"column: {value}"
+    return f"{key}={{{some}{', ...' if len(names) > 3 else ''}}}"
 
 
 def _bounded(column: NumberColumn) -> NumberColumn:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tacit.privacy.accounting.accountants import FINE_GRID, selection_mu
 from tacit.privacy.events import Selection, sensitivity
-from tacit.report.phrases import LIMITS
 from tacit.report.show import clean, exact, factor
 from tacit.report.templates import render
 from tacit.report.tested import read_evaluation
@@ -80,7 +79,6 @@ def render_html(
         epsilon=exact(view.epsilon),
         delta=exact(view.delta),
         factor=factor(view.epsilon),
-        limits=LIMITS,
         segments=_segments(view),
         recompute=_recompute(view),
         curves=None if curves is None else b64encode(curves.encode()).decode(),

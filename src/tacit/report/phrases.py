@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -31,6 +32,61 @@ RELATIONS = {
         "which of two possible rows was in the table",
     ),
 }
+
+RELATIONS_OF_PEOPLE = {
+    "replace_special": RelationPhrases(
+        "all rows of one person blanked out",
+        "had all rows of that person been blanked out",
+        "whether that person’s rows were used or blanked out",
+    ),
+    "add_or_remove_one": RelationPhrases(
+        "one person added or removed, with all rows",
+        "had that person not been in the table",
+        "whether that person was in the table or not",
+    ),
+    "replace_one": RelationPhrases(
+        "all rows of one person swapped for any others",
+        "had all rows of that person been swapped for any others",
+        "which of two possible people was in the table",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class UnitPhrases:
+    """Whose presence is hidden, in words that fit the sentences of a report."""
+
+    one: str
+    anyone: str  # "Take ... and any conclusion"
+    others: str  # "somebody who knows ..."
+    guess: str  # "two guesses at what ..."
+    limit: tuple[str, str]
+    relations: Mapping[str, RelationPhrases]
+
+
+ROWS = UnitPhrases(
+    "row",
+    "anyone whose row is in the table",
+    "every other row",
+    "the row says takes two such steps, the one row out",
+    (
+        "It is about rows, not people.",
+        "Somebody with several rows is protected less, and ε at the same δ grows faster than the "
+        "number of rows.",
+    ),
+    RELATIONS,
+)
+PEOPLE = UnitPhrases(
+    "person",
+    "anyone who has rows in the table, all of them together",
+    "the rows of everybody else",
+    "a person’s rows say takes two such steps, the one person out",
+    (
+        "It is about people as their identifiers tell them apart.",
+        "Somebody with two identifiers counts as two people, and is protected less.",
+    ),
+    RELATIONS_OF_PEOPLE,
+)
 
 HOW_IT_PAYS = {
     "free": (
@@ -71,14 +127,11 @@ CORRECTED = {
     ),
 }
 
+#: What no certificate promises, whatever its unit; `UnitPhrases.limit` stands before it.
 LIMITS = {
-    "It is about rows, not people.": (
-        "Somebody with several rows is protected less, and ε at the same δ grows faster than the "
-        "number of rows."
-    ),
     "It does not hide facts about people in general.": (
         "The model is there to find such facts, and they may tell something about you "
-        "whether or not your row was in the table."
+        "whether or not you were in the table."
     ),
     "It covers this plan and nothing else.": (
         "Looking at the rows, choosing settings by trying them out on the rows, scores that "

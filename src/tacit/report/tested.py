@@ -29,6 +29,7 @@ FIGURES = {
     "median_error": "Median size of errors",
     "error_90": "Nine in ten errors up to",
 }
+OF_A_CLASS = "Share of the class"
 MOST_SHOWN, MOST_WITH_LIMITS = 20, 4  # classes in a table of all pairs
 MAJORITY = {
     True: "It is right more often than always saying the most common class would be.",
@@ -95,7 +96,7 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
     ]
     for heading, key in (("By group", "by_group"), ("By class", "by_class")):
         if evaluation.get(key):
-            grids.append(_across(heading, evaluation[key]))
+            grids.append(_across(heading, evaluation[key], key))
     if evaluation.get("gaps"):
         rows = [
             [label_of(name), clean(pair), *_shown(gap)]
@@ -112,13 +113,14 @@ def _read(evaluation: Mapping[str, Any]) -> Tested:
             grids += _confusion(names, part, clean(whose))
             grids += _calibration(part, sure, clean(whose)) if len(names) == 2 else []
     remarks = []
+    if len(names) == 2:
+        remarks.append(second_class(names))
     if "accuracy" in evaluation["figures"]:
         remarks.append(MAJORITY[evaluation.get("beats_majority")])
     if len(names) > MOST_SHOWN and evaluation.get("confusion"):
         remarks.append("Shares of pairs of true and predicted classes are in the JSON output.")
     if evaluation.get("error_cap") is not None:
-        cap = float(evaluation["error_cap"])
-        remarks.append(f"Errors of more than {cap:.4g} count as that much.")
+        remarks.append(capped(float(evaluation["error_cap"])))
     drawn = [b64encode(str(svg).encode()).decode() for svg in evaluation.get("pictures", ())]
     return Tested(sure, grids, remarks, drawn)
 
@@ -149,6 +151,28 @@ def _calibration(part: Mapping[str, Any], sure: str, whose: str) -> list[Grid]:
     return found
 
 
+def capped(cap: float) -> str:
+    """Beyond which size errors count as much.
+
+    Examples
+    --------
+    >>> capped(12.5)
+    'Errors of more than 12.5 count as that much.'
+    """
+    return f"Errors of more than {cap:.4g} count as that much."
+
+
+def second_class(names: Sequence[str]) -> str:
+    """Of two classes, whose precision, recall and areas are shown.
+
+    Examples
+    --------
+    >>> second_class(["no", "yes"])
+    'The second class, of which precision, recall, F1 and areas are, is yes.'
+    """
+    return f"The second class, of which precision, recall, F1 and areas are, is {names[1]}."
+
+
 def label_of(name: str) -> str:
     """A figure's name in words.
 
@@ -160,7 +184,7 @@ def label_of(name: str) -> str:
     return FIGURES.get(name, clean(name))
 
 
-def _across(heading: str, groups: Mapping[str, Mapping[str, Any]]) -> Grid:
+def _across(heading: str, groups: Mapping[str, Mapping[str, Any]], key: str) -> Grid:
     """Figures down, groups across."""
     names = list(dict.fromkeys(name for figures in groups.values() for name in figures))
     rows = []
@@ -168,7 +192,8 @@ def _across(heading: str, groups: Mapping[str, Mapping[str, Any]]) -> Grid:
         cells = [
             _shown(figures[name]) if name in figures else ("–", "") for figures in groups.values()
         ]
-        rows.append([label_of(name), *(f"{value} ({limits})" for value, limits in cells)])
+        label = OF_A_CLASS if key == "by_class" and name == "prevalence" else label_of(name)
+        rows.append([label, *(f"{value} ({limits})" for value, limits in cells)])
     return Grid(heading, ("Figure", *map(clean, groups)), rows)
 
 

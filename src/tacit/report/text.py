@@ -11,7 +11,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tacit.report.phrases import LIMITS
 from tacit.report.results import Bar
 from tacit.report.show import exact
 from tacit.report.view import read
@@ -72,8 +71,7 @@ def render_text(
         *(Text(paragraph + "\n") for paragraph in paragraphs),
         _bars(view.guesses),
     )
-    first, *others = (" ".join(limit) for limit in LIMITS.items())
-    section("What it does not promise", _bullets([f"{first} {view.several}", *others]))
+    section("What it does not promise", _bullets(" ".join(limit) for limit in view.limits))
     if view.spent:
         spent = Table("", "Step", "Noise", "Times", "Drawn", "ε alone", "Share")
         for s in view.spent:

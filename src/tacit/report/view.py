@@ -18,7 +18,7 @@ from tacit.privacy.accounting.repeated import weight
 from tacit.privacy.advisories import FORMER_KINDS
 from tacit.privacy.budget import Budget
 from tacit.privacy.certificate import FORMAT, check_groups
-from tacit.privacy.events import Event, Failure, Repeated, sensitivity
+from tacit.privacy.events import Event, Failure, Parallel, Repeated, sensitivity
 from tacit.privacy.relation import Neighbors
 from tacit.privacy.unit import ROW, Unit
 from tacit.report.phrases import (
@@ -26,11 +26,16 @@ from tacit.report.phrases import (
     ARITHMETIC,
     CORRECTED,
     HOW_IT_PAYS,
-    RELATIONS,
+    LIMITS,
+    PEOPLE,
+    ROWS,
     RelationPhrases,
+    UnitPhrases,
 )
 from tacit.report.results import Bar, Scores, read_results
 from tacit.report.show import at_most, clean, date, exact, factor, number, one_in, percent, setting
+
+PRIVATE = "private"  # a bound that a schema does not know
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Spent:
     epsilon_alone: str
     share: float
     percent: str
+    parts: list[str]  # of a split, what each part adds up from
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class View:
     numerical_delta: float
     neighbors: Neighbors
     relation: RelationPhrases
+    unit: UnitPhrases
     releasable: bool
     revoked: list[str]
     reasons: list[str]
@@ -82,7 +89,7 @@ class View:
     game: str
     guesses: list[Bar]
     groups: list[tuple[str, str, str]]  # rows of one person, ε, e^ε; empty if not stated
-    several: str
+    limits: list[tuple[str, str]]  # heading and body; rows of one person belong to the first
     spent: list[Spent]
     steps: list[Step]
     small_print: list[tuple[str, str]]
@@ -110,22 +117,24 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
         raise InputError(f"numerical_delta must lie below delta, not {numerical!r}")
     neighbors, accountant = certificate["neighbors"], clean(certificate["accountant"])
     sensitivity(neighbors)
-    relation = RELATIONS[neighbors]
+    unit = Unit.from_dict(certificate.get("unit"))
+    phrases = ROWS if unit == ROW else PEOPLE
+    relation = phrases.relations[neighbors]
     plan, arithmetic = certificate["plan"], clean(certificate["plan"]["arithmetic"])
     versions = [f"{clean(name)} {clean(which)}" for name, which in certificate["versions"].items()]
     reasons = [clean(reason) for reason in certificate["reasons"]]
     spent = _read_events(certificate["events"])
     times, extra = factor(epsilon), one_in(delta)
-    game, guesses = _game(budget, numerical, neighbors, spent)
     groups = _groups(epsilon, certificate.get("groups", {}))
     released = "figures" if plan.get("kind") == "evaluation" else "model"
-    unit = Unit.from_dict(certificate.get("unit"))
+    game, guesses = _game(budget, numerical, neighbors, spent, unit=phrases, released=released)
     return View(
         epsilon=epsilon,
         delta=delta,
         numerical_delta=numerical,
         neighbors=neighbors,
         relation=relation,
+        unit=phrases,
         releasable=certificate["releasable"] is True and not reasons,
         revoked=[str(item) for item in advisories.matching(plan, certificate["versions"])],
         reasons=reasons or ["No reason is recorded."],
@@ -133,7 +142,7 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
         assumptions=[clean(CORRECTED.get(item, item)) for item in certificate["assumptions"]],
         subject=_subject(plan, neighbors),
         promise=(
-            "Take anyone whose row is in the table, and any conclusion that somebody might draw "
+            f"Take {phrases.anyone}, and any conclusion that somebody might draw "
             f"from the released {released}. The chance that they draw it is at most "
             f"{times} times what it would have been {relation.otherwise}, plus at most {extra}. "
             "The same holds the other way round."
@@ -146,19 +155,19 @@ def _read(certificate: Mapping[str, Any], scores: Scores) -> View:
             f"direction, except with a probability of at most about {extra}."
         ),
         two_guesses=(
-            "This includes two guesses at what the row says."
+            f"This includes two guesses at what the {phrases.one} says."
             if neighbors == "replace_one"
-            else "Comparing two guesses at what the row says takes two such steps, the one row out "
+            else f"Comparing two guesses at what {phrases.guess} "
             f"and the other in, so there the factor is at most e^(2ε) = {factor(2 * epsilon)}."
         ),
         strength=(
-            "It holds against somebody who knows every other row of the table, and nothing done "
-            f"with the {released} afterwards can weaken it."
+            f"It holds against somebody who knows {phrases.others} in the table, and nothing "
+            f"done with the {released} afterwards can weaken it."
         ),
         game=game,
         guesses=guesses,
         groups=groups,
-        several=_several(groups, delta),
+        limits=[_first_limit(phrases, groups, delta), *LIMITS.items()],
         spent=spent,
         steps=_read_steps(plan, spent),
         small_print=[
@@ -196,7 +205,13 @@ def _subject(plan: Mapping[str, Any], neighbors: Neighbors) -> str:
 
 
 def _game(
-    budget: Budget, numerical_delta: float, neighbors: Neighbors, spent: Sequence[Spent]
+    budget: Budget,
+    numerical_delta: float,
+    neighbors: Neighbors,
+    spent: Sequence[Spent],
+    *,
+    unit: UnitPhrases,
+    released: str,
 ) -> tuple[str, list[Bar]]:
     """How often an attacker who starts at evens can be right.
 
@@ -210,9 +225,9 @@ def _game(
     limit = 1 - (1 - budget.delta) * inverse / (1 + inverse)
     bars = [Bar("Tossing a coin", 0.5, "50%")]
     text = (
-        "Suppose that an attacker knows every other row, thinks it an even chance, and tries to "
-        f"tell {RELATIONS[neighbors].question}. Guessing blindly is right half of the time. With "
-        f"the model in hand, the guess is right at most {at_most(limit)} of the time: "
+        f"Suppose that an attacker knows {unit.others}, thinks it an even chance, and tries to "
+        f"tell {unit.relations[neighbors].question}. Guessing blindly is right half of the time. "
+        f"With the {released} in hand, the guess is right at most {at_most(limit)} of the time: "
         "(e^ε + δ) / (1 + e^ε)."
     )
     if limit > 0.99:
@@ -248,13 +263,18 @@ def _groups(epsilon: float, stated: Mapping[str, float | None]) -> list[tuple[st
     return rows
 
 
-def _several(groups: Sequence[tuple[str, str, str]], delta: float) -> str:
-    """What `_groups` says, in a sentence."""
+def _first_limit(
+    unit: UnitPhrases, groups: Sequence[tuple[str, str, str]], delta: float
+) -> tuple[str, str]:
+    """Who is protected less; of rows, what `_groups` says, in a sentence."""
+    heading, body = unit.limit
+    if unit is PEOPLE:
+        return heading, body
     if not groups:
-        return "How much less, this certificate does not state."
+        return heading, f"{body} How much less, this certificate does not state."
     listed = ", ".join(f"{rows} rows ε = {value}" for rows, value, _ in groups[1:])
     same = f"At the same δ = {exact(delta)}, {listed}".replace("ε = no limit", "no limit at all")
-    return same + ", by this plan’s own privacy curve."
+    return heading, f"{body} {same}, by this plan’s own privacy curve."
 
 
 def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:
@@ -276,11 +296,30 @@ def _read_events(events: Sequence[Mapping[str, Any]]) -> list[Spent]:
                 epsilon_alone=number(item["epsilon_alone"], digits=3),
                 share=share,
                 percent=percent(share),
+                parts=_parts(event),
             )
         )
     if spent and abs(math.fsum(item.share for item in spent) - 1) > 0.01:
         raise InputError("the shares of the events do not add up to 1")
     return spent
+
+
+def _parts(event: Event) -> list[str]:
+    """The noise in every part of a split, and how often it is added."""
+    if not isinstance(event, Parallel):
+        return []
+    return [
+        ", ".join(
+            f"{number(each.noise_multiplier)} ({_often(each)})"
+            for each in part
+            if not isinstance(each, Failure)
+        )
+        for part in event.parts
+    ]
+
+
+def _often(event: Event) -> str:
+    return "once" if event.count == 1 else f"{_times(event, event.count)} times"
 
 
 def _times(event: Event, count: int) -> str:
@@ -306,9 +345,29 @@ def _read_steps(plan: Mapping[str, Any], spent: Sequence[Spent]) -> list[Step]:
             pays += f" It took {percent(math.fsum(shares))} of the budget."
         if kind == "noiseless" and "drift" in item:
             pays += _moved(item["drift"])
-        settings = [(clean(key), setting(x)) for key, x in item.get("parameters", {}).items()]
+        settings = [(clean(key), _setting(x)) for key, x in item.get("parameters", {}).items()]
         steps.append(Step(name, kind, pays, settings, clean(item.get("note") or "")))
     return steps
+
+
+def _setting(value: object) -> str:
+    """A setting; of a schema, what it says of every column."""
+    if not (isinstance(value, Mapping) and isinstance(value.get("columns"), Mapping)):
+        return setting(value)
+    columns = value["columns"].items()
+    return "; ".join(f"{clean(name)}: {_column(column)}" for name, column in columns) or "none"
+
+
+def _column(facts: Any) -> str:
+    """What is known of a column: its kind, with its bounds or its categories."""
+    if not isinstance(facts, Mapping):
+        return setting(facts)
+    kind, ends = clean(facts.get("kind")), (facts.get("low"), facts.get("high"))
+    if "categories" in facts:
+        return setting(facts["categories"])
+    if ends in ((None, None), (PRIVATE, PRIVATE)):
+        return kind
+    return " to ".join(map(setting, ends))
 
 
 def _moved(drift: Mapping[str, Any]) -> str:

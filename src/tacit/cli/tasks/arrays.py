@@ -26,6 +26,11 @@ def refuse(path: PathLike, **given: Any) -> None:
     """Refuse what is said of tables only."""
     for name, value in given.items():
         if value not in (None, False):
+            if name == "person":
+                raise InputError(
+                    f"{path} holds features, which have no column that says whose a row is: "
+                    "protect people in Python, fit(X, y, groups=...) with max_rows_per_group="
+                )
             raise InputError(
                 f"{name} is for tables, and {path} holds features, which are ready as they are: "
                 "leave it out"

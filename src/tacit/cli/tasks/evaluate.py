@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from tacit.cli.tasks.arrays import is_features, refuse, targets_of
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.predict import open_model
 from tacit.cli.tasks.tables import read
-from tacit.data.schema import did_you_mean
+from tacit.data.schema import Schema, did_you_mean
+from tacit.data.tables import Table
 from tacit.diagnostics.picture import COLOURS, draw_curves, standing_alone
 from tacit.exceptions import InputError, SchemaError
 from tacit.features import load_features
@@ -25,6 +27,11 @@ FIGURES = "evaluation.json"
 FILES = (FIGURES, outputs.CERTIFICATE, outputs.REPORT)
 ROOM = 1 << 18  # bytes of figures and pictures of everybody, or of one group
 PAIR = 256  # bytes of what is said of a pair of classes
+LETTERS = "svg { font-family: system-ui, sans-serif; }"  # as on the page they stand in
+ROWS_ONLY = (
+    "The model protects people with all of their rows, and this test single rows: give "
+    "--person {} --rows-per-person {}"
+)
 MODEL = "this model"
 EVEN = ([0.0, 1.0], [0.0, 1.0])
 
@@ -56,8 +63,13 @@ def evaluate(
             rows: Any = load_features(table, part="test", labels=target)
             truth = targets_of(rows.labels, table, number=not hasattr(estimator, "classes_"))
         else:
+            if (person is None) != (options.get("max_rows_per_group") is None):
+                raise InputError("--person and --rows-per-person go together")
             rows, truth, said = _of_table(table, decimal, target, groups_of(by), person)
+            _require_apart(estimator, target, person)
             options |= said
+            _warn_of_rows(estimator, rows, person)
+            require_known(_schema_of(estimator), groups_of(by))
         if output is not None:
             many = len(getattr(estimator, "classes_", ()))
             room = room_of(many, len(options.get("by_values", ())))
@@ -89,6 +101,8 @@ def _of_table(
         if column not in rows.column_names:
             near = did_you_mean(column, rows.column_names)
             raise SchemaError(f"the table lacks the column {column!r:.80}{near}")
+    if person in groups:
+        raise InputError(f"{person!r:.80} says whose a row is, and identifiers are written nowhere")
     said: dict[str, Any] = {}
     for column, values in groups.items():
         said |= {"by": rows.texts(column), "by_values": values}
@@ -96,6 +110,51 @@ def _of_table(
         said |= {"groups": rows.column(person), "identifier": person}
     gone = [target] if person is None else [target, person]
     return rows.drop(gone), rows.column(target), said
+
+
+def _require_apart(model: Any, *columns: str | None) -> None:
+    """Refuse a target or an identifier that the model learned from."""
+    for column in columns:
+        if column in list(getattr(model, "feature_names_in_", ())):
+            raise SchemaError(
+                f"the model learned from the column {column!r:.80}: it is neither what the model "
+                "predicts nor an identifier"
+            )
+
+
+def _warn_of_rows(model: Any, rows: Table, person: str | None) -> None:
+    """Say that people are tested on by rows, where the model protects them with all of theirs."""
+    unit = model.certificate_.unit
+    if person is None and unit.identifier in rows.column_names:
+        logging.getLogger("tacit").warning(ROWS_ONLY.format(unit.identifier, unit.rows))
+
+
+def _schema_of(model: Any) -> Schema | None:
+    """What a model knows of the columns of a table, declared or found."""
+    first = next(iter(getattr(model, "stages_", ())), None)
+    known = getattr(first, "schema_", getattr(first, "schema", None))
+    return known if isinstance(known, Schema) else None
+
+
+def require_known(schema: Schema | None, groups: Mapping[str, list[str]]) -> None:
+    """Refuse groups none of which is a category that is known, and say which others are not.
+
+    A name that is misspelt has nobody in it, and costs as much as any other.
+    """
+    for column, values in groups.items():
+        declared = None if schema is None else schema.columns.get(column)
+        listed = getattr(declared, "categories", None)
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            continue
+        known = list(map(str, listed))
+        lost = [value for value in values if value not in known]
+        if not lost:
+            continue
+        near = did_you_mean(lost[0], known)
+        text = f"{lost[0]!r:.80} is no known category of {column!r:.80}{near}"
+        if len(lost) == len(values):
+            raise InputError(f"{text}, nor is any other of the groups")
+        logging.getLogger("tacit").warning(f"{text}: it may be that nobody is in this group")
 
 
 def groups_of(by: str | None) -> dict[str, list[str]]:
@@ -181,7 +240,8 @@ def _over(parts: Sequence[Mapping[str, Any]], field: str = "value") -> tuple[lis
 def _drawn(title: str, curves: Mapping[str, Any], across: str) -> list[str]:
     """One picture, as a file of its own; colours come again, and then lines are dashed."""
     again = list(curves)[COLOURS:]
-    return [standing_alone(draw_curves(title, curves, across=across, dashed=again))]
+    drawn = draw_curves(title, curves, across=across, dashed=again)
+    return [standing_alone(drawn, LETTERS)]
 
 
 def facts_of(found: Evaluation, out: PathLike | None) -> dict[str, Any]:

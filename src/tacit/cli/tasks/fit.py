@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from tacit.cli.settings import Settings, takers
 from tacit.cli.tasks import arrays, outputs, tables
-from tacit.cli.tasks.evaluate import groups_of, room_of
+from tacit.cli.tasks.evaluate import groups_of, require_known, room_of
 from tacit.cli.tasks.evaluate import shown as pictured
 from tacit.cli.tasks.outputs import PathLike
 from tacit.cli.tasks.plan import Estimator, TableFacts, encoder, public_facts
@@ -31,6 +31,7 @@ from tacit.privacy.unit import ROW
 from tacit.report import render_html
 
 MANY_CLASSES = 100  # where nobody has said how many
+MANY_NUMBERS = 20  # that may be classes without anybody's word
 CURVE = 200  # bytes of a picture of curves, for every weight in them
 CATEGORY = 100  # bytes of a category that is found, on the average
 
@@ -138,6 +139,7 @@ def fit(
             if labels is not None or key is not None:
                 raise InputError("labels and key are for features (.npz); this is a table")
             problem = _of_table(table, settings, schema, memory=memory, baseline=baseline, **files)
+        require_known(problem.facts.schema, options.get("holdout_by") or {})
         listed, words = settings.candidates(problem.public)
         rows, classes = problem.rows, problem.labels
         output.set_aside(_room(problem, listed, tested=_tested(problem, options)))
@@ -202,6 +204,8 @@ def _of_table(
             raise InputError("a baseline needs all rows in memory, and these are too many")
     else:
         labels = tables.labels_of(train, schema, schema.classes, number=number)
+    if not (number or schema.classes):
+        _require_classes(rows.labels()[0] if labels is None else labels, schema)
     tests = None
     if test is not None:
         known: Any = schema.classes
@@ -224,6 +228,23 @@ def _of_table(
         text + CATEGORY * wide * schema.private,  # what may be found
         groups,
     )
+
+
+def _require_classes(labels: np.ndarray, schema: Schema) -> None:
+    """Refuse very many different numbers as classes, if nobody has said that they are.
+
+    The set of labels is taken as public, here as in what is learned from them.
+    """
+    found = np.unique(labels)
+    if found.dtype.kind in "iu" and len(found) > MANY_NUMBERS:
+        raise of_rows(
+            InputError(
+                f"the target {schema.target!r:.80} holds more than {MANY_NUMBERS} different "
+                "numbers: if it is a number, say its limits, --target-bounds 0,100 (or private), "
+                "or target_bounds in a schema; if these are classes, list them in a schema. "
+                "Nothing was spent"
+            )
+        )
 
 
 def _of_features(

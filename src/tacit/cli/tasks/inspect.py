@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from tacit.diagnostics.page import render_page
 from tacit.exceptions import InputError
 
 PAGE = "inspection.html"
+BY_ROW = "The schema says whose rows are whose, by {!r}; rows are counted unless --person says so"
 
 
 def inspect(
@@ -97,6 +99,8 @@ def inspect_privately(
                 known = replace(known, columns=columns, identifier=person)
                 options["groups"] = identifiers_of(given, known)
                 options |= {"max_rows_per_group": rows_per_person, "identifier": person}
+            elif known.identifier is not None:
+                logging.getLogger("tacit").warning(BY_ROW.format(known.identifier))
             rows = unit_rows(given, known)
         found = diagnostics.inspect_privately(rows, train=budget, **options)
         if output is not None:
