@@ -102,7 +102,7 @@ def noisy_second_moment(
     total = np.zeros((d, d), dtype=np.int64, order="C" if fast else "F")  # as parts of it are
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
-        with nullcontext() if fast else one_thread(d <= SMALL):
+        with nullcontext() if fast else one_blas_thread(d <= SMALL):
             total = Passes.over(chunks).merged(summary, total)
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
@@ -119,7 +119,7 @@ def noisy_second_moment(
 
 
 @contextmanager
-def one_thread(needed: bool) -> Iterator[None]:
+def one_blas_thread(needed: bool) -> Iterator[None]:
     """One thread of the BLAS for work so small that threads would wait for each other."""
     with blas().limit(limits=1, user_api="blas") if needed else nullcontext():
         yield
