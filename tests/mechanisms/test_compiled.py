@@ -191,10 +191,11 @@ def test_a_released_moment_is_the_same_with_and_without_compiled_loops(way, stri
 
 
 @compiled_only
-@pytest.mark.parametrize("name", ["squares", "through"])
+@pytest.mark.parametrize("name", ["squares", "through", "added"])
 def test_loops_that_add_in_another_order_are_not_used(monkeypatch, name):
     class Other:
         squares, through = staticmethod(native.squares), staticmethod(native.through)
+        added = staticmethod(native.added)
 
     def squares(rows, out):
         out[...] = (rows**2)[:, ::-1].cumsum(axis=1)[:, -1]
@@ -204,9 +205,13 @@ def test_loops_that_add_in_another_order_are_not_used(monkeypatch, name):
         out[...] = rows / np.sqrt(norms)[:, None]
         return True
 
+    def added(rows, steps, onto):
+        return native.added(rows[:-1], steps, onto)
+
     monkeypatch.delenv("TACIT_KERNELS", raising=False)
     assert additive.loops.__wrapped__() is native
-    monkeypatch.setattr(Other, name, staticmethod({"squares": squares, "through": through}[name]))
+    wrong = {"squares": squares, "through": through, "added": added}
+    monkeypatch.setattr(Other, name, staticmethod(wrong[name]))
     monkeypatch.setattr(additive, "native", Other)
     assert additive.loops.__wrapped__() is None
     monkeypatch.setattr(additive, "native", native)
