@@ -27,7 +27,6 @@ def way(monkeypatch):
 
     def switch(compiled):
         monkeypatch.setattr(additive, "loops", lambda: native if compiled else None)
-        monkeypatch.setattr(covariance, "loops", lambda: native if compiled else None)
 
     return switch
 
@@ -85,6 +84,51 @@ def test_steps_in_one_pass_are_those_of_numpy_one_after_the_other(way, n, d):
 
 
 @compiled_only
+@pytest.mark.parametrize("n", [0, 1, 7, 15, 16, 17, 63, 64, 65, 71, 72, 200])
+@pytest.mark.parametrize("d", [1, 3, 7, 8, 9, 20, 100, 257])
+def test_what_is_added_on_the_way_is_what_rows_become(n, d):
+    rng = np.random.default_rng(n)
+    rows, mean = rng.normal(size=(n, d)), rng.normal(size=d) / 9
+    rows[::5] = 0.0
+    steps = [Step.normalize(0.7), Step.affine(mean, None), *additive.lattice_steps(d, 1.0, 20)]
+    whole = additive.through(rows, steps)
+    total, products = np.full(d, 3.0), np.full((d, d), 5.0)
+    assert additive.added(rows, steps, total)
+    assert (total == 3 + whole.sum(axis=0)).all()
+    if additive.added(rows, steps, products):
+        assert (products == 5 + np.triu(whole.T @ whole)).all()
+
+
+@compiled_only
+def test_nothing_is_added_if_one_row_needs_a_closer_look():
+    for place in range(40):
+        rows = np.ones((40, 9))
+        rows[place] = 1e200
+        for onto in (np.zeros(9), np.zeros((9, 9))):
+            assert not additive.added(rows, [Step.shorten(1.0)], onto)
+            assert not onto.any()
+
+
+@compiled_only
+@pytest.mark.parametrize("odd", [False, True])
+def test_sums_on_the_way_are_those_of_rows_that_were_read(way, odd):
+    rows = np.random.default_rng(0).normal(size=(9000, 20))
+    rows[5000, 3] *= 1e200 if odd else 1
+    center = PrivateCenter()
+    center.mean_ = np.linspace(-0.1, 0.1, 20)
+    seen = as_rows(rows).through(Normalize(0.5), d=20, bound=0.5)
+    seen = seen.through(center, d=20, bound=0.7)
+    found = []
+    for compiled, passes in ((True, seen.pending()), (True, seen.passes()), (False, seen.passes())):
+        way(compiled)
+        moment = covariance.noisy_second_moment(passes, 20, 0.5, token(1.0), size=9000)
+        found.append((additive.lattice_sum(passes, 20, 0.7), moment))
+    for total, moment in found[1:]:
+        assert (total == found[0][0]).all()
+        assert (moment == found[0][1]).all()
+
+
+@compiled_only
 def test_numbers_beyond_the_floats_become_the_largest_and_gaps_stay_gaps():
     rows = np.array([[1e308, np.nan, -1e308, np.inf], [3.0, 5e-324, 0.0, -np.inf]])
     mean, scale = np.array([-1e308, 1.0, 1e308, 2.0]), np.array([0.5, 1e-300, 1e300, 7.0])
@@ -119,7 +163,7 @@ def test_rows_are_read_through_loops_as_through_each_stage(way, gap):
         for stage in (Normalize(0.5), center, scale.fit(public), ClipNorm(2.0)):
             seen = seen.through(stage, d=20, bound=None)
         found.append(seen.read(5, 250))
-        assert seen.near < 4096
+        assert isinstance(next(iter(seen.pending())), additive.Pending)
     np.testing.assert_array_equal(*found)
 
 
@@ -139,7 +183,7 @@ def test_second_moments_are_exact(d):
     for n in (0, 1, 63, 64, 200):
         rows = np.random.default_rng(n).integers(-(2**19), 2**19, (n, d))
         found = np.zeros((d, d))
-        if not native.moment(rows.astype(float), found):
+        if not native.added(rows.astype(float), (), found):
             pytest.skip("not on this processor")
         assert (found == np.triu(rows.T @ rows)).all()
 
@@ -157,10 +201,11 @@ def test_a_released_moment_is_the_same_with_and_without_compiled_loops(way, stri
 
 
 @compiled_only
-@pytest.mark.parametrize("name", ["squares", "through"])
+@pytest.mark.parametrize("name", ["squares", "through", "added"])
 def test_loops_that_add_in_another_order_are_not_used(monkeypatch, name):
     class Other:
         squares, through = staticmethod(native.squares), staticmethod(native.through)
+        added = staticmethod(native.added)
 
     def squares(rows, out):
         out[...] = (rows**2)[:, ::-1].cumsum(axis=1)[:, -1]
@@ -170,9 +215,13 @@ def test_loops_that_add_in_another_order_are_not_used(monkeypatch, name):
         out[...] = rows / np.sqrt(norms)[:, None]
         return True
 
+    def added(rows, steps, onto):
+        return native.added(rows[:-1], steps, onto)
+
     monkeypatch.delenv("TACIT_KERNELS", raising=False)
     assert additive.loops.__wrapped__() is native
-    monkeypatch.setattr(Other, name, staticmethod({"squares": squares, "through": through}[name]))
+    wrong = {"squares": squares, "through": through, "added": added}
+    monkeypatch.setattr(Other, name, staticmethod(wrong[name]))
     monkeypatch.setattr(additive, "native", Other)
     assert additive.loops.__wrapped__() is None
     monkeypatch.setattr(additive, "native", native)
@@ -197,8 +246,13 @@ def test_buffers_that_do_not_suit_each_other_are_refused():
         (native.through, (rows, (Step.affine(own, None),), out)),
         (native.through, (rows, (Step.affine(out[0], own),), out)),
         (native.through, (rows, (Step(2),), out)),
-        (native.moment, (rows, np.zeros((4, 4)))),
-        (native.moment, (rows, np.zeros((3, 4)))),
+        (native.added, (rows, (), np.zeros((4, 4)))),
+        (native.added, (rows, (), np.zeros((3, 4)))),
+        (native.added, (rows, (), np.zeros((4, 3)))),
+        (native.added, (rows, (), np.zeros((3, 3, 3)))),
+        (native.added, (rows, (), np.zeros(()))),
+        (native.added, (rows, (), own)),
+        (native.added, (rows, (Step(7),), own[:3])),
     ):
         with pytest.raises(ValueError, match=r"must|needs"):
             call(*given)
@@ -222,7 +276,9 @@ for n, d in ((1, 1), (40, 1), (20, 3), (3, 7), (64, 8), (65, 25), (130, 100), (2
     steps = Step.normalize(2.0), Step.affine(mean, 1 + mean), Step.shorten(1.0), Step.whole(8.0)
     native.through(rows, steps, out)
     native.through(rows, steps[1:2], out)
-    native.moment(rows, guarded(np.zeros((d, d))))
+    for these in ((), steps):
+        native.added(rows, these, mean)
+        native.added(rows, these, guarded(np.zeros((d, d))))
 """
 
 

@@ -224,9 +224,9 @@ def test_pulls_cost_nothing_and_noise_follows_the_weights_that_they_lead_to(cls)
     seen, told = [], []
 
     class Listening(cls):
-        def deviations(self, noise_multiplier, norm, moves):
+        def reaches(self, norm, moves):
             told.append(norm)
-            return super().deviations(noise_multiplier, norm, moves)
+            return super().reaches(norm, moves)
 
     pulled = replace(complete(cls), alpha=0.3, anchor=0.4)
     assert pulled.events(1.3, facts) == complete(cls).events(1.3, facts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from tacit.data.rows import Rows
 from tacit.exceptions import InputError
@@ -41,8 +40,9 @@ def machine_memory() -> int:
         return UNKNOWN
     allowed = [] if resource is None else [resource.getrlimit(resource.RLIMIT_AS)[0]]
     for place in CONTAINERS:
-        with suppress(OSError, ValueError):  # without a limit, it says so in words
-            allowed.append(int(Path(place).read_text()))
+        # Without a limit, it says so in words.
+        with suppress(OSError, ValueError), open(place, "rb", buffering=0) as limit:
+            allowed.append(int(limit.read(64)))
     return min([found, *(limit for limit in allowed if limit > 0)])  # some say -1 for none
 
 

@@ -105,8 +105,9 @@ def rows_of(
         return _in_place(model, readable(X), reset, tables, gaps), y
     if tables:
         return _of_table(model, X, reset), y
-    # scikit-learn looks at the names of columns alone: what it refuses, it prints.
-    validate_data(model, X, y, reset=reset, skip_check_array=True, ensure_2d=False)
+    if y is None or type(X) is not np.ndarray or hasattr(model, "feature_names_in_"):
+        # scikit-learn looks at the names of columns alone: what it refuses, it prints.
+        validate_data(model, X, y, reset=reset, skip_check_array=True, ensure_2d=False)
     cells = matrix_of(X)
     if reset:
         model.n_features_in_ = cells.shape[1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +28,6 @@ except ImportError:  # no compiler where this was installed
     native = None  # type: ignore[assignment]
 
 SMALL, LARGE = 2.0**-750, 2.0**750  # of sums of squares in which none overflowed or vanished
-SIDE_BY_SIDE = 16  # rows that are added as one
 NEAR = 1 << 16  # numbers that stay in the cache while one vector after the other is met
 MOST_STEPS = 8  # in one pass of compiled loops
 BITS = 30  # n·2^30 stays below 2^63 up to eight thousand million rows
@@ -84,17 +84,66 @@ def step_of(row_map: Any) -> Step | None:
     return None if step is None else step(row_map)
 
 
-def through(chunk: Chunk, steps: Sequence[Step]) -> np.ndarray | None:
-    """Rows through several steps in one pass; None without loops, or if rows need a closer look."""
+@dataclass(frozen=True)
+class Pending:
+    """Rows (n, d) in front of maps that are steps: sums can be taken of them on the way.
+
+    Attributes
+    ----------
+    rows : ndarray
+        As they are kept.
+    maps : tuple
+        What they are to go through, each with a `step_of`.
+    """
+
+    rows: np.ndarray
+    maps: tuple[Any, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.rows.shape
+
+    def __getitem__(self, some: slice) -> Pending:
+        return Pending(self.rows[some], self.maps)
+
+    def done(self) -> np.ndarray:
+        """The rows behind their maps."""
+        found = self.rows
+        for row_map in self.maps:
+            found = row_map.apply(found)
+        return found
+
+
+def _ready(chunk: Chunk, steps: Sequence[Step]) -> tuple[Any, np.ndarray, tuple[Step, ...]] | None:
+    """Loops, rows for them, and the steps that these have to take; None without."""
+    if isinstance(chunk, Pending):
+        chunk, steps = chunk.rows, [*map(step_of, chunk.maps), *steps]  # type: ignore[list-item]
     if not isinstance(chunk, np.ndarray) or chunk.ndim != 2 or chunk.dtype != np.float64:
         return None
     if not chunk.shape[1] or len(steps) > MOST_STEPS:
         return None
-    if (compiled := loops()) is None:
+    if (compiled := loops()) is None or not chunk.flags.aligned:
         return None
-    chunk = np.ascontiguousarray(chunk)
-    out = np.empty_like(chunk)
-    return out if chunk.flags.aligned and compiled.through(chunk, tuple(steps), out) else None
+    return compiled, np.ascontiguousarray(chunk), tuple(steps)
+
+
+def through(chunk: Chunk, steps: Sequence[Step]) -> np.ndarray | None:
+    """Rows through several steps in one pass; None without loops, or if rows need a closer look."""
+    if (ready := _ready(chunk, steps)) is None:
+        return None
+    compiled, rows, every = ready
+    out = np.empty_like(rows)
+    return out if compiled.through(rows, every, out) else None
+
+
+def added(chunk: Chunk, steps: Sequence[Step], onto: np.ndarray) -> bool:
+    """Add the integers that rows become to a sum (d,), or products to an upper triangle (d, d).
+
+    Sums stay below 2^53. False without loops for that, or if rows need a closer look: then nothing
+    was added.
+    """
+    ready = _ready(chunk, steps)
+    return ready is not None and ready[0].added(ready[1], ready[2], onto)
 
 
 def row_norms(chunk: Chunk) -> np.ndarray:
@@ -224,14 +273,18 @@ def loops() -> Any:
     if native is None or os.environ.get("TACIT_KERNELS") == "numpy":
         return None
     for d in (*range(1, 40), 127, 128, 129, 500):
-        rows = np.sin(1 + np.arange(3.0 * d)).reshape(3, d)
-        found, out = np.empty(3), np.empty_like(rows)
+        rows = np.sin(1 + np.arange(29.0 * d)).reshape(29, d)  # some abreast, and the last singly
+        found, out = np.empty(29), np.empty_like(rows)
         native.squares(rows, found)
         squares = np.add.reduce(rows * rows, axis=1)
         if not (found == squares).all():
             return None  # that is its own affair, and what it does counts
         whole = native.through(rows, (Step.normalize(1.0),), out)
         if not (whole and (out == rows * (1 / np.sqrt(squares))[:, None]).all()):
+            return None
+        cut, total = (Step.shorten(1.0, 2.0**30), Step.whole(2.0**30)), np.zeros(d)
+        whole = native.through(rows, cut, out) and native.added(rows, cut, total)
+        if not (whole and (total == np.add.reduce(out, axis=0)).all()):
             return None
     return native
 
@@ -244,6 +297,14 @@ def _choose(which: np.ndarray, chosen: Chunk, other: Chunk) -> Chunk:
     return np.where(which[:, None], chosen, other)
 
 
+def lattice_steps(d: int, bound: float, bits: int = BITS) -> list[Step]:
+    """`lattice_rows` as steps."""
+    if not 2.0**-500 <= bound <= 2.0**500:
+        raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
+    factor = 2.0**bits / bound * (1.0 - (d + 8) * 2.0**-52)
+    return [Step.shorten(bound, factor), Step.whole(2.0**bits)]
+
+
 def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
     """Rows in units of bound/2^bits: integers (as float64), norm at most 2^bits.
 
@@ -251,16 +312,15 @@ def lattice_rows(chunk: Chunk, bound: float, bits: int = BITS) -> Chunk:
     number counts nothing. Truncation towards zero lengthens nothing:
     |trunc(v_j)| ≤ |v_j|. What remains is the rounding of the norm and of the
     products, at most (d+4)·2^-53 in relative terms for any order of summation;
-    the factor below is twice that.
+    the factor of `lattice_steps` is twice that.
     """
-    if not 2.0**-500 <= bound <= 2.0**500:
-        raise InputError(f"the norm bound is {bound}; it must lie between 2**-500 and 2**500")
-    factor = 2.0**bits / bound * (1.0 - (chunk.shape[1] + 8) * 2.0**-52)
-    steps = [Step.shorten(bound, factor), Step.whole(2.0**bits)]
+    steps = lattice_steps(chunk.shape[1], bound, bits)
     if (found := through(chunk, steps)) is not None:
         return found
+    if isinstance(chunk, Pending):
+        chunk = chunk.done()
     with np.errstate(all="ignore"):
-        lattice = shorten(chunk, bound, factor)  # a copy, in double precision
+        lattice = shorten(chunk, bound, steps[0].by)  # a copy, in double precision
     values, most = lattice.data if sp.issparse(lattice) else lattice, 2.0**bits
     np.trunc(values, out=values)
     # A row beyond the floats would become the smallest integer: it counts nothing instead.
@@ -277,14 +337,13 @@ def lattice_sum(chunks: Source, d: int, bound: float, bits: int = BITS) -> np.nd
 
 def _whole_sum(chunk: Chunk, d: int, bound: float, bits: int) -> np.ndarray:
     # Fewer than 2^23 rows of norm 2^30: below 2^53, so float64 adds them exactly.
-    whole = lattice_rows(chunk, bound, bits)
-    if sp.issparse(whole):  # not by a product with ones, as SciPy would
-        part = np.bincount(whole.indices, whole.data, minlength=d)
-    else:
-        rest = len(whole) % SIDE_BY_SIDE  # long rows are added faster, and integers in any order
-        part = np.add.reduce(whole[:rest], axis=0)
-        tall = np.add.reduce(whole[rest:].reshape(-1, SIDE_BY_SIDE * d), axis=0)
-        part += np.add.reduce(tall.reshape(SIDE_BY_SIDE, d), axis=0)
+    part: Any = np.zeros(d)
+    if not added(chunk, lattice_steps(chunk.shape[1], bound, bits), part):
+        whole = lattice_rows(chunk, bound, bits)
+        if sp.issparse(whole):  # not by a product with ones, as SciPy would
+            part = np.bincount(whole.indices, whole.data, minlength=d)
+        else:
+            part = np.add.reduce(whole, axis=0)
     return part.astype(np.int64)
 
 

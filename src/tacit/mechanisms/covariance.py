@@ -22,7 +22,7 @@ from scipy.linalg.blas import dsyrk
 from threadpoolctl import ThreadpoolController
 
 from tacit.exceptions import MachineError
-from tacit.mechanisms.additive import lattice_rows, loops
+from tacit.mechanisms.additive import added, lattice_rows, lattice_steps
 from tacit.mechanisms.checksum import Probe, Residues, combine, integers, require_equal
 from tacit.mechanisms.passes import Chunk, Passes, Source
 from tacit.mechanisms.release import BoundedSum, Token
@@ -102,7 +102,7 @@ def noisy_second_moment(
     total = np.zeros((d, d), dtype=np.int64, order="C" if fast else "F")  # as parts of it are
     if moved is None:
         summary = partial(_whole_moment, d=d, bound=bound, bits=bits, strict=strict)
-        with _threads_for(d):
+        with nullcontext() if fast else one_blas_thread(d <= SMALL):
             total = Passes.over(chunks).merged(summary, total)
     else:  # rounded as seldom as `reach` says, so one chunk after the other
         for part in _parts(Passes.over(chunks), d, bound, bits, exact=False):
@@ -113,15 +113,15 @@ def noisy_second_moment(
     moment = token.symmetric(summed).astype(np.float64) * 4.0**-bits
     moment *= bound
     moment *= bound
-    for j in range(d):
-        moment[j, :j] = moment[:j, j]
+    below = np.tri(d, k=-1, dtype=bool)
+    moment[below] = moment.T[below]
     return moment
 
 
 @contextmanager
-def _threads_for(d: int) -> Iterator[None]:
-    """One thread of the BLAS for products so small that threads would wait for each other."""
-    with blas().limit(limits=1, user_api="blas") if d <= SMALL else nullcontext():
+def one_blas_thread(needed: bool) -> Iterator[None]:
+    """One thread of the BLAS for work so small that threads would wait for each other."""
+    with blas().limit(limits=1, user_api="blas") if needed else nullcontext():
         yield
 
 
@@ -133,10 +133,10 @@ def blas() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def self_test() -> None:
-    """Once in a process, before the first release: the products against Python's integers."""
+    """Once in a process, before the first release: the products against 64-bit integers."""
     whole = (np.arange(33 * 19).reshape(33, 19) * 2654435761 >> 7) % (1 << 17) * 2 + 1
     whole *= np.where(np.arange(33) % 3, 1, -1)[:, None]
-    right = np.triu(whole.T.astype(object) @ whole.astype(object))
+    right = np.triu(np.add.reduce(whole[:, :, None] * whole[:, None], axis=0))  # below 2^42
     found = [_add(whole.astype(np.float64), np.zeros((19, 19), order="F"), fast=False)]
     if _compiled():
         found.append(_add(whole.astype(np.float64), np.zeros((19, 19)), fast=True))
@@ -149,14 +149,13 @@ def self_test() -> None:
 
 def _compiled() -> bool:
     """Whether there are loops for products of few columns, and a processor for them."""
-    found = loops()
-    return found is not None and found.moment(np.zeros((0, 1)), np.zeros((1, 1)))
+    return added(np.zeros((0, 1)), [], np.zeros((1, 1)))
 
 
 def _add(whole: np.ndarray, onto: np.ndarray, fast: bool) -> np.ndarray:
     """Upper triangles of Σaaᵀ, added to one in rows (``fast``: by compiled loops) or columns."""
     if fast:
-        loops().moment(whole, onto)
+        added(whole, [], onto)
         return onto
     return dsyrk(1.0, whole.T, beta=1.0, c=onto, overwrite_c=1)
 
@@ -201,18 +200,20 @@ def _parts(
     for chunk in chunks:
         for start in range(0, chunk.shape[0], TOGETHER):
             block = chunk[start : start + TOGETHER]
+            if count + block.shape[0] > TOGETHER:
+                yield _collected(held, check)
+                held[...] = 0.0
+                count = 0
+            count += block.shape[0]
+            if fast and check is None and added(block, lattice_steps(d, bound, bits), held):
+                continue
             whole = lattice_rows(block, bound, bits if exact else FINE)
             whole = np.ascontiguousarray(whole.toarray() if sp.issparse(whole) else whole)
             if not exact:
                 whole *= 2.0 ** (bits - FINE)
-            if count + len(whole) > TOGETHER:
-                yield _collected(held, check)
-                held[...] = 0.0
-                count = 0
             if check is not None:
                 check.take(whole)
             held = _add(whole, held, fast)
-            count += len(whole)
     yield _collected(held, check)
 
 

@@ -15,7 +15,7 @@
 #error "needs IEEE arithmetic in double precision"
 #endif
 
-enum { TOGETHER = 8, SHORT = 128, NEAR = 64, BUFFERS = 18 }; /* NEAR: rows in the nearest cache */
+enum { TOGETHER = 8, ABREAST = 4, SHORT = 128, NEAR = 64, BUFFERS = 18 }; /* NEAR: rows in the nearest cache */
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 #if defined(__x86_64__)
@@ -32,27 +32,32 @@ INLINE eight eight_at(const double *x)
     return found;
 }
 
-/* The squares of up to 128 numbers, added up as NumPy adds: eight sums side by side. */
-INLINE double piece_of(const double *x, int64_t n)
+/* The squares of up to 128 numbers of each of some rows, added up as NumPy adds: eight sums side by
+   side. Several rows together take turns, so that none waits for its last addition. */
+INLINE void pieces_of(const double *x, int64_t apart, int64_t n, const int rows, double *totals)
 {
-    double total = 0.0;
+    eight s[ABREAST] = {0};
     int64_t i = 0;
-    if (n >= TOGETHER) {
-        eight s = eight_at(x) * eight_at(x);
-        for (i = TOGETHER; i + TOGETHER <= n; i += TOGETHER)
-            s += eight_at(x + i) * eight_at(x + i);
-        total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    for (; i + TOGETHER <= n; i += TOGETHER)
+        UNROLL for (int r = 0; r < rows; r++)
+            s[r] += eight_at(x + r * apart + i) * eight_at(x + r * apart + i);
+    UNROLL for (int r = 0; r < rows; r++, x += apart) {
+        eight t = s[r];
+        double total = ((t[0] + t[1]) + (t[2] + t[3])) + ((t[4] + t[5]) + (t[6] + t[7]));
+        for (int64_t j = i; j < n; j++)
+            total += x[j] * x[j];
+        totals[r] = total;
     }
-    for (; i < n; i++)
-        total += x[i] * x[i];
-    return total;
 }
 
 /* Of any number of them: halves of what is longer. */
 static double squares(const double *x, int64_t n)
 {
-    if (n <= SHORT)
-        return piece_of(x, n);
+    double total;
+    if (n <= SHORT) {
+        pieces_of(x, 0, n, 1, &total);
+        return total;
+    }
     int64_t half = n / 2 - n / 2 % TOGETHER;
     return squares(x, half) + squares(x + half, n - half);
 }
@@ -60,8 +65,8 @@ static double squares(const double *x, int64_t n)
 #if defined(__x86_64__)
 /* Products of eight columns from `i` on with up to 24 from `j` on, of whole numbers whose sums stay
    below 2**53: exact in whatever order. Those above the diagonal are added. */
-INLINE FAST void tile(const double *x, int64_t rows, int64_t d, int64_t i, int64_t j, int wide,
-                      double *onto)
+INLINE FAST void tile(const double *x, int64_t apart, int64_t rows, int64_t d, int64_t i, int64_t j,
+                      int wide, double *onto)
 {
     __m512d sums[8][3];
     __mmask8 in[3];
@@ -72,7 +77,7 @@ INLINE FAST void tile(const double *x, int64_t rows, int64_t d, int64_t i, int64
             sums[t][v] = _mm512_setzero_pd();
     }
     int64_t last = d - 1 - i;
-    for (int64_t r = 0; r < rows; r++, x += d) {
+    for (int64_t r = 0; r < rows; r++, x += apart) {
         __m512d a[3];
         UNROLL for (int v = 0; v < wide; v++)
             a[v] = _mm512_maskz_loadu_pd(in[v], x + j + 8 * v);
@@ -92,18 +97,15 @@ INLINE FAST void tile(const double *x, int64_t rows, int64_t d, int64_t i, int64
         }
 }
 
-static FAST void moment(const double *x, int64_t n, int64_t d, double *onto)
+static FAST void moment(const double *x, int64_t apart, int64_t rows, int64_t d, double *onto)
 {
-    for (int64_t first = 0; first < n; first += NEAR, x += NEAR * d) {
-        int64_t rows = n - first < NEAR ? n - first : NEAR;
-        for (int64_t i = 0; i < d; i += 8)
-            for (int64_t j = i; j < d; j += 24)
-                switch (d - j > 16 ? 3 : d - j > 8 ? 2 : 1) {
-                case 1: tile(x, rows, d, i, j, 1, onto); break;
-                case 2: tile(x, rows, d, i, j, 2, onto); break;
-                default: tile(x, rows, d, i, j, 3, onto);
-                }
-    }
+    for (int64_t i = 0; i < d; i += 8)
+        for (int64_t j = i; j < d; j += 24)
+            switch (d - j > 16 ? 3 : d - j > 8 ? 2 : 1) {
+            case 1: tile(x, apart, rows, d, i, j, 1, onto); break;
+            case 2: tile(x, apart, rows, d, i, j, 2, onto); break;
+            default: tile(x, apart, rows, d, i, j, 3, onto);
+            }
 }
 
 static int has_moment(void)
@@ -112,7 +114,7 @@ static int has_moment(void)
     return __builtin_cpu_supports("avx512f");
 }
 #else
-static void moment(const double *x, int64_t n, int64_t d, double *onto) {}
+static void moment(const double *x, int64_t apart, int64_t rows, int64_t d, double *onto) {}
 static int has_moment(void) { return 0; }
 #endif
 
@@ -132,7 +134,8 @@ static PyObject *release(Buffers *held, PyObject *found)
     return found;
 }
 
-/* An aligned, C-contiguous array of numbers of these kinds (one letter each). */
+/* An aligned, C-contiguous array of numbers of these kinds (one letter each); 0 for any dimensions
+   but none. */
 static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int size, int ndim,
                           int writable)
 {
@@ -142,7 +145,7 @@ static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int
         return NULL;
     held->count++;
     const char *kind = view->format;
-    if (view->ndim == ndim && view->itemsize == size && kind && kind[0] && !kind[1] &&
+    if ((ndim ? view->ndim == ndim : view->ndim > 0) && view->itemsize == size && kind && kind[0] && !kind[1] &&
         strchr(kinds, kind[0]) && (uintptr_t)view->buf % size == 0)
         return view;
     PyErr_Format(PyExc_ValueError, "needs an aligned array of kind '%s' in %d dimensions", kinds,
@@ -180,33 +183,6 @@ static PyObject *py_squares(PyObject *module, PyObject *args)
 }
 
 #include "rows.h"
-
-PyDoc_STRVAR(moment_doc,
-             "moment(rows, onto)\n--\n\n"
-             "Add the products of all columns of whole numbers (n, d), whose sums are below 2**53, to the\n"
-             "upper triangle of a matrix (d, d). False if this processor is not one for that.");
-
-static PyObject *py_moment(PyObject *module, PyObject *args)
-{
-    PyObject *given, *out;
-    Buffers held = {.count = 0};
-    Py_buffer *rows, *onto;
-    if (!PyArg_ParseTuple(args, "OO", &given, &out))
-        return NULL;
-    if (!(rows = array(&held, given, 2, 0)) || !(onto = array(&held, out, 2, 1)))
-        return release(&held, NULL);
-    int64_t d = rows->shape[1];
-    if (onto->shape[0] != d || onto->shape[1] != d) {
-        PyErr_SetString(PyExc_ValueError, "onto must have a place for every pair of columns");
-        return release(&held, NULL);
-    }
-    if (has_moment()) {
-        Py_BEGIN_ALLOW_THREADS
-        moment(rows->buf, rows->shape[0], d, onto->buf);
-        Py_END_ALLOW_THREADS
-    }
-    return release(&held, PyBool_FromLong(has_moment()));
-}
 
 PyDoc_STRVAR(levels_doc, "levels()\n--\n\nHow many kinds of loops for noise this processor can run.");
 
@@ -275,7 +251,7 @@ static PyObject *py_normals(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {{"squares", py_squares, METH_VARARGS, squares_doc},
                                   {"through", py_through, METH_VARARGS, through_doc},
-                                  {"moment", py_moment, METH_VARARGS, moment_doc},
+                                  {"added", py_added, METH_VARARGS, added_doc},
                                   {"levels", py_levels, METH_NOARGS, levels_doc},
                                   {"draws", py_draws, METH_VARARGS, draws_doc},
                                   {"normals", py_normals, METH_VARARGS, normals_doc},

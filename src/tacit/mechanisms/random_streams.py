@@ -28,6 +28,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NoReturn, SupportsIndex
 
 import numpy as np
@@ -41,6 +42,7 @@ from tacit.mechanisms.lattice import inclusion_threshold
 
 _WORDS = 2 * dg.BLOCK  # generated at most at a time
 _PREFETCH = 2048  # words generated at least: a call to the cipher costs about as much as these
+_FIRST = 256  # the first time: most streams are read once
 _ZEROS = memoryview(bytes(8 * _WORDS))
 _SPARE = 2  # words; older versions of the cipher want room for one more block
 
@@ -266,7 +268,16 @@ class Stream(_Secret):
         What ``repr`` shows.
     """
 
-    __slots__ = ("_buffer", "_cipher", "_end", "_long_key", "_name", "_position", "_start")
+    __slots__ = (
+        "_buffer",
+        "_cipher",
+        "_end",
+        "_least",
+        "_long_key",
+        "_name",
+        "_position",
+        "_start",
+    )
 
     def __init__(self, secret: bytes, *, seeded: bool, name: str) -> None:
         super().__init__(seeded=seeded)
@@ -417,6 +428,7 @@ class Stream(_Secret):
         self._cipher = counter_mode(secret[:32], 0)
         self._long_key = secret[32:]
         self._buffer = np.empty(0, dtype=np.uint64)
+        self._least = _FIRST
         self._start = self._end = 0  # of the words that are generated and not yet read
         self._position = 0  # number of the first of them
 
@@ -427,7 +439,8 @@ class Stream(_Secret):
         """Return the next words without reading them. The view lasts until the next call."""
         unread = self._end - self._start
         if unread < count:
-            old, size = self._buffer[self._start : self._end], max(count, _PREFETCH)
+            old, size = self._buffer[self._start : self._end], max(count, self._least)
+            self._least = _PREFETCH
             if self._buffer.size < size + _SPARE:  # grown on demand: most streams are short
                 self._buffer = np.empty(size + _SPARE, dtype=np.uint64)
             self._buffer[:unread] = old
@@ -497,9 +510,9 @@ def self_test() -> None:
     _require(counter_mode(key, counter).update(plain) == cipher, "AES-256 in counter mode")
 
     # The sampler allows exp a relative error of 2^-18.
-    points = np.arange(257)
-    exact = np.array([dg.exp_minus(int(i), 128) / 2**320 for i in points])
-    found = np.exp(-(points / 128.0).astype(np.float32))
+    powers = accumulate([dg.exp_minus(1, 128)] * 256, lambda x, y: x * y >> 320, initial=1 << 320)
+    exact = np.array([power / 2**320 for power in powers])  # of 1/128 each, up to 2
+    found = np.exp(-(np.arange(257) / 128.0).astype(np.float32))
     _require(bool(np.all(np.abs(found / exact - 1.0) < 2.0**-20)), "exp in single precision")
 
     stream = Stream(bytes(range(64)), seeded=True, name="self-test")

@@ -233,7 +233,8 @@ class _Budget:
     """Units of an event that may still be drawn; what is used is added up exactly."""
 
     def __init__(self, name: str, units: float) -> None:
-        self.name, self.units, self.used = name, float(units), Fraction(0)
+        self.name, self.units = name, float(units)
+        self.used: int | Fraction = 0
         self._lock = threading.Lock()
 
     def take(self, share: float) -> None:
@@ -241,13 +242,13 @@ class _Budget:
             used: Any = math.inf
             if 0 < share < math.inf:
                 used = self.used + (1 if share == 1 else Fraction(share))
-                used = used.numerator if used.denominator == 1 else used  # compared in less time
+                used = used.numerator if used.denominator == 1 else used  # in less time
             if not used <= self.units * (1 + SLACK):
                 raise ReleaseError(
                     f"{self.name} asks for a release that was not counted: {float(self.used):g} of "
                     f"{self.units:g} are used"
                 )
-            self.used = Fraction(used)
+            self.used = used
 
     @property
     def spent(self) -> bool:
@@ -383,9 +384,9 @@ class Token:
         noisy = self.multiples(total)
         if not total.exact:
             return noisy
-        if type(self._releases.draws) is not Draws:  # others may keep what they return
-            return noisy.astype(np.float64) * total.unit
         whole = noisy.reshape(-1)
+        if whole.size <= TOGETHER or type(self._releases.draws) is not Draws:  # may be kept there
+            return noisy.astype(np.float64) * total.unit
         numbers = whole.view(np.float64)  # in the same memory: fresh one takes longer to come by
         for start in range(0, whole.size, TOGETHER):
             part = whole[start : start + TOGETHER].astype(np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import TYPE_CHECKING, Any
 
 from tacit import __version__
@@ -146,7 +146,12 @@ def _versions() -> dict[str, str]:
     found = {"tacit": __version__}  # of the code that runs, whatever was last installed
     for name in ("numpy", "scipy", "scikit-learn", "dp-accounting", "cryptography"):
         try:
-            found[name] = version(name)
+            found[name] = _version(distribution(name).read_text("METADATA") or "") or version(name)
         except PackageNotFoundError:
             continue
     return found
+
+
+def _version(metadata: str) -> str:
+    """The field of this name: parsing the whole takes a tenth of a first fit."""
+    return next((line[9:] for line in metadata.splitlines() if line.startswith("Version: ")), "")

@@ -120,7 +120,7 @@ class PrivateCenter(PrivateStage, AffineStage):
         token = context.release("center")
         moved = context.drift.l1 if context.drift else 0.0
         drift = lattice_drift(moved, rows.n, rows.d, bound)
-        total = noisy_sum(rows.passes(rows.near), rows.d, bound, token, drift=drift)
+        total = noisy_sum(rows.pending(), rows.d, bound, token, drift=drift)
         deviation = token.noise_multiplier * (bound + drift / 2) / context.size
         return self._shrunk(total / context.size, deviation)
 

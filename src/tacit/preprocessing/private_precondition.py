@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from tacit.data.rows import Chunk
-from tacit.mechanisms.covariance import blas, noisy_second_moment
+from tacit.mechanisms.covariance import noisy_second_moment, one_blas_thread
 from tacit.preprocessing.base import (
     Context,
     NoiselessStage,
@@ -24,6 +24,7 @@ from tacit.privacy.events import Gaussian
 # Bits of eigenvalues and eigenvectors that are left out: in the last few, one BLAS differs from
 # another, and steps would.
 DROPPED = 26
+ALONE = 32  # columns; for so few OpenBLAS asks no other threads for help
 MOST_COLUMNS = 256  # from 500 on, d² numbers take as long as the steps that they save
 
 
@@ -111,7 +112,7 @@ class PrivatePrecondition(PrivateStage):
         radius = bound if context.norm is None else min(bound, context.norm)
         token = context.release("precondition")
         total = noisy_second_moment(
-            rows.passes(rows.near),
+            rows.pending(),
             rows.d,
             radius,
             token,
@@ -120,7 +121,7 @@ class PrivatePrecondition(PrivateStage):
         )
         self.noise_ = self.moment_noise(token.noise_multiplier, context.size, rows.d)
         noise = self.noise_ * radius**2
-        with blas().limit(limits=1, user_api="blas"):  # threads would wait for each other
+        with one_blas_thread(rows.d > ALONE):
             values, vectors = eigh(total / context.size, overwrite_a=True, check_finite=False)
         clear = values > noise
         values = values[clear]

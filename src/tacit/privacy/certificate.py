@@ -691,6 +691,8 @@ def digest_of(data: Mapping[str, Any]) -> str:
 def _freeze(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH:
         raise InputError(f"a certificate nests at most {DEPTH} levels deep")
+    if isinstance(value, str | float | int):  # mostly, and told in less time
+        return value
     if isinstance(value, Mapping):
         frozen = {str(key): _freeze(item, depth + 1) for key, item in value.items()}
         return MappingProxyType(frozen)

@@ -42,6 +42,7 @@ class Averages:
         self._mean = np.zeros(shape)
         self._last = self._mean
         self._asked = np.array([name == "converged" for name in names])
+        self._late = bool(self._asked.all())  # no mean has anything of the first half
         # How far weights have gone in the first half, and then; nowhere if nobody asks.
         self._gone = np.zeros((2, shape[0], features * int(self._asked.any()), shape[2]))
         self._noise = np.zeros(shape[0])
@@ -57,6 +58,8 @@ class Averages:
     def add(self, step: int, weights: np.ndarray) -> None:
         """Take the iterate behind a step."""
         self._last = weights
+        if self._late and step < self._half:
+            return
         parts = self._weights(step)
         if (parts == 1).all():
             self._mean = weights  # of nothing else

@@ -100,9 +100,9 @@ class Trainer(Params, ABC):
             A copy.
         """
         self.check(facts)
-        given = {k: v for k, v in asdict(self).items() if not is_auto(v)}
-        filled = self.suggest(facts, given)
-        return replace(self, **{k: filled[k] for k, v in asdict(self).items() if is_auto(v)})
+        asked = {field.name: getattr(self, field.name) for field in fields(self)}
+        filled = self.suggest(facts, {k: v for k, v in asked.items() if not is_auto(v)})
+        return replace(self, **{k: filled[k] for k, v in asked.items() if is_auto(v)})
 
     @property
     def takes_people(self) -> bool:
@@ -503,8 +503,10 @@ class Trainer(Params, ABC):
 
     def _check(self, name: str, valid: Callable[[Any], bool], allowed: str) -> None:
         value = getattr(self, name)
+        if valid(value):
+            return
         may_be_auto = any(f.name == name and f.default == "auto" for f in fields(self))
-        if not ((may_be_auto and is_auto(value)) or valid(value)):
+        if not (may_be_auto and is_auto(value)):
             raise InputError(f"{self.name}({name}={value!r}): {name} must be {allowed}")
 
 

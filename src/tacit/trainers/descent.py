@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def train_together(
     clips = [np.array(part) for part in zip(*(t.clips for t in trainers), strict=True)]
     scales = _stacked([trainer.scales(facts, engine.d) for trainer in trainers], engine.d)
     momentum = _column([trainer.momentum for trainer in trainers])
+    kept_going = momentum.any()
     alpha = _column([trainer.alpha for trainer in trainers])
     anchor = _column([trainer.anchor for trainer in trainers])
     pulled = alpha.any() or anchor.any()
@@ -82,34 +84,37 @@ def train_together(
         weights = monotone(weights, facts.monotone)
     else:
         weights = _hold(weights, trainers)  # zero need not be in a set
+    # In a ball or a set, if any of them is.
+    held = [t for t in trainers if t.radius is not None or t.convex_set is not None] and trainers
     begin, velocity = weights, np.zeros(1)
     move, memory = None, Memory()
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
     names = [str(trainer.average) for trainer in trainers]
+    wandering, noise = "converged" in names, list[float]()
     averages = Averages(names, weights.shape, steps, min(facts.features, engine.d))
     # Steps that only divide, multiply and subtract: as modules with millions of parameters have.
     bare = (
         move is None
         and moves is None
         and on_gradient is None
-        and not (pulled or momentum.any() or "converged" in names)
+        and not (pulled or kept_going or wandering)
         and len(clips) == 1
     )
 
     def draw(step: int) -> np.ndarray:
         return tokens[0].at("batch", run * steps + step).batch(engine.n, engine.unit)
 
-    with engine, ThreadPoolExecutor(1) as ahead:
-        drawn = ahead.submit(draw, 0) if tokens[0].samples else None
+    with engine, ThreadPoolExecutor(1) if tokens[0].samples else nullcontext() as ahead:
+        drawn = None if ahead is None else ahead.submit(draw, 0)
         for step in range(steps):
             batch = first.members(step, engine.n) if drawn is None else drawn.result()
             seen = weights if scales is None else weights * scales
             sums = engine.gradient_sums(
                 seen, clips, batch=batch, per_class=first.clipping == "per-class"
             )
-            if drawn is not None and step + 1 < steps:
+            if ahead is not None and step + 1 < steps:
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
@@ -127,7 +132,7 @@ def train_together(
                 noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
             if bare:
                 weights = _project(
-                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), trainers
+                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), held
                 )
                 weights = monotone(weights, facts.monotone)
                 averages.add(step, weights)
@@ -140,21 +145,22 @@ def train_together(
             if pulled:
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
-            entries = [total.values[0].size for total in sums]
-            deviations = [
-                trainer.deviations(token.noise_multiplier, norm, moves)
-                for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
-            ]
-            noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
+            if wandering and (moves is not None or not noise):  # else it is that of every step
+                entries = [total.values[0].size for total in sums]
+                deviations = [
+                    trainer.deviations(token.noise_multiplier, norm, moves)
+                    for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
+                ]
+                noise = [float(np.square(d) @ entries) / normaliser**2 for d in deviations]
             averages.look(step, gradient, noise)
-            velocity = momentum * velocity + gradient if momentum.any() else gradient
+            velocity = momentum * velocity + gradient if kept_going else gradient
             if move is None:
                 # In memory that nobody else looks at, where there is some.
-                kept = momentum.any() or (velocity is mean and on_gradient is not None)
+                kept = kept_going or (velocity is mean and on_gradient is not None)
                 moved = np.multiply(rates[step], velocity, out=None if kept else velocity)
             else:
                 moved = move(velocity, rates[step], step)
-            weights = _project(np.subtract(weights, moved, out=moved), trainers)
+            weights = _project(np.subtract(weights, moved, out=moved), held)
             weights = monotone(weights, facts.monotone)  # in the ball it stays in the ball
             averages.add(step, weights)
             progress("training", step + 1, steps)

@@ -50,8 +50,9 @@ class Preconditioner:
         for each, eta, square in zip(moved, rate.ravel(), self._squares, strict=True):
             # NumPy's additions, whose order no BLAS chooses.
             along = np.add.reduce(basis * each[:f, None], axis=0)
-            along *= curvature * self._values[:, None] * eta
-            along /= 1 + curvature * self._values[:, None] * eta
+            steep = curvature * self._values[:, None] * eta
+            along *= steep
+            along /= 1 + steep
             each[:f] -= np.add.reduce(basis * along, axis=1)
             each[f:] /= 1 + curvature * square * eta
         return moved

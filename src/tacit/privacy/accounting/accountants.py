@@ -63,6 +63,8 @@ def step_mu(event: Event, neighbors: Neighbors) -> float:
     N(μ, 1) against N(0, 1) is made of the same with a larger μ, by scaling it and adding noise: so
     the part of the largest μ dominates all, whatever is beside it.
     """
+    if type(event) is Gaussian:
+        return sensitivity(neighbors) / event.noise_multiplier
     if not event.gaussian:
         raise InputError(f"an event of kind {event.kind!r} has no Gaussian account")
     if isinstance(event, Parallel):
@@ -491,6 +493,8 @@ def accountant_for(events: Sequence[Event]) -> str:
     ``profile`` if trials are repeated: one of the others, for one trial of each. Parallel parts are
     taken together.
     """
+    if all(type(event) is Gaussian for event in events):  # mostly, and asked for again and again
+        return "gaussian-dp"
     events = [
         step
         for event in events
