@@ -60,7 +60,7 @@ def small_reach(patch):
 def _scaled(*names):
     def noisy(chunks, d, bound, token, **more):
         held = list(chunks)
-        total, n = bounded_sum(held, d, bound, **more), sum(len(chunk) for chunk in held)
+        total, n = bounded_sum(held, d, bound, **more), sum(chunk.shape[0] for chunk in held)
         return token.gaussian(replace(total, **{name: getattr(total, name) / n for name in names}))
 
     return noisy

@@ -49,6 +49,16 @@ def test_squares_are_added_up_as_numpy_does(d):
         assert (found == np.add.reduce(rows * rows, axis=1)).all()
 
 
+@pytest.mark.parametrize("n", [0, 1, 3, 150])
+def test_rows_are_taken_from_memory_that_is_not_aligned(n):
+    # As messages of a cluster are: where they hold no number, NumPy says that they are aligned.
+    there = np.frombuffer(bytes(4) + np.arange(1.0, 3 * n + 1).tobytes(), np.float64, offset=4)
+    rows = there.reshape(n, 3)
+    assert np.allclose(additive.row_norms(additive.normalize(rows, 0.7)), 0.7)
+    assert (as_rows(rows).collect() == rows).all()
+    assert (additive.lattice_sum([rows], 3, 1e3) == additive.lattice_sum([rows.copy()], 3, 1e3)).all()
+
+
 @compiled_only
 @pytest.mark.parametrize("ordinary", [True, False])
 @pytest.mark.parametrize("d", [1, 3, 20, 100, 257])

@@ -261,7 +261,7 @@ def test_every_place_comes_back_from_the_numbers_it_takes(way):
             right = rounded(
                 chunk, Rounding(Scale.of(shapes**0.5, layout.d, None, 0.0), True, 0.0, None)
             )
-            assert abs(store._expanded(np.arange(index.size)) - right.sparse()).nnz == 0
+            assert abs(store.expanded(np.arange(index.size)) - right.sparse()).nnz == 0
     # Twelve knots, and more, take one number from seventeen shapes on.
     assert {(1 << 12, 12, 1), (1 << 12, 15, 1), (1 << 12, 16, 2), (1 << 11, 31, 1)} <= found
     assert {(1 << 13, 7, 1), (1 << 13, 12, 2), (1 << 14, 48, 16), (1 << 14, 49, 2)} <= found

@@ -135,7 +135,7 @@ static PyObject *release(Buffers *held, PyObject *found)
 }
 
 /* An aligned, C-contiguous array of numbers of these kinds (one letter each); 0 for any dimensions
-   but none. */
+   but none. For NumPy, and so here, no numbers at all are aligned wherever they are not. */
 static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int size, int ndim,
                           int writable)
 {
@@ -146,7 +146,7 @@ static Py_buffer *numbers(Buffers *held, PyObject *given, const char *kinds, int
     held->count++;
     const char *kind = view->format;
     if ((ndim ? view->ndim == ndim : view->ndim > 0) && view->itemsize == size && kind && kind[0] && !kind[1] &&
-        strchr(kinds, kind[0]) && (uintptr_t)view->buf % size == 0)
+        strchr(kinds, kind[0]) && (!view->len || (uintptr_t)view->buf % size == 0))
         return view;
     PyErr_Format(PyExc_ValueError, "needs an aligned array of kind '%s' in %d dimensions", kinds,
                  ndim);

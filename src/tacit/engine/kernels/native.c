@@ -508,6 +508,12 @@ static void release(Buffers *held)
         PyBuffer_Release(&held->views[--held->count]);
 }
 
+/* No numbers at all are aligned wherever they are not, as NumPy has it. */
+static int aligned(const Py_buffer *view)
+{
+    return !view->len || (uintptr_t)view->buf % (size_t)view->itemsize == 0;
+}
+
 /* A C-contiguous array of numbers: h int16, H uint16, i int32, I uint32, q int64, d double. */
 static Py_buffer *array(Buffers *held, PyObject *given, const char *name, char kind, int ndim,
                         int writable)
@@ -525,7 +531,7 @@ static Py_buffer *array(Buffers *held, PyObject *given, const char *name, char k
                      name, ndim, kind, view->ndim, view->format ? view->format : "bytes");
         return NULL;
     }
-    if ((uintptr_t)view->buf % (size_t)view->itemsize) {
+    if (!aligned(view)) {
         PyErr_Format(PyExc_ValueError, "%s is not aligned", name);
         return NULL;
     }
@@ -857,7 +863,7 @@ static PyObject *py_rounded(PyObject *module, PyObject *args)
         single = view->itemsize == 4;
         fine = view->ndim == 2 && view->shape[0] == n && view->shape[1] == d && view->format &&
                !strcmp(view->format, single ? "f" : "d") &&
-               (uintptr_t)view->buf % (size_t)view->itemsize == 0;
+               aligned(view);
         rows = view->buf;
     } else {
         if (!(columns = PySequence_Tuple(values)))
@@ -872,7 +878,7 @@ static PyObject *py_rounded(PyObject *module, PyObject *args)
             fine = view->ndim == 1 && view->shape[0] == n && view->format &&
                    !strcmp(view->format, single ? "f" : "d") &&
                    view->itemsize == views[0].itemsize &&
-                   (uintptr_t)view->buf % (size_t)view->itemsize == 0;
+                   aligned(view);
         }
     }
     if (!fine && !PyErr_Occurred())

@@ -115,17 +115,17 @@ class ShapedStore(CompactStore):
 
     def along(self, halves: np.ndarray) -> Residues:
         """Every row times numbers in two halves (2, d), without the loops."""
-        matrix = self._expanded(np.arange(self.n))
+        matrix = self.expanded(np.arange(self.n))
         return SparseStore(matrix, self.shift, "exact", self.parts).along(halves)
 
     def inner(self, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
         """Inner products of some rows and some others, by their expansion."""
-        matrix, n = self._expanded(np.concatenate([first, second])), len(first)
+        matrix, n = self.expanded(np.concatenate([first, second])), len(first)
         places = np.arange(2 * n)
         parts = (slice(0, matrix.shape[1]),)  # one: shapes have no others
         return SparseStore(matrix, self.shift, "exact", parts).inner(places[:n], places[n:])
 
-    def _expanded(self, rows: np.ndarray) -> Any:
+    def expanded(self, rows: np.ndarray) -> Any:
         """Some rows as a sparse matrix, before the shift."""
         cells = self.cells[rows // LANES, :, rows % LANES]
         places = np.add.reduceat(cells, self._first, axis=1, dtype=np.int64)
