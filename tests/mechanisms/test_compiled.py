@@ -56,7 +56,8 @@ def test_rows_are_taken_from_memory_that_is_not_aligned(n):
     rows = there.reshape(n, 3)
     assert np.allclose(additive.row_norms(additive.normalize(rows, 0.7)), 0.7)
     assert (as_rows(rows).collect() == rows).all()
-    assert (additive.lattice_sum([rows], 3, 1e3) == additive.lattice_sum([rows.copy()], 3, 1e3)).all()
+    one, other = (additive.lattice_sum([each], 3, 1e3) for each in (rows, rows.copy()))
+    assert (one == other).all()
 
 
 @compiled_only
