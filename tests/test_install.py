@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -34,6 +36,17 @@ def test_the_core_installs_small():
     needed("tacit", seen)
     assert {"numpy", "scikit-learn", "dp-accounting"} <= seen
     assert not seen & HEAVY
+
+
+def test_what_lies_beside_the_code_is_installed_with_it():
+    root = Path(__file__).parents[1]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    package, found = root / "src" / "tacit", set()
+    for pattern in settings["tool"]["setuptools"]["package-data"]["tacit"]:
+        found |= set(package.glob(pattern))
+    built = {".py", ".pyc", ".c", ".h", ".so", ".pyd"}  # or what is built of
+    lost = {p for p in package.rglob("*") if p.is_file() and p.suffix not in built} - found
+    assert not lost
 
 
 def seconds(statement):

@@ -17,7 +17,7 @@ from tacit import Ledger, files
 from tacit.cli.settings import Settings
 from tacit.cli.tasks.fit import fit as fit_table
 from tacit.cli.tasks.inspect import inspect_privately
-from tacit.cli.tasks.outputs import FILES
+from tacit.cli.tasks.outputs import FILES, REPORT
 from tacit.cli.tasks.predict import predict
 from tacit.cli.tasks.verify import verify
 from tacit.data.schema import Schema
@@ -185,6 +185,20 @@ def test_an_interruption_behind_the_commit_is_no_loss(tmp_path, monkeypatch, led
     assert raised.value.__notes__ == [f"Files were written to {tmp_path / 'm'}"]
     assert verify(tmp_path / "m").problems == ()
     assert sorted(os.listdir(tmp_path / "m")) == sorted([*FILES, files.MANIFEST])
+    assert [charge.outcome for charge in ledger.charges()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_model_is_not_lost_with_its_report(tmp_path, monkeypatch, ledger, error):
+    def stop(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr("tacit.cli.tasks.fit.render_html", stop)
+    with pytest.raises(error) as raised:
+        fit(tmp_path / "m", ledger=ledger)
+    assert raised.value.__notes__ == [f"Files were written to {tmp_path / 'm'}"]
+    assert verify(tmp_path / "m").problems == ()
+    assert not (tmp_path / "m" / REPORT).exists()
     assert [charge.outcome for charge in ledger.charges()] == ["model"]
 
 

@@ -238,7 +238,7 @@ def test_whatever_happens_nothing_is_half_written(tmp_path, monkeypatch, error):
     def fail(*_args, **_options):
         raise error
 
-    monkeypatch.setattr("tacit.cli.tasks.fit.render_html", fail)
+    monkeypatch.setattr("tacit.cli.tasks.fit.dumps", fail)
     with pytest.raises(error):
         fit_table(table(), QUICK, schema=Schema.from_dict(CLASSES), out=tmp_path / "m")
     assert os.listdir(tmp_path) == []

@@ -82,12 +82,13 @@ def evaluate(
         found = evaluate_model(estimator, rows, truth, **options)
         assert found.certificate is not None
         if output is not None:
-            page = render_html(
-                found.certificate.to_dict(), title="Test of a model", evaluation=shown(found)
-            )
             figures = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
-            contents = (f"{figures}\n".encode(), outputs.written(found.certificate), page.encode())
-            output.commit(dict(zip(FILES, contents, strict=True)))
+            certificate = outputs.written(found.certificate)
+            tested = {FIGURES: f"{figures}\n".encode(), outputs.CERTIFICATE: certificate}
+            with outputs.paid_for(output, tested) as files:
+                files[outputs.REPORT] = render_html(
+                    found.certificate.to_dict(), title="Test of a model", evaluation=shown(found)
+                ).encode()
     return found
 
 

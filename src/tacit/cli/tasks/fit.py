@@ -156,25 +156,31 @@ def fit(
         except PrivateTestError as failed:  # the budget is spent all the same: that stays on record
             output.commit({outputs.CERTIFICATE: outputs.written(failed.certificate)})
             raise
-        results = {} if problem.tests is None else score(estimator, *problem.tests)
-        if problem.tests is not None and baseline:
-            encode = estimator.stages_[0]
-            results["nonprivate_accuracy"] = nonprivate_accuracy(
-                encode, rows, classes, *problem.tests
-            )
-        certificate = estimator.certificate_
-        shown = {**results, "files": list(outputs.FILES)} if results else None
-        curves = None
-        with suppress(InputError):  # a model that is no sum of curves
-            curves = estimator.shape_curves().svg()
-        tested = getattr(estimator, "evaluation_", None)
-        evaluation = None if tested is None else pictured(tested)
-        page = render_html(
-            certificate.to_dict(), results=shown, curves=curves, evaluation=evaluation
-        ).encode()
-        contents = (dumps(estimator), outputs.written(certificate), page)
-        output.commit(dict(zip(outputs.FILES, contents, strict=True)))
+        certificate = outputs.written(estimator.certificate_)
+        model = {outputs.MODEL: dumps(estimator), outputs.CERTIFICATE: certificate}
+        with outputs.paid_for(output, model) as contents:
+            results = {} if problem.tests is None else score(estimator, *problem.tests)
+            if problem.tests is not None and baseline:
+                encode = estimator.stages_[0]
+                results["nonprivate_accuracy"] = nonprivate_accuracy(
+                    encode, rows, classes, *problem.tests
+                )
+            contents[outputs.REPORT] = _page(estimator, results)
     return Fitted(estimator, Path(out), results, best)
+
+
+def _page(estimator: Estimator, results: Mapping[str, Any]) -> bytes:
+    """The report of a model."""
+    curves = None
+    with suppress(InputError):  # a model that is no sum of curves
+        curves = estimator.shape_curves().svg()
+    tested = getattr(estimator, "evaluation_", None)
+    return render_html(
+        estimator.certificate_.to_dict(),
+        results={**results, "files": list(outputs.FILES)} if results else None,
+        curves=curves,
+        evaluation=None if tested is None else pictured(tested),
+    ).encode()
 
 
 def _of_table(

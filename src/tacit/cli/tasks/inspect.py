@@ -11,7 +11,7 @@ import numpy as np
 from tacit import diagnostics
 from tacit.cli.tasks.arrays import is_features, refuse, targets_of
 from tacit.cli.tasks.arrays import unit_rows as unit_features
-from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, written
+from tacit.cli.tasks.outputs import BASE, CERTIFICATE, PathLike, output_in, paid_for, written
 from tacit.cli.tasks.tables import identifiers_of, labels_of, read, unit_rows, with_target
 from tacit.data.rows import Rows
 from tacit.data.schema import Schema
@@ -104,8 +104,8 @@ def inspect_privately(
             rows = unit_rows(given, known)
         found = diagnostics.inspect_privately(rows, train=budget, **options)
         if output is not None:
-            page = render_page(found, title="Inspection through noise").encode()
-            output.commit({PAGE: page, CERTIFICATE: written(found.certificate)})
+            with paid_for(output, {CERTIFICATE: written(found.certificate)}) as files:
+                files[PAGE] = render_page(found, title="Inspection through noise").encode()
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,6 +53,16 @@ def output_in(
         raise
     if held is not None:
         held.record()
+
+
+@contextmanager
+def paid_for(output: Any, files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """Files that cost budget, to which others may be added: should that fail, these are written."""
+    held = dict(files)
+    try:
+        yield held
+    finally:
+        output.commit(held)
 
 
 def written(certificate: Certificate) -> bytes:
