@@ -213,13 +213,17 @@ def test_columns_are_weighted_from_the_command_line(tmp_path):
     given = ["--weight", "ward=0.01", "--weight", "age=9", "--batch-size", "100", "--steps", "60"]
     done = CliRunner().invoke(app, [*call, str(tmp_path / "a"), *given])
     assert done.exit_code == 0, done.output
-    assert 25 < json.loads(done.output)["location"]["age"] < 45
+    written = json.loads((tmp_path / "a" / "median.json").read_text())
+    assert 25 < written["location"]["age"] < 45
+    assert written["weights"] == {"ward": 0.01, "age": 9.0}  # those of the median that it is
     for wrong, text in [
         ("height=2", "no column 'height'"),
         ("age=0", "must be a positive number"),
         ("age", "as in age=4"),
+        ("ward=2", "'ward' has a weight already"),
     ]:
-        done = CliRunner().invoke(app, [*call, str(tmp_path / "b"), "--weight", wrong])
+        given = ["--weight", "ward=1", "--weight", wrong]
+        done = CliRunner().invoke(app, [*call, str(tmp_path / "b"), *given])
         assert done.exit_code == 2 and text in done.output
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -145,6 +146,17 @@ def test_public_features_are_those_of_the_same_network(here):
     planned = plan(pillar, 300, columns=6, classes=3, public="public.npz")
     assert planned.facts.features >= 1
     assert not os.path.exists("n")
+
+
+def test_the_command_warns_once_of_public_rows_that_are_unlike_the_private_ones(here):
+    np.savez("unlike.npz", x=np.random.default_rng(0).normal(size=(60, 6)) * [0, 0, 0, 1, 1, 1])
+    call = ["fit", "f.npz", "--recipe", "pillar", "--public", "unlike.npz", "--out", "m", "--quiet"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = CliRunner().invoke(app, [*call, "--epsilon", "50", "--delta", "1e-5"])
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in done.stderr.splitlines() if "unlike the private ones" in line]
+    assert line.startswith("Warning: the public rows of PrivateCheckedPCA are unlike")
 
 
 def test_settings_may_be_tuned(here):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,6 +54,20 @@ def warn(cautions: Iterable[str]) -> None:
     """What a certificate warns of, on standard error."""
     for caution in cautions:
         say(f"Warning: {line(caution)}", err=True)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[set[str]]:
+    """Warnings of Python without the lines of code that they come from; which there were."""
+    said = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        said.add(str(message))
+        warn([str(message)])
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield said
 
 
 def line(text: object) -> str:

@@ -81,7 +81,7 @@ def features(
         dump({**facts, **labelled, **found.metadata, "out": str(out)})
         return
     name, digest = found.metadata["extractor"], found.metadata["digest"]
-    kept = f", {found.cached:,} of them kept from before" if found.cached else ""
+    kept = f", {found.cached:,} of them from the cache" if found.cached else ""
     say(f"Wrote {width} features of {n:,} rows to {out}{kept}.")
     if found.skipped:
         say(f"{found.skipped:,} files are no images and were left out.")

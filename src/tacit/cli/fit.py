@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tacit.cli import options
-from tacit.cli.console import Json, argument, dump, flag, given, say, warn
+from tacit.cli.console import Json, argument, dump, flag, given, plain_warnings, say, warn
 from tacit.cli.evaluate import say_evaluation
 from tacit.cli.ledger import account, left
 from tacit.cli.settings import Settings, with_settings
@@ -101,9 +101,10 @@ def report(seed: int | None, quiet: bool, as_json: bool, *what: Any, **how: Any)
 
     if seed is not None:
         say(SEEDED, err=True)
-    fitted = fit_table(*what, random_state=seed, verbose=not quiet, **how)
+    with plain_warnings() as said:
+        fitted = fit_table(*what, random_state=seed, verbose=not quiet, **how)
     facts, out = fitted.to_dict(), fitted.out
-    warn(fitted.estimator.certificate_.warnings)
+    warn(text for text in fitted.estimator.certificate_.warnings if text not in said)
     if as_json:
         dump(facts)
         return

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from tacit import __version__
 from tacit.cli.commands import COMMANDS
-from tacit.cli.console import line, say
+from tacit.cli.console import line, plain_warnings, say
 from tacit.exceptions import FOR_CURATORS, BudgetError, PrivateTestError, TacitError, consequences
 
 REFUSALS = (BudgetError, PrivateTestError)
@@ -35,7 +35,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with plain_warnings():
+                return super().invoke(ctx)
         except TacitError as error:
             marked = f" ({FOR_CURATORS})" if error.depends_on_rows else ""
             code = 3 if isinstance(error, REFUSALS) else 2

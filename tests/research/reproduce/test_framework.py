@@ -193,6 +193,8 @@ def test_the_command_lists_and_tests(tmp_path, claims):
     assert json.loads(done.output)["claims"][0]["verdict"] == "holds"
     wrong = runner.invoke(app, ["reproduce", "nothing", "--out", str(tmp_path / "o")])
     assert wrong.exit_code == 2 and "no claim is called" in wrong.output
+    nobody = runner.invoke(app, ["reproduce", "toy", "--jobs", "0", "--out", str(tmp_path / "o")])
+    assert nobody.exit_code == 2 and "jobs must be at least 1" in nobody.output
 
 
 def test_an_interrupted_command_says_what_is_kept(tmp_path, claims, monkeypatch):

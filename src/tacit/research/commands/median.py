@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -64,7 +65,7 @@ def median(
         out=out,
         epsilon=epsilon,
         delta=delta,
-        weights=dict(map(_weight, weight or ())),
+        weights=_weights(weight or ()),
         force=force,
         **options,
     )
@@ -81,10 +82,17 @@ def median(
     say(f"\nWrote {out / tasks.MEDIAN} and {out / CERTIFICATE}")
 
 
-def _weight(text: str) -> tuple[str, float]:
-    """A column and its weight."""
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise InputError(f"--weight {text} must be a column and a number, as in age=4") from None
+def _weights(texts: Iterable[str]) -> dict[str, float]:
+    """Columns and their weights."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        if name in found:
+            raise InputError(f"--weight {text}: {name!r} has a weight already")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InputError(
+                f"--weight {text} must be a column and a number, as in age=4"
+            ) from None
+    return found

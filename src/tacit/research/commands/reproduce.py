@@ -78,7 +78,7 @@ def reproduce(
                 quick=quick,
                 seeds=seeds,
                 first_seed=first_seed,
-                jobs=jobs or os.cpu_count() or 1,
+                jobs=(os.cpu_count() or 1) if jobs is None else jobs,
                 fresh=fresh,
                 progress=progress,
                 tell=tell,

@@ -31,15 +31,20 @@ class Middle:
     location : mapping of str to float
         Numbers in their own units; for a category, how near the median is to it.
     certificate : Certificate
+    weights : mapping of str to float
+        Of columns that do not weigh 1.
     """
 
     location: Mapping[str, float]
     certificate: Certificate
+    weights: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         claim = self.certificate
         facts = {"epsilon": claim.epsilon, "delta": claim.delta, "neighbors": claim.neighbors}
-        return {**facts, "releasable": claim.releasable, "location": dict(self.location)}
+        weights = {"weights": dict(self.weights)} if self.weights else {}
+        location = {"location": dict(self.location)}
+        return {**facts, "releasable": claim.releasable, **weights, **location}
 
 
 def median(
@@ -72,7 +77,8 @@ def median(
         rows = encode.fit(features).transform(features)
         # The schema bounds the norm of every row, whatever the table holds.
         found = DPGeometricMedian(epsilon, delta, radius=encode.bound(), **options).fit(rows)
-        middle = Middle(_decoded(encode.schema, found.location_), found.certificate_)
+        location = _decoded(encode.schema, found.location_)
+        middle = Middle(location, found.certificate_, weights or {})
         text = json.dumps(middle.to_dict(), indent=2, allow_nan=False).encode() + b"\n"
         output.commit({MEDIAN: text, CERTIFICATE: written(found.certificate_)})
     return middle
