@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tacit.data.readers import read_table
 from tacit.diagnostics import inspect_privately
 from tacit.exceptions import InputError, LedgerError, MissingBound
 from tacit.ledger import Ledger
+from tacit.metrics import evaluate
 from tacit.model_selection import DPSearch
 from tacit.persistence import load, save
 from tacit.preprocessing import SoftPCA
@@ -179,7 +181,14 @@ def test_identifiers_in_another_order_than_the_rows_are_refused(visits):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups=moved)
     shuffled = frame.loc[moved.index]
     DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved)
-    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved.to_numpy())
+    model = DPLinearClassifier(4.0, **how)
+    model.fit(shuffled, y[moved.index], groups=moved.to_numpy())
+    spent = {"epsilon": 4.0, "delta": 1e-5, "max_rows_per_group": 3}
+    for groups, refused in ((moved, True), (whose, False), (moved.to_numpy(), False)):
+        with pytest.raises(InputError, match="another index than X") if refused else nullcontext():
+            evaluate(model, frame, y, groups=groups, **spent)
+        with pytest.raises(InputError, match="another index than X") if refused else nullcontext():
+            inspect_privately(frame, bound=3.0, groups=groups, **spent)
 
 
 class Series(list):
