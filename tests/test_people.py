@@ -120,6 +120,11 @@ def test_going_on_with_people_adds_up_and_does_not_mix_units(visits):
     model.max_rows_per_group = None
     with pytest.raises(InputError, match="unit"):
         model.partial_fit(X, y, epsilon=1.0, delta=1e-5)
+    schema = {"columns": {f"x{i}": [-3, 3] for i in range(4)}, "identifier": "patient"}
+    frame = {f"x{i}": X[:, i] for i in range(4)} | {"patient": ids}
+    named = DPLinearClassifier(1.0, schema=schema, max_rows_per_group=3, random_state=0)
+    named.fit(frame, y).partial_fit(frame, y, epsilon=1.0, delta=1e-5)
+    assert named.certificate_.unit == Unit("person", 3, "patient")
 
 
 def test_ledgers_keep_people_apart_from_rows(visits, tmp_path):
