@@ -325,6 +325,25 @@ def test_people_on_the_command_line(file, tmp_path):
     assert lacking.returncode and "rows_per_person" in lacking.stderr
 
 
+def test_an_inspection_tells_by_the_column_or_by_the_schema_how_many_rows_people_have(
+    file, tmp_path
+):
+    schema = tmp_path / "schema.yaml"
+    columns = "columns: {a: [-3, 3], b: [-3, 3], job: [x, y, z]}\nignore: [sick]\n"
+    schema.write_text(f"{columns}identifier: patient\n")
+    look = ("inspect", file, "--private", "--epsilon", 2, "--delta", "1e-5", "--seed", 1)
+    told = []
+    for who in (("--person", "patient", "--rows-per-person", 4), ("--rows-per-person", 4)):
+        shown = tacit(*look, "--schema", schema, *who)
+        assert shown.returncode == 0, shown.stderr
+        assert "4: " in shown.stdout and "--person patient --rows-per-person 4" in shown.stdout
+        told.append(shown.stdout)
+    assert told[0] == told[1]
+    schema.write_text(f"{columns.replace('sick', 'sick, patient')}")
+    nobody = tacit(*look, "--schema", schema, "--rows-per-person", 4)
+    assert nobody.returncode and "whose a row is" in nobody.stderr
+
+
 def test_how_many_rows_people_have_is_told_through_noise(visits):
     X, _, ids = visits
     how = {"epsilon": 4.0, "delta": 1e-5, "bound": 3.0, "random_state": 0}
