@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tacit.data.readers import read_table
 from tacit.diagnostics import inspect_privately
 from tacit.exceptions import InputError, LedgerError, MissingBound
 from tacit.ledger import Ledger
+from tacit.metrics import evaluate
 from tacit.model_selection import DPSearch
 from tacit.persistence import load, save
 from tacit.preprocessing import SoftPCA
@@ -118,6 +120,11 @@ def test_going_on_with_people_adds_up_and_does_not_mix_units(visits):
     model.max_rows_per_group = None
     with pytest.raises(InputError, match="unit"):
         model.partial_fit(X, y, epsilon=1.0, delta=1e-5)
+    schema = {"columns": {f"x{i}": [-3, 3] for i in range(4)}, "identifier": "patient"}
+    frame = {f"x{i}": X[:, i] for i in range(4)} | {"patient": ids}
+    named = DPLinearClassifier(1.0, schema=schema, max_rows_per_group=3, random_state=0)
+    named.fit(frame, y).partial_fit(frame, y, epsilon=1.0, delta=1e-5)
+    assert named.certificate_.unit == Unit("person", 3, "patient")
 
 
 def test_ledgers_keep_people_apart_from_rows(visits, tmp_path):
@@ -179,7 +186,14 @@ def test_identifiers_in_another_order_than_the_rows_are_refused(visits):
         DPLinearClassifier(4.0, **how).fit(frame, y, groups=moved)
     shuffled = frame.loc[moved.index]
     DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved)
-    DPLinearClassifier(4.0, **how).fit(shuffled, y[moved.index], groups=moved.to_numpy())
+    model = DPLinearClassifier(4.0, **how)
+    model.fit(shuffled, y[moved.index], groups=moved.to_numpy())
+    spent = {"epsilon": 4.0, "delta": 1e-5, "max_rows_per_group": 3}
+    for groups, refused in ((moved, True), (whose, False), (moved.to_numpy(), False)):
+        with pytest.raises(InputError, match="another index than X") if refused else nullcontext():
+            evaluate(model, frame, y, groups=groups, **spent)
+        with pytest.raises(InputError, match="another index than X") if refused else nullcontext():
+            inspect_privately(frame, bound=3.0, groups=groups, **spent)
 
 
 class Series(list):
@@ -309,6 +323,25 @@ def test_people_on_the_command_line(file, tmp_path):
     assert "person, by 'patient', at most 3 rows each" in planned.stdout, planned.stderr
     lacking = tacit("plan", *budget, "--person", "patient", "--rows", 900, "--columns", 4)
     assert lacking.returncode and "rows_per_person" in lacking.stderr
+
+
+def test_an_inspection_tells_by_the_column_or_by_the_schema_how_many_rows_people_have(
+    file, tmp_path
+):
+    schema = tmp_path / "schema.yaml"
+    columns = "columns: {a: [-3, 3], b: [-3, 3], job: [x, y, z]}\nignore: [sick]\n"
+    schema.write_text(f"{columns}identifier: patient\n")
+    look = ("inspect", file, "--private", "--epsilon", 2, "--delta", "1e-5", "--seed", 1)
+    told = []
+    for who in (("--person", "patient", "--rows-per-person", 4), ("--rows-per-person", 4)):
+        shown = tacit(*look, "--schema", schema, *who)
+        assert shown.returncode == 0, shown.stderr
+        assert "4: " in shown.stdout and "--person patient --rows-per-person 4" in shown.stdout
+        told.append(shown.stdout)
+    assert told[0] == told[1]
+    schema.write_text(f"{columns.replace('sick', 'sick, patient')}")
+    nobody = tacit(*look, "--schema", schema, "--rows-per-person", 4)
+    assert nobody.returncode and "whose a row is" in nobody.stderr
 
 
 def test_how_many_rows_people_have_is_told_through_noise(visits):

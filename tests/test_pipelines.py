@@ -604,6 +604,8 @@ def test_weights_and_several_targets_are_refused_by_name():
     X, y = blobs(100)
     with pytest.raises(InputError, match="fit takes no sample_weight"):
         made().fit(X, y, sample_weight=np.ones(100))
+    with pytest.raises(InputError, match="DPLinearRegressor take groups="):
+        made().fit(X, y, groups=np.arange(100))
     with pytest.raises(InputError, match="multi-output"):
         made().fit(X, np.column_stack([y, y]))
 

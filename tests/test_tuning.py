@@ -424,6 +424,7 @@ def test_a_grid_of_trainers_and_stages():
         ({"epsilon": [1.0, 2.0]}, "epsilon cannot be tuned: the budget"),
         ({"delta": [1e-6]}, "delta cannot be tuned"),
         ({"neighbors": ["replace_one"]}, "neighbors cannot be tuned"),
+        ({"max_rows_per_group": [1, 5]}, "what the guarantee means"),
         ({"classes": [[0, 1]]}, "classes cannot be tuned"),
         ({"init": [None]}, "init cannot be tuned"),
         ({"random_state": [0]}, "random_state cannot be tuned"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -72,6 +73,7 @@ def test_people_with_similar_identifiers_are_not_confused():
         [2.0**60, 1.0],
         [2.0**60, "a"],
         np.array([2.0**60, "a"], object),
+        [Decimal(2**60), Decimal(2**60 + 1)],
     ],
 )
 def test_identifiers_that_are_missing_or_cannot_be_told_apart_are_refused(ids):

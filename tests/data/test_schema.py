@@ -390,6 +390,13 @@ def test_a_draft_depends_on_names_and_types_alone():
     assert "# target: y " in Schema.draft(one)
 
 
+def test_a_draft_says_how_a_column_becomes_the_identifier_of_people():
+    drafted = Schema.draft({"age": [3.0], "Patient: id": ["a"]}, None)
+    assert Schema.from_dict(yaml.safe_load(drafted)).identifier is None
+    named = Schema.from_dict(yaml.safe_load(drafted.replace("# identifier:", "identifier:")))
+    assert named.identifier == "Patient: id" and list(named.columns) == ["age"]
+
+
 def test_a_draft_of_identifiers_alone_keeps_them():
     assert list(Schema.from_dict(yaml.safe_load(Schema.draft({"id": [1]}))).columns) == ["id"]
 

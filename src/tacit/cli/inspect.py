@@ -19,8 +19,8 @@ SCHEMA = """Public facts about the columns: see tacit schema. Features (.npz) ha
 RADIUS = """Look for copies within this distance, too; give it as often as wanted. 0 unless
 given: equal rows."""
 PERSON = """With --private: column that says whose a row is. Everybody counts once, and how many
-rows people have is shown."""
-ROWS_PER_PERSON = """With --person: the most rows of a person that are told apart. 10 unless
+rows people have is shown. With --rows-per-person, the identifier of the schema, unless given."""
+ROWS_PER_PERSON = """The most rows of a person that are told apart. With --person, 10 unless
 given."""
 NEIGHBORS = """With --private: replace_special unless given, add_or_remove_one (then give
 --public-size), replace_one."""
@@ -86,8 +86,6 @@ def inspect(
         )
     if not private and (person or rows_per_person):
         raise InputError("--person and --rows-per-person are for --private")
-    if rows_per_person and not person:
-        raise InputError("--rows-per-person is for --person, the column that says whose a row is")
     if private and radius:
         raise InputError("--radius reads the rows without noise; leave it out with --private")
     found: Inspection | PrivateInspection

@@ -32,7 +32,9 @@ _TARGET = """\
 _NO_TARGET = "# target: {}   # the column to predict; take it out of columns below\n\n"
 _USUAL_TARGETS = ("target", "label", "y", "class", "outcome", "response")
 _SUGGESTED = """ These look as if they told one person, or one row,
-# from another: by their names alone, so move back what does not."""
+# from another: by their names alone, so move back what does not. If people have several
+# rows, name the one that says whose a row is: epsilon is then for all of a person's rows.
+# identifier: {}"""
 _UNSUGGESTED = " Move names and numbers of persons here."
 
 
@@ -52,7 +54,7 @@ def draft_text(types: Mapping[str, ColumnType], target: str | None) -> str:
     return draft.format(
         target=_about(types, target),
         columns="".join(lines),
-        about=_SUGGESTED if likely else _UNSUGGESTED,
+        about=_SUGGESTED.format(_quoted(likely[0])) if likely else _UNSUGGESTED,
         ignore=f"[{', '.join(map(_quoted, likely))}]",
     )
 

@@ -11,14 +11,15 @@ Identifiers themselves are forgotten here. Numbers and marks are private, like t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from tacit.data.cells import cell_text
+from tacit.data.cells import as_float, cell_text
 from tacit.data.checks import column_of
 from tacit.exceptions import InputError, of_rows
 from tacit.privacy.unit import Unit
@@ -234,6 +235,29 @@ def choose_rows(rows: Any, hashed: Callable[[np.ndarray, np.ndarray], np.ndarray
     return rows.taken(index), index
 
 
+def require_same_order(X: Any, groups: Any) -> None:
+    """Refuse identifiers that stand in another order than the rows do, as far as an index tells.
+
+    Parameters
+    ----------
+    X
+        Rows, in memory.
+    groups : sequence of n
+        An identifier for each.
+    """
+    rows, whose = getattr(X, "index", None), getattr(groups, "index", None)
+    if not (isinstance(rows, Sized) and isinstance(whose, Sized)):
+        return
+    # Identifiers are taken by their places: in another order they protect other people.
+    if len(rows) == len(whose) and not np.array_equal(np.asarray(rows), np.asarray(whose)):
+        raise of_rows(
+            InputError(
+                "groups has another index than X, so it is not known whose a row is: bring both "
+                "into one order, or pass groups.to_numpy() if they are"
+            )
+        )
+
+
 def _keys(given: np.ndarray) -> np.ndarray:
     """Identifiers as texts or integers, equal where the person is the same."""
     if given.dtype.kind in "iu":
@@ -249,15 +273,19 @@ def _keys(given: np.ndarray) -> np.ndarray:
 def _text(value: Any) -> str:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, float):
-        _require_exact(abs(value))
+    if isinstance(value, float | Decimal):
+        _require_exact(abs(as_float(value)))
     return cell_text(value).strip()
 
 
 def _require_exact(size: float) -> None:
     if not size < LARGEST:
         raise of_rows(
-            InputError("identifiers are floats too large to be told apart: pass integers, or text")
+            InputError(
+                "identifiers are floats, as all numbers in a table are, and too large to be told "
+                "apart: pass integers or text as groups=, or put a letter in front of those in a "
+                "file"
+            )
         )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from tacit import __version__
-from tacit.data.owners import Owners, choose_rows
+from tacit.data.owners import Owners, choose_rows, require_same_order
 from tacit.data.rows import as_rows
 from tacit.diagnostics.advice import TRAIN_DELTA, TRAIN_EPSILON, Advice, RowFacts, advise
 from tacit.diagnostics.base import plain
@@ -173,6 +173,7 @@ def inspect_privately(
     who = ROW
     if max_rows_per_group is not None:
         who = Unit("person", max_rows_per_group, identifier)
+        require_same_order(data, groups)
         rows = replace(rows, owners=Owners.of(groups, who, rows.n))
     size = resolve_size(rows.units, neighbors, public_size)
     draws = d + d * (d + 1) // 2 + (0 if rows.owners is None else who.rows)

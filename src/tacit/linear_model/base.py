@@ -416,9 +416,8 @@ class DPLinearModel(Composed, BaseEstimator):
         self, X: Any, y: Any, groups: Any, *, reset: bool
     ) -> tuple[Rows, Any, Schema | None]:
         """Rows with their owners, targets, and what is known of the columns of a table."""
-        told = self.schema if reset else None
         X, y, groups = read_together(X, y, groups)
-        seen, owned = take_groups(X, groups, told, self.max_rows_per_group)
+        seen, owned = take_groups(X, groups, self.schema, self.max_rows_per_group)
         table, schema = self._declared(seen, owned.people) if reset else (seen, None)
         rows, y = self._rows(table, reset=reset, y=y, table=schema is not None)
         return owned.own(rows), y, schema

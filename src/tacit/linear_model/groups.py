@@ -5,17 +5,15 @@ Identifiers are taken out of what is learned from, and leave this module as numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tacit.data.cluster import Cluster, is_dask
 from tacit.data.dask_rows import dask_owners
 from tacit.data.memory import allowed_memory
-from tacit.data.owners import Owners
+from tacit.data.owners import Owners, require_same_order
 from tacit.data.rows import Rows
 from tacit.data.scans import Scan
 from tacit.data.schema import Schema
@@ -78,7 +76,12 @@ def take_groups(X: Any, groups: Any, schema: Any, most: Any) -> tuple[Any, Group
         keyed = is_dask(groups) and hasattr(groups, "rechunk")  # an array, by the name of its graph
         name = None if keyed else getattr(groups, "name", None)
         _require_apart(X, name)
-        _require_same_order(X, groups)
+        if not (hasattr(groups, "__len__") or is_dask(groups)):
+            raise InputError(
+                f"groups={groups!r:.80} must be an identifier for each row, or the name of a column"
+            )
+        if not is_dask(X):
+            require_same_order(X, groups)
         label = name if isinstance(name, str) and name.isprintable() and name else named
         unit = Unit("person", int(most), label)
         if not is_dask(groups):
@@ -128,25 +131,6 @@ def _in_memory(X: Any) -> Any:
             )
         return X.read(list(X.column_names))
     return X
-
-
-def _require_same_order(X: Any, groups: Any) -> None:
-    """Refuse identifiers that are no sequence, or stand in another order than the rows do."""
-    if not (hasattr(groups, "__len__") or is_dask(groups)):
-        raise InputError(
-            f"groups={groups!r:.80} must be an identifier for each row, or the name of a column"
-        )
-    rows, whose = getattr(X, "index", None), getattr(groups, "index", None)
-    if is_dask(X) or not (isinstance(rows, Sized) and isinstance(whose, Sized)):
-        return
-    # Identifiers are taken by their places: in another order they protect other people.
-    if len(rows) == len(whose) and not np.array_equal(np.asarray(rows), np.asarray(whose)):
-        raise of_rows(
-            InputError(
-                "groups has another index than X, so it is not known whose a row is: bring both "
-                "into one order, or pass groups.to_numpy() if they are"
-            )
-        )
 
 
 def _require_apart(X: Any, name: Any) -> None:

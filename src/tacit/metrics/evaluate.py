@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from tacit import __version__
 from tacit.data.arrays import is_array, readable, to_numpy
-from tacit.data.owners import Owners
+from tacit.data.owners import Owners, require_same_order
 from tacit.data.tables import Table, as_table
 from tacit.exceptions import (
     InputError,
@@ -522,6 +522,7 @@ def evaluate(
         if isinstance(by, str) and by == identifier:
             raise InputError(f"by={by!r:.80} says whose a row is, and identifiers are no groups")
         unit = Unit("person", max_rows_per_group, identifier)
+        require_same_order(X, groups)
         owners = Owners.of(_named(X, groups, "groups", Table.identifiers), unit, n)
     size = resolve_size(n if owners is None else owners.people, neighbors, public_size)
     plan = plan_evaluation(

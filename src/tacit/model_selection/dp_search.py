@@ -34,6 +34,7 @@ FIXED = {
     "classes": "it is a public fact, not a choice",
     "target_bounds": "they are a public fact, and scores would not compare",
     "public_size": "it is a public fact, not a choice",
+    "max_rows_per_group": "it says what the guarantee means",
     "init": "it is a public fact, not a choice",
     "holdout": "rows are set aside for the best of all settings",
     "holdout_by": "it is a public fact, not a choice",
@@ -207,7 +208,7 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
         head, _, setting = name.partition("__")
         if head not in TUNED or (setting and head not in ("stages", "trainer")):
             raise InputError(
-                f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, TUNED)} "
+                f"{name!r:.80} is not a setting that can be tuned{did_you_mean(name, TUNED)}. "
                 f"Settings are {', '.join(TUNED)}, or one of the trainer or of a stage, such as "
                 "trainer__learning_rate or stages__clipnorm__radius"
             )

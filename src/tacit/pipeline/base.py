@@ -145,13 +145,19 @@ class Privatized(ShowsBudget, BaseEstimator):
         y : sequence of n labels or numbers
             What they should be predicted to be.
         **params
-            None are taken: weights of rows have no private counterpart.
+            None are taken: weights of rows have no private counterpart, and people with several
+            rows are for estimators.
 
         Returns
         -------
         Self
             The fitted estimator.
         """
+        if "groups" in params:
+            raise InputError(
+                "pipelines are fitted to rows, not to people with several: DPLinearClassifier and "
+                "DPLinearRegressor take groups=, with max_rows_per_group="
+            )
         if params:
             raise InputError(
                 f"fit takes no {', '.join(params)}: weights would let one row count more than "

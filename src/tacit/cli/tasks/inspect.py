@@ -22,6 +22,7 @@ from tacit.diagnostics.page import render_page
 from tacit.exceptions import InputError
 
 PAGE = "inspection.html"
+MOST_TOLD = 10  # rows of a person that are told apart
 BY_ROW = "The schema says whose rows are whose, by {!r}; rows are counted unless --person says so"
 
 
@@ -68,14 +69,15 @@ def inspect_privately(
     train: tuple[float | None, float | None] = (None, None),
     force: bool = False,
     person: str | None = None,
-    rows_per_person: int = 10,
+    rows_per_person: int | None = None,
     **options: Any,
 ) -> PrivateInspection:
     """Look at a table through noise; ``out`` gets a page and the certificate.
 
     ``options`` go to `tacit.diagnostics.inspect_privately` as they are; ``train`` is the budget of
     the training to come. The target is not looked at. ``person`` is the column that says whose a
-    row is, of whom as many rows are told apart as ``rows_per_person``.
+    row is, of whom as many rows are told apart as ``rows_per_person``; it may be the identifier
+    of the schema.
     """
     known = None if is_features(table) else _known(schema)
     if known is not None and not (known.target is None and target is None):
@@ -89,16 +91,21 @@ def inspect_privately(
             TRAIN_DELTA if delta is None else delta,
         )
         if known is None:
-            if person is not None:
+            if person is not None or rows_per_person is not None:
                 raise InputError("people are told apart by a column of a table, and these are not")
             rows = _features(table, schema, target)[0]
         else:
             given = read(table)
+            if rows_per_person is not None:
+                person = known.identifier if person is None else person
+                if person is None:
+                    raise InputError("which column says whose a row is? Name it as person")
             if person is not None:
                 columns = {k: v for k, v in known.columns.items() if k != person}
                 known = replace(known, columns=columns, identifier=person)
                 options["groups"] = identifiers_of(given, known)
-                options |= {"max_rows_per_group": rows_per_person, "identifier": person}
+                most = MOST_TOLD if rows_per_person is None else rows_per_person
+                options |= {"max_rows_per_group": most, "identifier": person}
             elif known.identifier is not None:
                 logging.getLogger("tacit").warning(BY_ROW.format(known.identifier))
             rows = unit_rows(given, known)
