@@ -334,6 +334,13 @@ def test_bytes_keep_features_between_0_and_6(here):
         save_features(FeatureSet(-values), "other.npz", compact=True)
 
 
+def test_features_of_another_version_are_refused_not_taken_for_numbers_of_nobody(here):
+    facts = {"format": "tacit-features/2", "quantiser": "another"}
+    np.savez("later.npz", features=np.zeros((5, 2), np.uint8), metadata=json.dumps(facts))
+    with pytest.raises(FileError, match="written by another version"):
+        load_features("later.npz")
+
+
 def features(n=300, **metadata):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, n)

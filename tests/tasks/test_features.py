@@ -106,6 +106,14 @@ def test_a_model_of_features_is_tested_on_features_through_noise(here):
         evaluate("m", "labels.csv", **given)
 
 
+def test_words_are_not_tested_as_numbers_at_a_price(here):
+    fit("f.npz", QUICK, out="m")
+    x, y = rows_of(seed=4)
+    np.savez("numbers.npz", x=x, y=y)
+    with pytest.raises(InputError, match=r"labels of numbers.npz are numbers, .* are words"):
+        evaluate("m", "numbers.npz", epsilon=1.0, delta=1e-5)
+
+
 def test_rows_of_a_file_are_tested_on_others_of_it(here):
     done = fit("both.npz", QUICK, out="m", test="both.npz")
     assert done.results["test_rows"] == 80 and done.results["test_accuracy"] > 0.5

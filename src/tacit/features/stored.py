@@ -158,7 +158,7 @@ def load_features(
             raise FileError(f"{path} has no array {wanted!r}; it has {_listed(names)}")
     more = [name for name in ("metadata", "names") if key == "features" and name in names]
     arrays = read_npz(path, dict.fromkeys([key, *([partner] if partner else []), *more]))
-    features, facts = arrays[key], _facts(arrays.get("metadata"))
+    features, facts = arrays[key], _facts(arrays.get("metadata"), path)
     if facts.get("quantiser") == QUANTISER:
         features = (6 * (features.astype(np.float32) / 255) ** 2).astype(np.float32)
     if features.ndim != 2 or features.dtype.kind not in "biuf":
@@ -187,14 +187,21 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(name)[:80] for name in names[:20])
 
 
-def _facts(metadata: np.ndarray | None) -> dict[str, Any]:
+def _facts(metadata: np.ndarray | None, path: Path) -> dict[str, Any]:
     """What a file says of its features; nothing, if Tacit did not write it."""
     try:
         facts = json.loads(str(metadata[()])) if metadata is not None else {}
     except (ValueError, RecursionError):
         return {}
-    known = isinstance(facts, dict) and facts.get("format") == FORMAT
-    return facts if known else {}
+    written = facts.get("format") if isinstance(facts, dict) else None
+    if written == FORMAT:
+        return facts
+    if isinstance(written, str) and written.startswith(FORMAT.rstrip("1")):
+        # Its numbers may mean something else, and the network they are of would be forgotten.
+        raise FileError(
+            f"{path} was written by another version of Tacit, which this one cannot read"
+        )
+    return {}
 
 
 def _labels_of(labels: np.ndarray, n: int, path: Path, name: str) -> np.ndarray:

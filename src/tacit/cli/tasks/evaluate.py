@@ -64,6 +64,7 @@ def evaluate(
             refuse(table, by=by, person=person, decimal=decimal)
             rows: Any = load_features(table, part="test", labels=target)
             truth = targets_of(rows.labels, table, number=not hasattr(estimator, "classes_"))
+            _require_alike(truth, getattr(estimator, "classes_", truth), table)
         else:
             if (person is None) != (options.get("max_rows_per_group") is None):
                 raise InputError("--person and --rows-per-person go together")
@@ -127,6 +128,16 @@ def _truth(rows: Table, target: str, classes: Sequence[Any]) -> np.ndarray:
     names = [label.item() if isinstance(label, np.generic) else label for label in classes]
     found = np.array([*names, None], dtype=object)
     return found.take(np.maximum(rows.match(target, names), -1))  # the last one is none of them
+
+
+def _require_alike(labels: np.ndarray, classes: np.ndarray, path: PathLike) -> None:
+    """Refuse words for numbers, and numbers for words: none is a class, and all would be paid for.
+
+    It is the type of the array that tells, whatever its values are.
+    """
+    given, known = ("words" if a.dtype.kind in "UO" else "numbers" for a in (labels, classes))
+    if given != known:
+        raise InputError(f"the labels of {path} are {given}, and the model's classes are {known}")
 
 
 def _require_apart(model: Any, *columns: str | None) -> None:
