@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tacit.losses import get_loss
 from tacit.plan import Plan
 from tacit.preprocessing import Normalize
 from tacit.privacy import Budget
+from tacit.privacy.unit import Unit
 from tacit.research.trainers import LocalDPGD
 from tacit.trainers import DPGD, DPSGD
 
@@ -31,6 +33,12 @@ def test_few_rows_or_little_budget_are_named():
     assert plan(100_000, 0.2).outlook == ""
     assert "Outlook" in plan(200, 0.1).explain()
     assert "Outlook" not in plan(100_000, 1.0).explain()
+
+
+def test_people_are_called_people():
+    of_people = Unit("person", 3)
+    said = replace(plan(200, 0.1).plan, unit=of_people).calibrate(size=200, columns=5, classes=2)
+    assert "of the 200 people would" in said.outlook and "times as many people" in said.outlook
 
 
 LOCAL = {"trainer": LocalDPGD(), "neighbors": "replace_one"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 from tacit import DPLinearClassifier, DPLinearRegressor
 from tacit.audit import audit
 from tacit.data import scan
+from tacit.data.owners import Owners
 from tacit.data.readers import read_table
 from tacit.diagnostics import inspect_privately
 from tacit.exceptions import InputError, LedgerError, MissingBound
@@ -69,7 +71,14 @@ def test_identifiers_are_written_nowhere(fitted, visits, tmp_path):
     kept = (tmp_path / "model.safetensors").read_bytes()
     kept += fitted.certificate_.to_json().encode()
     kept += repr({k: v for k, v in vars(fitted).items() if k != "plan_"}).encode()
-    assert not any(str(i).encode() in kept for i in set(visits[2].tolist()))
+    kept += pickle.dumps(fitted)  # numbers as they lie in memory, and what is private of people
+    marks = Owners.of(visits[2], Unit("person", 3)).marks.tolist()
+    for i, mark in zip(dict.fromkeys(visits[2].tolist()), marks, strict=True):
+        assert not any(each in kept for each in (str(i).encode(), *map(_bytes, (i, mark))))
+
+
+def _bytes(number):
+    return number.to_bytes(8, "little")
 
 
 def test_one_row_of_everybody_is_what_a_row_is(visits):

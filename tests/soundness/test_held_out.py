@@ -1,4 +1,4 @@
-"""Models that are fitted to some rows and tested on others, on tables that differ in one row."""
+"""Models fitted to some rows and tested on others, on tables that differ in a row or a person."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.soundness.test_replayed_estimators import fitted, pair_of
 
 from tacit import DPLinearClassifier
 from tacit.audit.recorder import Recorder
+from tacit.data.owners import Owners
 from tacit.data.parts import MappedPart
 from tacit.linear_model.held_out import Split
 from tacit.mechanisms.random_streams import Key
@@ -72,31 +73,60 @@ def search_of(seed):
     ).set_params(stages=[ClipNorm(1.0), PrivateCenter()], trainer=DPGD(steps=2))
     if seed % 2:
         model = DPSearch(model, {"trainer__clip": [0.1, 0.5, 1.0]}, trials=3.0)
-    return model, (rows, other), (labels, odd)
+    return model, [(rows, labels), (other, odd)], n
 
 
-def searched(seed, patch, folder):
-    """Where the odd row was, and what is wrong with a pair of searches, or of files."""
-    model, sides, labels = search_of(seed)
+def people_of(seed):
+    """The same for people, on tables that differ in all rows of the one who comes first.
+
+    So everybody else has the same number in both, or the next one, if that person is gone. Rows
+    of the odd one lie anywhere, cancel, and are as many as in the other table or not.
+    """
+    rng = np.random.default_rng([seed, 627])
+    n, many, others = 300, int(rng.choice([2, 3])), 80
+    common, labels = rng.normal(size=(n, 3)), rng.integers(0, many, n)
+    owner, sides, gone = 1 + rng.permutation(np.arange(n) % others), [], seed % 8 > 3
+    for m in (int(rng.integers(1, 9)), 0 if gone else int(rng.integers(1, 9))):
+        odd = 10.0 ** rng.integers(-3, 7) * rng.normal(size=3)
+        odd, theirs = odd * np.where(np.arange(m) % 2, 1, -1)[:, None], rng.integers(0, many, m)
+        places = np.append(0, np.sort(rng.integers(0, n, max(m - 1, 0))))[:m]
+        added = [(common, odd), (labels, theirs), (owner, 0)]
+        sides.append(tuple(np.insert(each, places, one, axis=0) for each, one in added))
+    how = {"neighbors": "add_or_remove_one", "public_size": others + 1} if gone else {}
+    model = search_of(seed)[0]
+    own = getattr(model, "estimator", model)
+    own.set_params(max_rows_per_group=3, classes=range(many), **how)
+    return model, sides, others + 1
+
+
+def searched(seed, patch, folder, of=search_of):
+    """Where the odd one was, and what is wrong with a pair of searches, or of files."""
+    model, sides, units = of(seed)
+    # Where the first unit goes, all others move up: each keeps its coin.
+    patch.setattr(
+        PublicRandomness, "coins", lambda *given: coins(*given[:2], units)[units - given[2] :]
+    )
+    probe = np.array(sides[0][0])
     if seed % 4 > 1:
         places = [folder / f"{seed}-{side}.npy" for side in (0, 1)]
-        for place, rows in zip(places, sides, strict=True):
-            np.save(place, rows)
-        sides = [np.load(place, mmap_mode="r") for place in places]
-    recorder, outcomes, probe = Recorder(), [], np.array(sides[0])
-    _, plan = seen_of(model, (sides[0], labels[0]), recorder, probe, patch)
-    for table in zip(sides, labels, strict=True):
+        for place, table in zip(places, sides, strict=True):
+            np.save(place, table[0])
+        mapped = [np.load(place, mmap_mode="r") for place in places]
+        sides = [(rows, *table[1:]) for rows, table in zip(mapped, sides, strict=True)]
+    recorder, outcomes = Recorder(), []
+    _, plan = seen_of(model, sides[0], recorder, probe, patch)
+    for table in sides:
         watching = replays.Watching(recorder.tape, np.arange(0))
         seen, _ = seen_of(model, table, watching, probe, patch)
         outcomes.append(replays.Outcome(watching, seen))
-    tested = bool(held_out(Key.from_seed(seed), len(probe), SHARE)[0])
+    tested = bool(held_out(Key.from_seed(seed), units, SHARE)[0])
     events = list(plan.spent[0][1].parts[int(tested)])
     if isinstance(events[-1], Repeated):  # all settings cost the same, and one trial has one score
         trials = sum(release.kind == "score" for release in recorder.tape)
         (trial,) = events[-1].trial
         events = [*events[:-1], *trial * trials]
     own = replace(plan, spent=tuple(("part", event) for event in events))
-    case = SimpleNamespace(plan=own, rows=(range(len(probe)),) * 2)
+    case = SimpleNamespace(plan=own, rows=(range(units),) * 2)
     wrong = replays.judged(case, recorder.tape, outcomes)
     for release, *both in zip(recorder.tape, *(o.draws.sums for o in outcomes), strict=True):
         evaluated = release.source.startswith("'evaluation'")
@@ -123,22 +153,34 @@ def seen_of(model, table, draws, probe, patch):
     return {"all": repr((said, found, model.evaluation_.to_dict()))}, plans[0]
 
 
-def test_neither_do_searches_and_files_look_at_rows_of_the_other_part(monkeypatch, tmp_path):
+@pytest.mark.parametrize("of", [search_of, people_of])
+def test_neither_do_searches_and_files_look_at_rows_of_the_other_part(monkeypatch, tmp_path, of):
     met = Counter()
     for seed in range(16):
-        where, wrong = searched(seed, monkeypatch, tmp_path)
+        where, wrong = searched(seed, monkeypatch, tmp_path, of)
         assert not wrong, (seed, wrong)
         met[where, seed % 2] += 1
     assert len(met) == 4
 
 
+@pytest.mark.parametrize("of", [search_of, people_of])
 @pytest.mark.parametrize("seeds", [range(0, 24, 2), range(1, 24, 2)])
 def test_a_search_or_a_file_that_is_tested_on_what_it_was_trained_on_is_found(
-    monkeypatch, tmp_path, seeds
+    monkeypatch, tmp_path, seeds, of
 ):
     honest = Split.problems
     monkeypatch.setattr(Split, "problems", lambda self, each: (honest(self, each)[0], each))
-    assert any(searched(seed, monkeypatch, tmp_path)[1] for seed in seeds)
+    assert any(searched(seed, monkeypatch, tmp_path, of)[1] for seed in seeds)
+
+
+def test_several_rows_of_a_person_that_are_tested_on_are_found(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        Owners,
+        "one_of_each",
+        lambda self, hashed: np.argsort(self.codes, kind="stable")[: self.people],
+    )
+    told = [searched(seed, monkeypatch, tmp_path, people_of)[1] for seed in range(8)]
+    assert any("were counted" in text for wrong in told for text in wrong)
 
 
 def test_a_part_of_a_file_that_has_a_row_too_many_is_found(monkeypatch, tmp_path):

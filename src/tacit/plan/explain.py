@@ -79,7 +79,8 @@ def explain(plan: CalibratedPlan) -> str:
 def outlook(plan: CalibratedPlan) -> str:
     """What the model cannot be expected to do, from public facts; empty as a rule."""
     trainer, facts = plan.trainer, plan.facts
-    weak = weakness(trainer.signal(facts), facts.size, plan.classes, trainer.rows_for)
+    units = plan.plan.unit.plural
+    weak = weakness(trainer.signal(facts), facts.size, plan.classes, trainer.rows_for, units)
     return " ".join(text for text in (shortage(plan), weak) if text)
 
 

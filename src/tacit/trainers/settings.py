@@ -183,7 +183,13 @@ HOPELESS, POOR = 20.0, 60.0
 EACH = 3.0  # the same for one of many classes
 
 
-def outlook(signal: float, size: int, classes: int, rows: Callable[[float], float] = float) -> str:
+def outlook(
+    signal: float,
+    size: int,
+    classes: int,
+    rows: Callable[[float], float] = float,
+    units: str = "rows",
+) -> str:
     """A warning of a plan whose rows can say too little, in words; nothing if they may do.
 
     Parameters
@@ -191,11 +197,13 @@ def outlook(signal: float, size: int, classes: int, rows: Callable[[float], floa
     signal : float
         What all rows together can say in a score, in units of its noise: n·μ as a rule.
     size : int
-        Number of rows.
+        Number of rows, or of people.
     classes : int
         Number of classes; 0 for regression.
     rows : callable
         How many times as many rows say so many times as much.
+    units : str
+        What there are so many of: rows or people.
     """
     if signal >= HOPELESS and (classes <= 2 or signal >= EACH * classes):
         return ""
@@ -205,9 +213,9 @@ def outlook(signal: float, size: int, classes: int, rows: Callable[[float], floa
         "the target all but follows from the columns" if classes == 0 else "classes lie far apart"
     )
     return (
-        f"The noise in a score weighs as much as {size / signal:.3g} of the {size} rows would if "
-        f"all of them said the same: unless {easy}, this model cannot be expected to do better "
-        f"than {guess} every time. About {rows(more):.2g} times as many rows, or a budget "
+        f"The noise in a score weighs as much as {size / signal:.3g} of the {size} {units} would "
+        f"if all of them said the same: unless {easy}, this model cannot be expected to do better "
+        f"than {guess} every time. About {rows(more):.2g} times as many {units}, or a budget "
         f"{more:.2g} times as large, would change it."
     )
 
