@@ -39,7 +39,7 @@ from tacit.research.reproduce.song_runs import (
 from tacit.research.reproduce.work import Work
 from tacit.trainers import DPGD
 
-NOT_CLIPPED = "clipping: B = 1, beyond all gradients"
+NOT_CLIPPED = "no clipping: B = 1, beyond all gradients"
 
 # song-clipping
 CLIPS = (0.24, 0.1, 0.03, 0.01)
@@ -197,14 +197,14 @@ def clipping(work: Work) -> Finding:
                 vanishes,
                 [costs[1.0, few], costs[1.0, n]],
                 null=[costs[clips[1], few], costs[clips[1], n]],
-                without=f"room for gradients: B = {clips[1]:g}",
+                without=f"clipping, at B = {clips[1]:g}",
             ),
             Check.judge(
                 "clipped gradients of three or more classes are the gradient of no function",
                 no_gradient,
                 found,
                 null=smooth,
-                without="clipping",
+                without="no clipping",
             ),
         ],
         figures=[
@@ -374,21 +374,21 @@ def clipped_risk(work: Work) -> Finding:
                 same,
                 [tried[name]["gap"] for name in names],
                 null=[tried[name]["unclipped gap"] for name in names],
-                without="lines beyond the clip: the loss itself",
+                without="the loss itself, without lines beyond the clip",
             ),
             Check.judge(
                 "the clipped loss of a convex loss is convex",
                 convex,
                 [tried[name]["bend"] for name in names],
                 null=[tried["savage"]["bend"]],
-                without="a convex loss: savage",
+                without="savage, which is not convex",
             ),
             Check.judge(
                 "a clip beyond all gradients leaves the loss as it is",
                 same,
                 [wide["logistic"]["unclipped gap"]],
                 null=[tried["logistic"]["unclipped gap"]],
-                without="room: B = 0.3",
+                without="a clip of B = 0.3",
             ),
         ],
         figures=[

@@ -229,7 +229,7 @@ def stationary(work: Work) -> Finding:
                 private,
                 [(budget, choice_loss(4.0, 2.0)) for budget in BUDGETS],
                 null=[(budget, choice_loss(0.0, 2.0)) for budget in BUDGETS],
-                without="noise",
+                without="no noise",
             ),
             Check.judge(
                 "corrected: with balanced steps 95% are as flat as the bound says",
@@ -244,7 +244,7 @@ def stationary(work: Work) -> Finding:
                 private,
                 [(budget, choice_loss(4.0 / budget, 2.0)) for budget in BUDGETS],
                 null=[(budget, choice_loss(0.0, 2.0)) for budget in BUDGETS],
-                without="noise",
+                without="no noise",
                 paper=False,
             ),
         ],

@@ -298,7 +298,7 @@ def population(work: Work) -> Finding:
                 stable,
                 moved,
                 null=upset,
-                without="neighbours: all rows are others",
+                without="rows that are all others, no neighbours",
             ),
         ],
         figures=[
