@@ -260,6 +260,8 @@ class DPLinearModel(Composed, BaseEstimator):
                 "sets and intervals need a test on rows that the model has not seen: fit with "
                 "holdout=0.2, or pass evaluation=tacit.metrics.evaluate(...)"
             )
+        if found.classes != tuple(str(name) for name in getattr(self, "classes_", ())):
+            raise InputError("evaluation= is that of another model: what it predicts is not this")
         return found
 
     def _rows_scores(self, rows: Rows) -> np.ndarray:
