@@ -19,7 +19,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
-from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, privatize
 from tacit.data import read_table, scan
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.metrics import evaluate
@@ -465,6 +465,18 @@ def test_cross_validation_says_once_what_its_fits_spend_together(caplog):
     clone(DPLinearClassifier(**BUDGET)).fit(X, y)
     cross_val_score(DPLinearClassifier(**BUDGET, random_state=0), X, y, cv=4)  # is not private
     assert not [text for text in caplog.messages if "Copies" in text]
+
+
+@pytest.mark.parametrize("kind", ["search", "pipeline"])
+def test_so_it_does_of_searches_and_of_pipelines(kind, caplog):
+    X, y = rows(600)
+    if kind == "search":
+        quick = DPLinearClassifier(trainer=DPGD(steps=2))
+        model = DPSearch(quick, {"trainer__clip": [0.1, 1.0]}, trials=2.0, **BUDGET)
+    else:
+        model = privatize(LogisticRegression(), bounds=(-9, 9), **BUDGET)
+    cross_val_score(model, X, y, cv=3)
+    assert sum("Copies of one estimator" in text for text in caplog.messages) == 1
 
 
 # people
