@@ -1,6 +1,6 @@
 """Figures that may be published: how often intervals hold the truth, and how wide they are.
 
-    python benchmarks/bench_scores.py coverage [--runs 500] [--seed 26]
+    python benchmarks/bench_scores.py coverage [--runs 500] [--seed 27]
     python benchmarks/bench_scores.py held-out [--seeds 5]
     python benchmarks/bench_scores.py conformal [--runs 200]
 
@@ -30,6 +30,10 @@ The protocol, which was written before the first figure that counts:
   and n = 10,000, 90% of intervals of the mean precision held it, since classes were taken as known
   whose number stood out of the noise by two standard deviations. It is two and a half now, and all
   figures were run again with another seed.
+* Changed on 2026-11-19: intervals of shares are Wilson's, what sampling adds to a variance is never
+  below zero, and there is no estimate where noise hides what is divided by. Where counts are few or
+  a class is rare, at ε = 2 to 20, intervals had held the truth too seldom (`test_intervals.py`).
+  All figures were run again with another seed.
 * *no effect*: the same intervals for a truth moved by one width of the best possible interval; an
   interval that covers this as well says nothing.
 * *held-out*. Adult, Bank and Diabetes-130 as they are, ε = 1, δ = 1e-5, holdout = 0.2: what the
@@ -388,7 +392,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="500 of coverage, 200 of sets")
     parser.add_argument("--json", action="store_true", help="as it is always")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=26)
+    parser.add_argument("--seed", type=int, default=27)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
     with threadpool_limits(1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import operator
 import os
 import re
@@ -99,6 +100,9 @@ def dumps(estimator: DPLinearClassifier | DPLinearRegressor) -> bytes:
         "classes": None if classes is None else [classes.dtype.str, classes.tolist()],
         "stages": kept,
     }
+    bounds = getattr(estimator, "target_bounds_", None)
+    if bounds is not None:
+        model["target_bounds"] = list(bounds)
     metadata = {
         "tacit": json.dumps(model, allow_nan=False),
         "certificate": estimator.certificate_.to_json(),
@@ -222,6 +226,11 @@ def _rebuild(
     estimator.coef_, estimator.intercept_ = coef, intercept
     if isinstance(estimator, DPLinearRegressor):
         estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
+        if "target_bounds" in model:  # not in files of earlier versions
+            low, high = map(float, model["target_bounds"])
+            if not -math.inf < low < high < math.inf:
+                raise ValueError("the limits of the target are no limits")
+            estimator.target_bounds_ = low, high
     return estimator
 
 

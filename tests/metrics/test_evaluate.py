@@ -19,7 +19,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
-from tacit import DPLinearClassifier, DPLinearRegressor, Ledger
+from tacit import DPLinearClassifier, DPLinearRegressor, Ledger, privatize
 from tacit.data import read_table, scan
 from tacit.exceptions import BudgetError, InputError, MissingBound
 from tacit.metrics import evaluate
@@ -261,6 +261,37 @@ def test_bad_requests_are_refused_before_anything_is_spent(two, how, error, word
         evaluate(model, X, y, **{**BUDGET, **how})
 
 
+@pytest.mark.parametrize(
+    ("classes", "width"), [(None, (2,)), (None, ()), (2, ()), (2, (3,)), (3, (2,)), (4, (3,))]
+)
+def test_a_model_that_says_too_much_or_too_little_is_refused_before_anything_is_spent(
+    classes, width, tmp_path
+):
+    class Odd:
+        def predict(self, X):
+            return np.zeros((len(X), *width)) if width else 0.0
+
+        def predict_proba(self, X):
+            return np.full((len(X), *width), 0.3)
+
+    if classes:
+        Odd.classes_ = np.arange(classes)
+    ledger = Ledger(tmp_path / "l.db", dataset="d")
+    ledger.create(epsilon=2.0, delta=1e-5, neighbors="replace_special")
+    how = {} if classes else {"bounds": (0, 1)}
+    with pytest.raises(InputError, match="Odd must say") as refused:
+        evaluate(Odd(), np.zeros((50, 1)), np.zeros(50), ledger=ledger, **how, **BUDGET)
+    assert refused.value.depends_on_rows and ledger.remaining().spent == 0
+
+
+def test_numbers_may_be_predicted_as_one_column():
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    y = X @ [1.0, -1.0]
+    flat, column = (LinearRegression().fit(X, each) for each in (y, y[:, None]))
+    one, other = (evaluate(each, X, y, bounds=(-5, 5), **PLENTY) for each in (flat, column))
+    assert one.figures == other.figures
+
+
 def test_a_target_that_is_a_number_needs_bounds():
     X, y = rows()
     with pytest.raises(MissingBound, match="bounds="):
@@ -434,6 +465,18 @@ def test_cross_validation_says_once_what_its_fits_spend_together(caplog):
     clone(DPLinearClassifier(**BUDGET)).fit(X, y)
     cross_val_score(DPLinearClassifier(**BUDGET, random_state=0), X, y, cv=4)  # is not private
     assert not [text for text in caplog.messages if "Copies" in text]
+
+
+@pytest.mark.parametrize("kind", ["search", "pipeline"])
+def test_so_it_does_of_searches_and_of_pipelines(kind, caplog):
+    X, y = rows(600)
+    if kind == "search":
+        quick = DPLinearClassifier(trainer=DPGD(steps=2))
+        model = DPSearch(quick, {"trainer__clip": [0.1, 1.0]}, trials=2.0, **BUDGET)
+    else:
+        model = privatize(LogisticRegression(), bounds=(-9, 9), **BUDGET)
+    cross_val_score(model, X, y, cv=3)
+    assert sum("Copies of one estimator" in text for text in caplog.messages) == 1
 
 
 # people

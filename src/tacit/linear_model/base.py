@@ -22,7 +22,7 @@ from tacit.data.schema import Schema, declared_schema
 from tacit.data.tables import Table
 from tacit.exceptions import InputError, MissingBound, of_rows
 from tacit.ledger import Ledger, Reservation
-from tacit.linear_model.copies import Copies
+from tacit.linear_model.copies import Copied
 from tacit.linear_model.curves import ShapeCurves, shape_curves
 from tacit.linear_model.groups import take_groups
 from tacit.linear_model.held_out import HELD_OUT_BY, Split, require_share
@@ -92,7 +92,7 @@ class Problem(NamedTuple):
         return 1 if self.classes is None else loss.outputs(len(self.classes))
 
 
-class DPLinearModel(Composed, BaseEstimator):
+class DPLinearModel(Copied, Composed, BaseEstimator):
     """What classifier and regressor share.
 
     Parameters
@@ -168,13 +168,6 @@ class DPLinearModel(Composed, BaseEstimator):
     """
 
     intercept_: Any
-    _copies: Copies | None
-
-    def __sklearn_clone__(self) -> Self:
-        """A copy as scikit-learn makes it, which knows how often others of its kind were fitted."""
-        made: Self = super().__sklearn_clone__()
-        made._copies = self._copies = getattr(self, "_copies", None) or Copies()
-        return made
 
     def _init(self, problem: Problem, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
         """The public model to begin at, for the scores of a loss."""
@@ -191,9 +184,7 @@ class DPLinearModel(Composed, BaseEstimator):
             raise InputError(HELD_OUT_BY)
         loss = self._loss_of(problem.many)
         plan = self._plan(loss, problem.rows, budget, before, problem.schema)
-        copies: Copies | None = getattr(self, "_copies", None)
-        if copies is not None and self.ledger is None and self.random_state is None:
-            copies.fitted(budget)
+        self._count_fit(budget, self.ledger, self.random_state)
         init = None if before is None else (before.coef, before.intercept)
         if before is None:
             init = self._init(problem, loss)
@@ -260,6 +251,8 @@ class DPLinearModel(Composed, BaseEstimator):
                 "sets and intervals need a test on rows that the model has not seen: fit with "
                 "holdout=0.2, or pass evaluation=tacit.metrics.evaluate(...)"
             )
+        if found.classes != tuple(str(name) for name in getattr(self, "classes_", ())):
+            raise InputError("evaluation= is that of another model: what it predicts is not this")
         return found
 
     def _rows_scores(self, rows: Rows) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any, Self
 
 from tacit.privacy.accounting.accountants import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
@@ -34,6 +35,24 @@ class Copies:
         self.fits += 1
         if self.fits == 2:
             logging.getLogger("tacit").warning(spending(budget))
+
+
+class Copied:
+    """An estimator whose copies, as scikit-learn makes them, know how often others were fitted."""
+
+    _copies: Copies | None
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy with the same settings, which counts its fits with those of the others."""
+        made: Self = super().__sklearn_clone__()  # type: ignore[misc]
+        made._copies = self._copies = getattr(self, "_copies", None) or Copies()
+        return made
+
+    def _count_fit(self, budget: Budget, ledger: Any, random_state: Any) -> None:
+        """Count a fit that spends something of which nobody keeps an account."""
+        copies: Copies | None = getattr(self, "_copies", None)
+        if copies is not None and ledger is None and random_state is None:
+            copies.fitted(budget)
 
 
 def spending(budget: Budget) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -270,11 +271,15 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):
         ndarray of shape (n, 2)
             Lower and upper ends, within the limits of the target.
         """
-        guess = self.predict(X)
-        low, high = self.target_bounds_  # type: ignore[misc]
-        guess = np.clip(guess, low, high)
-        reach = self._tested(evaluation).cutoff(coverage)
-        return np.clip(np.column_stack([guess - reach, guess + reach]), low, high)
+        tested = self._tested(evaluation)
+        assert tested.bounds is not None
+        least, most = tested.bounds
+        guess, reach = np.clip(self.predict(X), least, most), tested.cutoff(coverage)
+        low, high = guess - reach, guess + reach
+        # What counted as a limit of the test may lie anywhere beyond it.
+        low, high = np.where(low <= least, -math.inf, low), np.where(high >= most, math.inf, high)
+        first, last = getattr(self, "target_bounds_", tested.bounds)  # not in earlier files
+        return np.clip(np.column_stack([low, high]), first, last)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions of these rows, without noise.

@@ -262,7 +262,8 @@ class ClassTables(Tables):
             figures["roc_auc"] = combine(areas, equal, unknown=(0.0, 1.0))
             figures["average_precision"] = combine(precisions, equal, unknown=(0.0, 1.0))
             if self.probabilities:
-                parts = [side.brier() for side in sides]
+                # Clamped, they would add up to too much.
+                parts = [side.brier(ANYTHING) for side in sides]
                 figures["brier_score"] = combine(parts, [1.0] * many, within=(0.0, LARGEST_BRIER))
         return figures
 

@@ -12,6 +12,7 @@ from tacit.metrics.intervals import Estimate, interval, linear, mean, quadratic,
 
 STEPS = 32  # points between two knots at which a quantile is tested
 TOLD = 3.0  # standard deviations by which counts stand out
+NEAR = 0.25  # of a gap: up to there the knot says more
 SHARES = {"median_error": 0.5, "error_90": 0.9}  # of units, with an error up to that
 
 
@@ -115,8 +116,9 @@ class Errors:
         With F the distribution of sizes, the share that is counted up to a knot a is the mean of F
         from a to the next knot b, as a value between them is counted at a by a coin: G(a). If F is
         below the share c up to a point t = a + s·(b − a), then G(a) ≤ s·c + (1 − s)·G(b), as F
-        rises; if it is not below c beyond t, then G(a) ≥ s·G(before a) + (1 − s)·c. The limits
-        are the first t that is refuted as too large, and the last that is as too small.
+        rises; if it is not below c beyond t, then G(a) ≥ s·G(before a) + (1 − s)·c. Each t has one
+        test of either kind, from the gap or from the knot beside it, whichever says more. The
+        limits are the first t that is refuted as too large, and the last that is as too small.
 
         Parameters
         ----------
@@ -133,20 +135,21 @@ class Errors:
         z = quantile(self.confidence)
 
         def refuted(weights: np.ndarray) -> bool:
-            spread = self.residuals.spread(weights, weights)
-            spread += float(weights**2 @ self.residuals.values)
-            return float(weights @ self.residuals.values) > z * math.sqrt(max(spread, 0.0))
+            noise = max(self.residuals.spread(weights, weights), 0.0)
+            drawn = max(float(weights**2 @ self.residuals.values), 0.0)
+            return float(weights @ self.residuals.values) > z * math.sqrt(noise + drawn)
 
-        steps = np.linspace(0.0, 1.0, STEPS + 1)
         low, high = 0.0, float(sizes[-1])
-        points = [(i, s) for i in range(cells) for s in steps]
+        points = [(i, s) for i in range(cells) for s in np.linspace(0.0, 1.0, STEPS + 1)]
+        before = np.vstack([np.zeros_like(every), picked])
         for i, s in points:
-            if refuted(picked[i] - (1 - s) * picked[i + 1] - s * share * every):
+            gap = picked[i] - (1 - s) * picked[i + 1] - s * share * every
+            if refuted(gap if s > NEAR else before[i] - share * every):
                 high = float(sizes[i] + s * (sizes[i + 1] - sizes[i]))
                 break
         for i, s in reversed(points):
-            before = picked[i - 1] if i else np.zeros_like(every)
-            if refuted(s * before + (1 - s) * share * every - picked[i]):
+            gap = s * before[i] + (1 - s) * share * every - picked[i]
+            if refuted(gap if s < 1 - NEAR else share * every - picked[i + 1]):
                 low = float(sizes[i] + s * (sizes[i + 1] - sizes[i]))
                 break
         middles = np.append((sizes[:-1] + sizes[1:]) / 2, sizes[-1])

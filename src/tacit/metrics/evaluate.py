@@ -643,16 +643,30 @@ def scores_of(model: Any, X: Any) -> np.ndarray:
 
 def _asked(model: Any, X: Any) -> np.ndarray:
     if not hasattr(model, "classes_"):
-        return np.asarray(model.predict(X), dtype=np.float64)
+        return _shaped(model, model.predict(X))
+    many = len(model.classes_)
     if hasattr(model, "predict_proba"):
-        found = np.asarray(model.predict_proba(X), dtype=np.float64)
-        return found[:, 1] if found.shape[1] == 2 else found
+        found = _shaped(model, model.predict_proba(X), many)
+        return found[:, 1] if many == 2 else found
     if not hasattr(model, "decision_function"):
         raise InputError(
             f"{type(model).__name__} gives neither predict_proba nor decision_function, so that "
             "there is nothing to rank rows by"
         )
-    return squeezed(np.asarray(model.decision_function(X), dtype=np.float64))
+    return squeezed(_shaped(model, model.decision_function(X), *([] if many == 2 else [many])))
+
+
+def _shaped(model: Any, said: Any, *width: int) -> np.ndarray:
+    """What a model says, if it is one number for every row, or one for each of its classes."""
+    found = np.asarray(said, dtype=np.float64)
+    if not width and found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1 + len(width) or found.shape[1:] != width:
+        wanted = f"a number for each of its {width[0]} classes" if width else "one number"
+        raise of_rows(
+            InputError(f"{type(model).__name__} must say {wanted} of every row, not something else")
+        )
+    return found
 
 
 def squeezed(scores: np.ndarray) -> np.ndarray:

@@ -55,6 +55,8 @@ class Evaluation(Mapping[str, Estimate]):
         bins of its predicted probability.
     cap : float or None
         Sizes of errors beyond it count as much.
+    bounds : (float, float) or None
+        Targets and predictions were clamped to them, if they are numbers.
     confidence : float
         Of every interval by itself.
     certificate : Certificate or None
@@ -75,6 +77,7 @@ class Evaluation(Mapping[str, Estimate]):
     curves: dict[str, Any] = field(default_factory=dict)
     calibration: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     cap: float | None = None
+    bounds: tuple[float, float] | None = None
     confidence: float = 0.95
     certificate: Certificate | None = None
     scores: Scores | None = None
@@ -121,6 +124,7 @@ class Evaluation(Mapping[str, Estimate]):
             everybody.curves,
             everybody.calibration,
             cap,
+            plan.bounds,
             plan.confidence,
             scores=scores,
             lead=everybody.lead,
@@ -197,6 +201,8 @@ class Evaluation(Mapping[str, Estimate]):
                 f"cost={cost!r:.80} must be two costs, of a false alarm and of a miss: (1, 10)"
             )
         share = self["prevalence"].value
+        if math.isnan(share):
+            raise InputError("noise hides how many there are of either class: test on more rows")
         lost = alarm * (1 - share) * false + miss * share * (1 - true)
         return float(edges[int(np.argmin(lost))])
 

@@ -107,7 +107,11 @@ class Binary:
         return self.ratio(1 - self._negatives, np.ones(2 * self.bins))
 
     def mean_loss(
-        self, least: np.ndarray, most: np.ndarray, middle: np.ndarray, largest: float
+        self,
+        least: np.ndarray,
+        most: np.ndarray,
+        middle: np.ndarray,
+        within: tuple[float, float],
     ) -> Estimate:
         """The mean of a loss that in every cell lies between two values.
 
@@ -115,27 +119,37 @@ class Binary:
         ----------
         least, most, middle : ndarray of shape (2·B,)
             Limits of the loss in every cell, and what it is there as a rule.
-        largest : float
-            That it can be.
+        within : (float, float)
+            What it is clamped to.
 
         Returns
         -------
         Estimate
-            From 0 to the largest.
+            Of its mean.
         """
         everybody = np.ones(2 * self.bins)
         low, high, between = (linear(self.counts, x, everybody) for x in (least, most, middle))
-        within = (0.0, largest)
         return interval(low, high, middle=between, confidence=self.confidence, within=within)
 
-    def brier(self) -> Estimate:
-        """The mean squared difference of probability and outcome."""
+    def brier(self, within: tuple[float, float] = (0.0, 1.0)) -> Estimate:
+        """The mean squared difference of probability and outcome.
+
+        Parameters
+        ----------
+        within : (float, float)
+            What it is clamped to.
+
+        Returns
+        -------
+        Estimate
+            Between 0 and 1 as a rule.
+        """
         low, high = self.edges[:-1], self.edges[1:]
         mean = (low**2 + low * high + high**2) / 3  # of p², if even in the bin
         other = mean - (low + high) + 1
         least = np.concatenate([low**2, (1 - high) ** 2])
         most = np.concatenate([high**2, (1 - low) ** 2])
-        return self.mean_loss(least, most, np.concatenate([mean, other]), 1.0)
+        return self.mean_loss(least, most, np.concatenate([mean, other]), within)
 
     def log_loss(self) -> Estimate:
         """The mean of −log of the probability of what happened, of at least `CAP`."""
@@ -143,7 +157,7 @@ class Binary:
         near, far = (np.clip(1 - side, CAP, 1.0) for side in (self.edges[:-1], self.edges[1:]))
         least = -np.log(np.concatenate([near, high]))
         most = -np.log(np.concatenate([far, low]))
-        return self.mean_loss(least, most, (least + most) / 2, -math.log(CAP))
+        return self.mean_loss(least, most, (least + most) / 2, (0.0, -math.log(CAP)))
 
     def roc_auc(self, within: tuple[float, float] = (0.0, 1.0)) -> Estimate:
         """The chance that a positive has a higher score than a negative: ties count half.

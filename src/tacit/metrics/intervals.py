@@ -12,7 +12,8 @@ an interval whatever D(x̂) is, if it tells D from zero; all of the range if it 
 1954). It is a score interval (Wilson 1927): sampling enters by its variance under θ.
 
 - *Linear forms*, N = a·x, D = b·x, w = a − θb: noise wᵀCw; sampling Σ wᵢ²xᵢ, as g(θ) is zero
-  (for Poisson counts; for a fixed number of units it is the same, since Σ wᵢxᵢ = 0).
+  (for Poisson counts; for a fixed number of units it is the same, since Σ wᵢxᵢ = 0). Of a share,
+  where weights are 1 − θ and −θ, that is θ(1 − θ)D(x).
 - *Quadratic forms*, N − θD = xᵀMx: E x̂ᵀMx̂ = xᵀMx + tr(MC), which is subtracted; the noise has
   variance 4xᵀMCMx + 2tr(MCMC), and 4x̂ᵀMCMx̂ exceeds its first part by 4tr(MCMC) in expectation;
   sampling Σ xᵢ(2Mx)ᵢ² (Hoeffding 1948), estimated without its bias as well.
@@ -130,13 +131,26 @@ def linear(counts: Counts, top: np.ndarray, bottom: np.ndarray) -> Form:
     Form
         Whose limits are those of the ratio.
     """
-    x = counts.values
+    x, spread = counts.values, counts.spread
+    noise = _proper(spread(top, top), -2 * spread(top, bottom), spread(bottom, bottom))
+    return Form(float(top @ x), float(bottom @ x), _added(noise, _drawn(x, top, bottom)))
 
-    def spread(u: np.ndarray, v: np.ndarray) -> float:
-        return counts.spread(u, v) + float((u * v) @ x)
 
-    v0, v2 = spread(top, top), spread(bottom, bottom)
-    return Form(float(top @ x), float(bottom @ x), _proper(v0, -2 * spread(top, bottom), v2))
+def _drawn(x: np.ndarray, top: np.ndarray, bottom: np.ndarray) -> tuple[float, float, float]:
+    """What sampling adds to the variance of (top − θ·bottom) · x̂, of θ^0, θ^1, θ^2.
+
+    Where units have one of two weights, u or −v, it is u·v for every one of them, as weights sum
+    to zero at the truth: Wilson's, which does not vanish where none was seen of a rare kind.
+    """
+    kinds = {(a, b) for a, b in zip(top.tolist(), bottom.tolist(), strict=True) if a or b}
+    inside = [pair for pair in kinds if pair[0]]
+    if len(kinds) == 2 and len(inside) == 1:
+        ((a, b),) = inside
+        ((_, c),) = kinds - {(a, b)}
+        units = max(float(((top != 0) | (bottom != 0)) @ x), 0.0)
+        return 0.0, a * c * units, -b * c * units
+    v0, v1, v2 = (float((u * v) @ x) for u, v in ((top, top), (top, bottom), (bottom, bottom)))
+    return _proper(v0, -2 * v1, v2)
 
 
 def shares(
@@ -159,13 +173,13 @@ def shares(
         As many as there are counts.
     """
     x, ones = counts.values, np.ones(len(counts.values))
-    whole, v2 = float(x.sum()), counts.spread(ones, ones) + float(x.sum())
-    found = []
+    whole, v2 = float(x.sum()), counts.spread(ones, ones)
+    drawn, found = (0.0, max(whole, 0.0), -max(whole, 0.0)), []
     for i in range(len(x)):
         one = np.zeros_like(ones)
         one[i] = 1.0
-        v0, v1 = counts.spread(one, one) + x[i], counts.spread(one, ones) + x[i]
-        form = Form(float(x[i]), whole, _proper(v0, -2 * v1, v2))
+        noise = _proper(counts.spread(one, one), -2 * counts.spread(one, ones), v2)
+        form = Form(float(x[i]), whole, _added(noise, drawn))
         found.append(interval(form, form, confidence=confidence, within=within))
     return found
 
@@ -264,16 +278,26 @@ def interval(
         Clamped to the range.
     """
     z, (least, most) = quantile(confidence), within
-    a, b = low.limits(z)[0], high.limits(z)[1]
-    ratios = [form.top / form.bottom for form in ([middle] if middle else [low, high])]
-    known = all(form.bottom > 0 for form in (low, high))
-    value = float(np.clip(sum(ratios) / len(ratios), least, most)) if known else math.nan
-    width = b - a if math.isfinite(b - a) else 0.0
-    if a > most:  # the noise has it beyond what is possible: as wide as it was, up to there
-        a = most - width
-    if b < least:
-        b = least + width
-    return Estimate(value, max(a, least), min(b, most))
+    ends = [form.limits(z) for form in (low, high)]  # noise may have the two change places
+    a, b = min(end[0] for end in ends), max(end[1] for end in ends)
+    known = math.isfinite(b - a)
+    forms, value, width = [middle] if middle else [low, high], math.nan, 0.0
+    if known:
+        ratios = [form.top / form.bottom for form in forms]
+        value, width = float(np.clip(sum(ratios) / len(ratios), least, most)), b - a
+    return Estimate(value, *_clamped(a, b, within, width))
+
+
+def _clamped(
+    low: float, high: float, within: tuple[float, float], width: float
+) -> tuple[float, float]:
+    """Limits in a range; as wide as they were, if noise has both beyond what is possible."""
+    least, most = within
+    if low > most:
+        low = most - width
+    if high < least:
+        high = least + width
+    return max(low, least), min(high, most)
 
 
 def combine(
@@ -326,8 +350,8 @@ def combine(
     if len(known) < len(pairs) and unknown is not None:
         low, high = low + open_weight * unknown[0], high + open_weight * unknown[1]
         value = math.nan
-    low, high = max(low, least), min(high, most)
-    return Estimate(float(np.clip(value, low, high)), low, high)
+    value = float(np.clip(value, least, most))
+    return Estimate(value, *_clamped(low, high, within, high - low))
 
 
 def mean_of_ratios(
@@ -420,6 +444,12 @@ def _proper(v0: float, v1: float, v2: float) -> tuple[float, float, float]:
     v0, v2 = max(v0, 0.0), max(v2, 0.0)
     most = 2 * math.sqrt(v0 * v2)
     return v0, min(max(v1, -most), most), v2
+
+
+def _added(
+    one: tuple[float, float, float], other: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def _at(variance: tuple[float, float, float], theta: float) -> float:

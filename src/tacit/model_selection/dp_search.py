@@ -17,6 +17,7 @@ from tacit.data.schema import Schema, did_you_mean
 from tacit.exceptions import InputError, MissingBound
 from tacit.ledger import Reservation
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model.copies import Copied
 from tacit.linear_model.held_out import HELD_OUT_BY
 from tacit.mechanisms.release import Releases
 from tacit.metrics import Evaluation
@@ -54,7 +55,7 @@ def _offers(name: str) -> Any:
     return available_if(has)
 
 
-class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
+class DPSearch(Copied, ShowsBudget, MetaEstimatorMixin, BaseEstimator):
     """Settings chosen by private trials; the whole search is (ε, δ)-differentially private.
 
     A random number of trials is made. Each draws one of the settings of the grid, trains with it,
@@ -153,6 +154,8 @@ class DPSearch(ShowsBudget, MetaEstimatorMixin, BaseEstimator):
             The fitted search.
         """
         candidates, settings = self._candidates()
+        first = candidates[0]
+        self._count_fit(Budget(first.epsilon, first.delta), first.ledger, first.random_state)
         chosen = choose(candidates, _words(settings), self._trials(), X, y, groups=groups)
         self.best_estimator_ = chosen.estimator
         self.best_params_ = settings[chosen.setting]

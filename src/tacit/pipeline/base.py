@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.diagnostics.base import require_positive
 from tacit.exceptions import InputError
 from tacit.linear_model import DPLinearClassifier, DPLinearRegressor
+from tacit.linear_model.copies import Copied
 from tacit.params import ShowsBudget
 from tacit.pipeline.choosing import Problem
 from tacit.pipeline.frames import Frame, table_of
@@ -28,7 +29,7 @@ from tacit.privacy.budget import Budget
 BY_COLUMNS = (ByColumns, PrivateByColumns)
 
 
-class Privatized(ShowsBudget, BaseEstimator):
+class Privatized(Copied, ShowsBudget, BaseEstimator):
     """A pipeline, a budget, and what is declared about the rows.
 
     Parameters
@@ -186,6 +187,7 @@ class Privatized(ShowsBudget, BaseEstimator):
         propagate_bounds([first], n, d)  # bounds that do not fit the columns
         problem = Problem(budget, n, d, classes, first, parts, last, self.arithmetic)
         chosen, trainer, choices = problem.solve()
+        self._count_fit(budget, self.ledger, self.random_state)
         estimator = self._estimator(
             epsilon=self.epsilon,
             delta=self.delta,
