@@ -118,8 +118,7 @@ def train_together(
                 drawn = ahead.submit(draw, step + 1)  # while one core draws this step's noise
             if visit is not None:
                 visit(weights, sums[0])
-            # Public: the last step's outcome. Without moves nothing may depend on them.
-            norms = np.full(len(trainers), np.nan) if moves is None else _norms(seen)
+            norms = _norms(seen)  # public: the last step's outcome
             rows = engine.n if batch is None else batch.size
             first_sum = (run * steps + step) * len(sums)
             noisy = []
@@ -210,7 +209,8 @@ def _hold(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarra
 
 
 def _norms(weights: np.ndarray) -> np.ndarray:
-    return np.sqrt((weights**2).sum(axis=(1, 2)))
+    pieces = (weights[:, i : i + PIECE] for i in range(0, weights.shape[1], PIECE))
+    return np.sqrt(sum((piece**2).sum(axis=(1, 2)) for piece in pieces))
 
 
 def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
