@@ -266,6 +266,24 @@ def test_what_was_shown_on_the_way_stays_as_it_was(settings):
         np.testing.assert_array_equal(array, copy)
 
 
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("radius", [None, 0.2])
+def test_a_run_that_is_watched_ends_where_one_is_that_nobody_watches(average, radius, monkeypatch):
+    """The latter changes weights where they lie, piece by piece."""
+    monkeypatch.setattr("tacit.trainers.descent.PIECE", 2)
+    rows, targets, loss = problem()
+    facts, start = facts_of(60, rows.shape[1], 1), np.full((rows.shape[1], 1), 0.1)
+
+    def weights(**options):
+        trainer = complete(steps=5, average=average, radius=radius)
+        tokens = rehearsal([trainer], [1.0], facts, Key.from_seed(0))
+        engine = Engine(as_rows(rows, bound=1.0), targets, loss)
+        return train_together(engine, [trainer], tokens, facts, init=start, **options)
+
+    np.testing.assert_array_equal(weights(), weights(visit=lambda *_: None))
+    np.testing.assert_array_equal(start, 0.1)
+
+
 @pytest.mark.parametrize("begin", [0.0, 0.1])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_descent_without_noise_is_the_naive_one(silence, variant, begin):

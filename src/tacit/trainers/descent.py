@@ -16,7 +16,6 @@ import numpy as np
 from tacit.engine.engine import GradientSource, LatticeSum
 from tacit.engine.sensitivity import GradientSensitivity
 from tacit.exceptions import InputError
-from tacit.mechanisms.memory import Memory
 from tacit.mechanisms.random_streams import Key
 from tacit.mechanisms.release import Draws, Releases, Token
 from tacit.progress import Progress, silent
@@ -87,7 +86,7 @@ def train_together(
     # In a ball or a set, if any of them is.
     held = [t for t in trainers if t.radius is not None or t.convex_set is not None] and trainers
     begin, velocity = weights, np.zeros(1)
-    move, memory = None, Memory()
+    move = None
     follows = facts.loss is not None and first.takes_moment(facts.loss, facts.outputs)
     if facts.moment is not None and follows:
         move = Preconditioner(facts, [trainer.constant(facts.typical_norm) for trainer in trainers])
@@ -98,6 +97,7 @@ def train_together(
     bare = (
         move is None
         and moves is None
+        and visit is None
         and on_gradient is None
         and not (pulled or kept_going or wandering)
         and len(clips) == 1
@@ -130,10 +130,11 @@ def train_together(
                     paid = token if share == 1 else token.part(share)
                     released.append(trainer.noisy(bounded, paid, step, rows))
                 noisy.append(released[0][None] if len(released) == 1 else np.stack(released))
+            entries = [total.values[0].size for total in sums]
+            del sums, total, bounded  # the next step's lie in their memory
             if bare:
-                weights = _project(
-                    _stepped(memory, weights, noisy[0], normaliser, rates[step]), held
-                )
+                _move(weights, noisy[0], normaliser, rates[step])
+                weights = _project(weights, held)
                 weights = monotone(weights, facts.monotone)
                 averages.add(step, weights)
                 progress("training", step + 1, steps)
@@ -146,7 +147,6 @@ def train_together(
                 # ∇f + α(x − x⁽⁰⁾) + noise: Li et al. 2022, Algorithm 1, line 4, with α = anchor.
                 gradient = mean + alpha * weights + anchor * (weights - begin)
             if wandering and (moves is not None or not noise):  # else it is that of every step
-                entries = [total.values[0].size for total in sums]
                 deviations = [
                     trainer.deviations(token.noise_multiplier, norm, moves)
                     for trainer, token, norm in zip(trainers, tokens, norms, strict=True)
@@ -169,16 +169,12 @@ def train_together(
     return found if scales is None else found * scales
 
 
-def _stepped(
-    memory: Memory, weights: np.ndarray, noisy: np.ndarray, normaliser: float, rate: np.ndarray
-) -> np.ndarray:
-    """Weights less rate · (noisy / normaliser), with every number in the cache until it is done."""
-    found = memory.empty(weights.size, np.float64).reshape(weights.shape)
+def _move(weights: np.ndarray, noisy: np.ndarray, normaliser: float, rate: np.ndarray) -> None:
+    """Subtract rate · (noisy / normaliser), with every number in the cache until it is done."""
     for start in range(0, weights.shape[1], PIECE):
         some = slice(start, start + PIECE)
         moved = noisy[:, some] / normaliser
-        np.subtract(weights[:, some], np.multiply(rate, moved, out=moved), out=found[:, some])
-    return found
+        weights[:, some] -= np.multiply(rate, moved, out=moved)
 
 
 def rehearsal(
@@ -213,7 +209,8 @@ def _hold(weights: np.ndarray, trainers: Sequence[GradientTrainer]) -> np.ndarra
 
 
 def _norms(weights: np.ndarray) -> np.ndarray:
-    return np.sqrt((weights**2).sum(axis=(1, 2)))
+    pieces = (weights[:, i : i + PIECE] for i in range(0, weights.shape[1], PIECE))
+    return np.sqrt(sum((piece**2).sum(axis=(1, 2)) for piece in pieces))
 
 
 def _stacked(scales: Sequence[np.ndarray | None], d: int) -> np.ndarray | None:
