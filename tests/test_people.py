@@ -205,6 +205,16 @@ def test_identifiers_in_another_order_than_the_rows_are_refused(visits):
             inspect_privately(frame, bound=3.0, groups=groups, **spent)
 
 
+def test_a_test_of_rows_says_that_the_model_protects_people(visits, caplog):
+    X, y, ids = visits
+    model = DPLinearClassifier(4.0, max_rows_per_group=3, random_state=0).fit(X, y, groups=ids)
+    how = {"epsilon": 4.0, "delta": 1e-5}
+    evaluate(model, X, y, groups=ids, max_rows_per_group=3, **how)
+    assert "protects people" not in caplog.text
+    evaluate(model, X, y, **how)
+    assert "max_rows_per_group=3 (--person" in caplog.text
+
+
 class Series(list):
     """A column with a name, as data frames have them."""
 

@@ -112,7 +112,7 @@ def test_who_is_tested_by_rows_is_said_where_the_model_protects_people(folder, c
         caplog.clear()
         done = invoke("evaluate", folder / "stays", *table, *more)
         assert done.exit_code == 0, done.output
-        assert ("give --person patient --rows-per-person 3" in caplog.text) is warned
+        assert ("(--person, --rows-per-person 3)" in caplog.text) is warned
 
 
 def test_groups_that_nobody_can_be_in_are_refused_or_remarked_upon(folder, caplog):

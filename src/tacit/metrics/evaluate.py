@@ -60,6 +60,11 @@ HARDLY = (
     "{size:,} are few to be tested on through this noise, which changes every count by {noise:.2g} "
     "or so: intervals will be wide. Test on more, tell fewer groups apart, or raise epsilon"
 )
+ROWS_ONLY = (
+    "the model protects people with all of their rows, and this test every row by itself: unless "
+    "everybody has one, say whose they are, with groups= and max_rows_per_group={0} "
+    "(--person, --rows-per-person {0})"
+)
 
 
 @dataclass(frozen=True)
@@ -524,6 +529,8 @@ def evaluate(
         unit = Unit("person", max_rows_per_group, identifier)
         require_same_order(X, groups)
         owners = Owners.of(_named(X, groups, "groups", Table.identifiers), unit, n)
+    elif (theirs := getattr(getattr(model, "certificate_", None), "unit", ROW)) != ROW:
+        logging.getLogger("tacit").warning(ROWS_ONLY.format(theirs.rows))
     size = resolve_size(n if owners is None else owners.people, neighbors, public_size)
     plan = plan_evaluation(
         model,

@@ -30,10 +30,6 @@ FILES = (FIGURES, outputs.CERTIFICATE, outputs.REPORT)
 ROOM = 1 << 18  # bytes of figures and pictures of everybody, or of one group
 PAIR = 256  # bytes of what is said of a pair of classes
 LETTERS = "svg { font-family: system-ui, sans-serif; }"  # as on the page they stand in
-ROWS_ONLY = (
-    "The model protects people with all of their rows, and this test single rows: give "
-    "--person {} --rows-per-person {}"
-)
 MODEL = "this model"
 EVEN = ([0.0, 1.0], [0.0, 1.0])
 
@@ -74,7 +70,6 @@ def evaluate(
             )
             _require_apart(estimator, target, person)
             options |= said
-            _warn_of_rows(estimator, rows, person)
             require_known(_schema_of(estimator), groups_of(by))
         if output is not None:
             many = len(getattr(estimator, "classes_", ()))
@@ -148,13 +143,6 @@ def _require_apart(model: Any, *columns: str | None) -> None:
                 f"the model learned from the column {column!r:.80}: it is neither what the model "
                 "predicts nor an identifier"
             )
-
-
-def _warn_of_rows(model: Any, rows: Table, person: str | None) -> None:
-    """Say that people are tested on by rows, where the model protects them with all of theirs."""
-    unit = model.certificate_.unit
-    if person is None and unit.identifier in rows.column_names:
-        logging.getLogger("tacit").warning(ROWS_ONLY.format(unit.identifier, unit.rows))
 
 
 def _schema_of(model: Any) -> Schema | None:
