@@ -60,9 +60,7 @@ def seconds(statement):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statement", ["import tacit", "from tacit import DPLinearClassifier"])
-def test_importing_is_as_quick_as_scikit_learn(statement):
-    ours, theirs = (
-        min(seconds(each) for _ in range(4)) for each in (statement, "import sklearn.linear_model")
-    )
-    assert ours <= 1.5 * theirs
+def test_importing_is_as_quick_as_scikit_learn():
+    statements = "import sklearn.linear_model", "import tacit", "from tacit import DPLinearClassifier"
+    theirs, *ours = (min(seconds(each) for _ in range(4)) for each in statements)
+    assert max(ours) <= 1.5 * theirs
