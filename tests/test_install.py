@@ -61,6 +61,10 @@ def seconds(statement):
 
 @pytest.mark.slow
 def test_importing_is_as_quick_as_scikit_learn():
-    statements = "import sklearn.linear_model", "import tacit", "from tacit import DPLinearClassifier"
+    statements = (
+        "import sklearn.linear_model",
+        "import tacit",
+        "from tacit import DPLinearClassifier",
+    )
     theirs, *ours = (min(seconds(each) for _ in range(4)) for each in statements)
     assert max(ours) <= 1.5 * theirs
