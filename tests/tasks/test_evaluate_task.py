@@ -70,6 +70,7 @@ def test_another_table_is_tested_with_a_certificate_of_its_own(folder):
         (["--target", "sick", "--by", "sex"], "sex=female,male"),
         (["--target", "sick", "--by", "sax=f"], "lacks the column"),
         (["--target", "sick", "--target-bounds", "0,1"], "predicts classes"),
+        (["--target", "sick", "--error-bound", "5"], "predicts classes"),
         (["--target", "sick", "--confidence", "2"], "between 0 and 1"),
         (["--target", "age"], "the model learned from the column 'age'"),
         (["--target", "sick", "--person", "sex"], "--person and --rows-per-person go together"),
@@ -95,6 +96,9 @@ def test_a_target_of_many_numbers_is_not_taken_for_classes(folder):
         assert done.exit_code == 2 and "--target-bounds 0,100" in done.output.replace("\n", " ")
     done = invoke(*words, "--target-bounds", "0,50", "--steps", 2, "--quiet")
     assert done.exit_code == 0, done.output
+    words = ["evaluate", folder / "v", folder / "visits.csv", "--target", "visits", *BUDGET]
+    done = invoke(*words, "--error-bound", 30)
+    assert done.exit_code == 0 and "more than 30 count" in done.stdout, done.output
 
 
 def test_who_is_tested_by_rows_is_said_where_the_model_protects_people(folder, caplog):

@@ -16,6 +16,8 @@ TARGET = """Column that the model predicts. Of features in an .npz, the array of
 usual one."""
 BY = """A column and public values of it, such as sex=female,male: figures of each group."""
 BOUNDS = """Limits of a target that is a number, such as 0,100; the model's own unless given."""
+ERROR_BOUND = """Of numbers: size beyond which errors count as that much, as you would say it
+beforehand. Found through noise unless given."""
 PERSON = """Column that says whose rows are whose: people are protected with all of their rows, and
 one row of each counts. Never learned from, and never written anywhere."""
 ROWS_PER_PERSON = """With --person: most rows of a person, as in the fit."""
@@ -35,6 +37,7 @@ def evaluate(
     person: Annotated[str | None, flag(PERSON)] = None,
     rows_per_person: Annotated[int | None, flag(ROWS_PER_PERSON)] = None,
     target_bounds: Annotated[str | None, flag(BOUNDS)] = None,
+    error_bound: Annotated[float | None, flag(ERROR_BOUND)] = None,
     confidence: Annotated[float | None, flag(CONFIDENCE)] = None,
     neighbors: Annotated[str | None, flag(NEIGHBORS)] = None,
     public_size: options.PublicSize = None,
@@ -66,6 +69,7 @@ def evaluate(
     book = account(ledger, dataset)
     how = given(epsilon=epsilon, delta=delta, by=by, confidence=confidence, neighbors=neighbors)
     how |= given(public_size=public_size, ledger=book, random_state=seed, decimal=decimal)
+    how |= given(error_bound=error_bound)
     how |= given(extractor=extractor, out=out, person=person, max_rows_per_group=rows_per_person)
     if target_bounds is not None:
         how["bounds"] = limits_of(target_bounds)
