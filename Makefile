@@ -28,7 +28,7 @@ sanitize: $(VENV)/.dev
 	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  $(CURDIR)/$(BIN)/python -m pytest -q -c $(CURDIR)/pyproject.toml --rootdir=. \
 	  tests/trainers/test_compact.py tests/trainers/test_shaped.py tests/mechanisms/test_compiled.py \
-	  tests/mechanisms/test_compiled_noise.py
+	  tests/mechanisms/test_compiled_noise.py tests/trainers/test_people.py
 
 # The loops for any processor on another one, in an emulator: the same integers as here. Needs a
 # compiler for it, and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user).

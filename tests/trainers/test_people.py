@@ -189,7 +189,7 @@ def test_batches_are_put_together_alike_with_and_without_compiled_loops(monkeypa
     for each, (index, groups, tiles) in zip(batches, found, strict=True):
         other = engine.people.batch(each, 64)
         assert np.array_equal(index, other[0]) and groups == other[1]
-        assert [tile.span for tile in tiles] == [tile.span for tile in other[2]]
+        assert [tile[:3] for tile in tiles] == [tile[:3] for tile in other[2]]
         for one, two in zip(tiles, other[2], strict=True):
             assert all(np.array_equal(*pair) for pair in zip(one.gram, two.gram, strict=True))
 

@@ -568,11 +568,12 @@ class Engine:
             onto = step.sums.pop()
         except IndexError:
             onto = np.zeros(columns.shape, dtype=np.int64)
-        people: dict[str, Any] = {}
+        spans: list[tuple[range, tuple[Any, ...]]] = [(group, ())] if self.people is None else []
         for tile in step.tiles:
-            if tile.rows > 1 and tile.span.start <= group.start < tile.span.stop:
-                people = {"people": tile.terms(group.start, step.outputs)}
-        at(group).step(step.fused, step.index, group, self.targets, onto, **people)
+            rows = range(max(group.start, tile.start), min(group.stop, tile.stop))
+            if rows:
+                spans.append((rows, tile.terms(rows.start, step.outputs)))
+        at(group).step(step.fused, step.index, spans, self.targets, onto)
         step.sums.append(onto)
 
     def _block_sum(
@@ -687,9 +688,9 @@ def count_rows(
 def _tile(tiles: Sequence[Tile], start: int, stop: int) -> Tile | None:
     """The people whose rows these are; None if rows are nobody's in particular."""
     for tile in tiles:
-        if tile.span.start <= start < tile.span.stop:
-            first, last = ((at - tile.span.start) // tile.rows for at in (start, stop))
-            return replace(tile, gram=tile.gram[:, :, first:last])
+        if tile.start <= start < tile.stop:
+            first, last = ((at - tile.start) // tile.rows for at in (start, stop))
+            return tile._replace(gram=tile.gram[:, :, first:last])
     return None
 
 

@@ -77,10 +77,9 @@ table, and only says in which order exact integers are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,27 +139,29 @@ class SizeClass:
         return first + LANES * np.arange(self.rows)[:, None]
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Some tiles of one size: where they are, and their inner products.
 
     Attributes
     ----------
     rows : int
         Of a person: m.
-    span : slice
+    start, stop : int
         Which rows of a sum they are.
     gram : ndarray of shape (parts, m (m - 1) / 2, people)
         Inner products of rows of one person, i < j in order, part by part.
     """
 
     rows: int
-    span: slice
+    start: int
+    stop: int
     gram: np.ndarray
 
     def terms(self, start: int, outputs: int) -> tuple[Any, ...]:
-        """What compiled loops are told of people whose rows begin there."""
-        first = (start - self.span.start) // self.rows
+        """What compiled loops are told of people whose rows begin there; nothing of single rows."""
+        if self.rows == 1:
+            return ()
+        first = (start - self.start) // self.rows
         return self.rows, self.gram[0], first, LOOSE, spread_of(self.rows, outputs, "exact")
 
 
@@ -225,9 +226,12 @@ class People:
         people = self._table[:, 2].tolist()
         products = sum(each.pairs * many for each, many in zip(self.classes, people, strict=True))
         self._gram = np.empty((len(store.parts), products))
-        self._inner = self._cut(self._gram, people)
-        for each, gram in zip(self.classes, self._inner, strict=True):
-            who = np.arange(each.tiles * LANES)
+        self._inner, stop = [], 0
+        for each, many in zip(self.classes, people, strict=True):
+            start, stop = stop, stop + each.pairs * many
+            gram = self._gram[:, start:stop].reshape(len(self._gram), each.pairs, many)
+            self._inner.append(gram)
+            who = np.arange(many)
             places = each.places(who)
             pairs = [(i, j) for i in range(each.rows) for j in range(i + 1, each.rows)]
             few = max(LANES, BATCH_PAIRS // max(1, store.parts[-1].stop))
@@ -235,14 +239,6 @@ class People:
                 for start in range(0, who.size, few):
                     some = slice(start, start + few)
                     gram[:, k, some] = store.inner(places[i, some], places[j, some])
-
-    def _cut(self, gram: np.ndarray, people: list[int]) -> list[np.ndarray]:
-        """Inner products (parts, pairs, people) of every class, of so many people each."""
-        found, stop = [], 0
-        for each, many in zip(self.classes, people, strict=True):
-            start, stop = stop, stop + each.pairs * many
-            found.append(gram[:, start:stop].reshape(len(gram), each.pairs, many))
-        return found
 
     @cached_property
     def first_rows(self) -> np.ndarray:
@@ -253,26 +249,34 @@ class People:
         return found
 
     def whole(self, block_rows: int | None) -> tuple[list[range], list[Tile]]:
-        """All rows, as groups of blocks of whole tiles, and what is known of each size."""
+        """All rows, as groups of blocks of whole tiles, or as one group without ``block_rows``; and
+        what is known of each size.
+        """
         groups, tiles = [], []
         for each, gram in zip(self.classes, self._inner, strict=True):
-            groups += list(_groups(each.rows, each.start, each.stop, block_rows))
-            tiles.append(Tile(each.rows, slice(each.start, each.stop), gram))
-        return groups, tiles
+            if block_rows is not None:
+                groups += _groups(each.rows, each.start, each.stop, block_rows)
+            tiles.append(Tile(each.rows, each.start, each.stop, gram))
+        return groups if block_rows is not None else [range(len(self.order) - 1)], tiles
 
     def batch(
         self, chosen: np.ndarray, block_rows: int | None
     ) -> tuple[Any, list[range], list[Tile]]:
-        """Rows of some people, in order of the sum; groups; and what is known of each size."""
+        """Rows of some people, in order of the sum; groups as those of `whole`; and what is known
+        of each size.
+        """
         index, gram, counts = self._tiled(chosen)
-        groups, tiles, stop = [], [], 0
-        lanes = [-(-many // LANES) * LANES for many in counts]
-        for each, many, some in zip(self.classes, lanes, self._cut(gram, lanes), strict=True):
+        groups, tiles, stop, end = [], [], 0, 0
+        for each, many in zip(self.classes, counts, strict=True):
             if many:
-                start, stop = stop, stop + each.rows * many
-                groups += list(_groups(each.rows, start, stop, block_rows))
-                tiles.append(Tile(each.rows, slice(start, stop), some))
-        return index, groups, tiles
+                lanes, pairs = -(-many // LANES) * LANES, each.pairs
+                start, stop = stop, stop + each.rows * lanes
+                begin, end = end, end + pairs * lanes
+                if block_rows is not None:
+                    groups += _groups(each.rows, start, stop, block_rows)
+                some = gram[:, begin:end].reshape(len(gram), pairs, lanes)
+                tiles.append(Tile(each.rows, start, stop, some))
+        return index, groups if block_rows is not None else [range(stop)], tiles
 
     def _tiled(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
         """Where the rows of some people lie, and their inner products; how many are of a class."""
@@ -304,16 +308,12 @@ class People:
         return np.concatenate([self._gram[:, :0], *each], axis=1)
 
 
-def _groups(m: int, start: int, stop: int, block_rows: int | None) -> Iterator[range]:
-    """Groups of blocks of whole tiles, none of more than LATTICE_ROWS rows; or all at once."""
+def _groups(m: int, start: int, stop: int, block_rows: int) -> list[range]:
+    """Groups of blocks of whole tiles, none of more than LATTICE_ROWS rows."""
     tile = m * LANES
-    if block_rows is None:
-        yield range(start, stop)
-        return
     block = max(1, block_rows // tile) * tile
     group = max(1, LATTICE_ROWS // block) * block
-    for first in range(start, stop, group):
-        yield range(first, min(first + group, stop), block)
+    return [range(first, min(first + group, stop), block) for first in range(start, stop, group)]
 
 
 @dataclass(frozen=True)
@@ -448,6 +448,7 @@ def memory_of(people: int, unit: Unit, width: int, cell: int, parts: int) -> int
     return -(-people // LANES) * LANES * (unit.rows * width * cell + 8 * parts * pairs)
 
 
+@lru_cache(maxsize=64)
 def spread_of(m: int, outputs: int, arithmetic: str) -> float:
     """b: what rounding adds to a squared norm, in squared sums of the norms of rows."""
     return (2 * m + outputs + 40) * ROUNDING[arithmetic]

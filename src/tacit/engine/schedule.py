@@ -59,10 +59,10 @@ def ordered_sum(
     The calling thread works as well, so nothing waits for a busy machine to
     start the others.
     """
-    if len(groups) == 1:
-        part = task(groups[0])
-        if part is not None:
-            np.add(total, part.astype(total.dtype, copy=False), out=total)
+    if pool is None or len(groups) == 1:
+        for group in groups:
+            if (part := task(group)) is not None:
+                np.add(total, part.astype(total.dtype, copy=False), out=total)
         return
     todo = deque(enumerate(groups))
     lock = threading.Lock()
@@ -85,8 +85,7 @@ def ordered_sum(
                     if ready is not None:
                         np.add(total, ready.astype(total.dtype, copy=False), out=total)
 
-    helpers = 0 if pool is None else min(threads, len(groups)) - 1
-    futures = [pool.submit(work) for _ in range(helpers)] if pool is not None else []
+    futures = [pool.submit(work) for _ in range(min(threads, len(groups)) - 1)]
     work()
     for future in futures:
         future.result()

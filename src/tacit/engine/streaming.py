@@ -195,13 +195,14 @@ class _Window:
         return values, scores
 
     def step(
-        self, fused: Any, index: np.ndarray | None, rows: range, targets: np.ndarray, onto: Any
+        self, fused: Any, index: np.ndarray | None, spans: Any, targets: np.ndarray, onto: Any
     ) -> None:
         """As `tacit.engine.kernels.compact.CompactStore.step`, block by block."""
-        for start in rows:
-            span = slice(start, min(start + rows.step, rows.stop))
-            block = span if index is None else index[span]
-            self._hold(block).step(fused, None, range(span.stop - start), targets[block], onto)
+        for rows, people in spans:
+            for start in rows:
+                span = slice(start, min(start + rows.step, rows.stop))
+                block, some = span if index is None else index[span], range(span.stop - start)
+                self._hold(block).step(fused, None, [(some, people)], targets[block], onto)
 
     def _hold(self, block: Block) -> Any:
         rows = self._store.loaded(self.rows, *self._place(block))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -162,21 +162,20 @@ class CompactStore(DenseStore):
         self,
         fused: Fused,
         index: np.ndarray | None,
-        rows: range,
+        spans: Iterable[tuple[range, tuple[Any, ...]]],
         targets: np.ndarray,
         onto: Any,
-        *,
-        people: tuple[Any, ...] = (),
     ) -> None:
         """Add the clipped gradients of some rows, or of an index, to sums (S*K, width).
 
-        Those of ``people`` are clipped together: rows of each, inner products, the first of them,
-        and the two numbers of `tacit.engine.people`.
+        Those of people are clipped together, if a span of rows says whose they are: how many of
+        each, inner products, the first of them, and the two numbers of `tacit.engine.people`.
         """
-        table = self.table(fused.base)
-        where = (table, index, rows.start, rows.stop, self.peaks, *fused.weights, targets)
-        inverse = self.inverse_norms[0]
-        native.step(self.level, fused.loss, *where, inverse, *fused.terms, onto, *people)
+        table, inverse = self.table(fused.base), self.inverse_norms[0]
+        first = self.level, fused.loss, table, index
+        then = self.peaks, *fused.weights, targets, inverse, *fused.terms, onto
+        for rows, people in spans:
+            native.step(*first, rows.start, rows.stop, *then, *people)
 
     @staticmethod
     def _where(block: Block) -> tuple[np.ndarray | None, int, int]:

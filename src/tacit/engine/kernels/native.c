@@ -997,18 +997,14 @@ static PyObject *py_tiles(PyObject *module, PyObject *args)
         return failed(&held);
     }
     fits = fits && begins == width;
-    for (int64_t i = 0; fits && i < count; i++)
-        fits = people[i] >= 0 && people[i] < known;
-    for (int64_t i = 0; fits && i < count; i++)
-        at[i] = place[people[i]];
     for (int64_t i = 0; fits && i < count; i++) {
-        if (at[i] < 0)
+        fits = people[i] >= 0 && people[i] < known;
+        if (!fits || (at[i] = place[people[i]]) < 0)
             continue;
         int64_t k = at[i] >> NUMBER, who = at[i] & ((INT64_C(1) << NUMBER) - 1);
         fits = k < number && who < classes[k].people;
-        if (!fits)
-            break;
-        classes[k].count++;
+        if (fits)
+            classes[k].count++;
     }
     if (!fits) {
         free(at);
@@ -1049,13 +1045,16 @@ static PyObject *py_tiles(PyObject *module, PyObject *args)
             for (int64_t lane = c->count % LANES; lane % LANES; lane++)
                 for (int64_t j = 1; j <= c->many; j++)
                     to[lane - j * LANES] = last;
-            for (int64_t part = 0; part < parts; part++)
-                for (int64_t i = 0; i < lanes; i++) {
+            for (int64_t i = 0; i < lanes; i += LANES)
+                for (int64_t part = 0; part < parts; part++) {
                     double *onto = line + part * products + i;
-                    const double *from = inner + part * width + c->gram;
-                    from += who[i < c->count ? i : 0] * c->pairs;
+                    const double *from[LANES];
+                    for (int64_t lane = 0; lane < LANES; lane++)
+                        from[lane] = inner + part * width + c->gram +
+                                     who[i + lane < c->count ? i + lane : 0] * c->pairs;
                     for (int64_t pair = 0; pair < c->pairs; pair++, onto += lanes)
-                        *onto = from[pair];
+                        for (int64_t lane = 0; lane < LANES; lane++)
+                            onto[lane] = from[lane][pair];
                 }
             line += c->pairs * lanes;
         }
