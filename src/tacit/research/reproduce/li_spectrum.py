@@ -39,7 +39,7 @@ def spectrum(work: Work) -> Finding:
     asked = QUICK if work.quick else FULL
     kept = [2, 5] if work.quick else list(KEPT)
     seeds = work.run_seeds(
-        min(work.seeds, 1 if work.quick else 2)
+        min(work.seeds, 1 if work.quick else 3)
     )  # one takes a quarter of an hour
     common = {key: asked[key] for key in ("sizes", "batch")}
     short = {**common, "steps": asked["short"]}
